@@ -1,0 +1,41 @@
+# Two commands matter: `make run` and `make test`. The rest is for those who build Ottla.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest -q
+
+.PHONY: run test check bench compat chaos clean
+
+# Setting up is one step per need, so that `make run` does not wait for test tools.
+$(VENV)/core: pyproject.toml
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "python venv is missing: install it (Debian: apt install python3-venv)"; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+run: $(VENV)/core
+	$(VENV)/bin/ottla dev $(ARGS)
+
+test: $(VENV)/dev check
+	$(PYTEST) -n 2 --dist loadfile tests
+
+check: $(VENV)/dev
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PYTEST) tests/rules
+
+bench: $(VENV)/dev
+	$(PY) -m benchmarks $(ARGS)
+
+compat: $(VENV)/dev
+	$(PY) -m tests.compat $(ARGS)
+
+chaos: $(VENV)/dev
+	$(PY) -m tests.chaos $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

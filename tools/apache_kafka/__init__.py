@@ -1,0 +1,20 @@
+"""A real Apache Kafka 4.3.1 to compare with: jars by Maven, nodes on loopback, and its command-line tools.
+
+The oracle of golden tests, the peer of benchmarks, the tools that users bring. Needs a JDK 17+ and Maven; `missing()` says
+what is not there, so that tests are skipped with that reason. The jars (about 100 MB) are fetched once into the user's cache.
+"""
+
+from tools.apache_kafka.jars import OracleUnavailable, classpath, missing, require
+from tools.apache_kafka.node import ApacheKafka
+from tools.apache_kafka.programs import java_command, run_java, run_tool
+
+__all__ = [
+    "ApacheKafka",
+    "OracleUnavailable",
+    "classpath",
+    "java_command",
+    "missing",
+    "require",
+    "run_java",
+    "run_tool",
+]

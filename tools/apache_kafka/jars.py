@@ -1,0 +1,65 @@
+"""Fetches the jars of Apache Kafka 4.3.1 through Maven, once, into the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+VERSION = "4.3.1"
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("OTTLA_CACHE", Path.home() / ".cache" / "ottla"))
+LIBS = CACHE / f"apache-kafka-{VERSION}" / "libs"
+FETCH_SECONDS_MAX = 600
+
+
+class OracleUnavailable(Exception):
+    """Apache Kafka cannot be had here; the message says what is missing."""
+
+
+def missing() -> str | None:
+    """The reason why Apache Kafka cannot be run here, or None."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        return "no JDK on PATH (install a JDK 17 or newer)"
+    if not _fetched() and shutil.which("mvn") is None:
+        return "no Maven on PATH, and the jars of Apache Kafka are not in the cache"
+    return None
+
+
+def require() -> Path:
+    """The folder of jars, fetched now if need be.
+
+    Raises:
+        OracleUnavailable: no JDK, no Maven, or Maven could not fetch them.
+    """
+    if reason := missing():
+        raise OracleUnavailable(reason)
+    LIBS.parent.mkdir(parents=True, exist_ok=True)
+    with open(LIBS.parent / "lock", "w") as lock:  # two pytest workers must not fetch into one folder
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _fetched():
+            _fetch()
+    return LIBS
+
+
+def classpath() -> str:
+    """The Java class path of all jars."""
+    return f"{require()}/*"
+
+
+def _fetched() -> bool:
+    return (LIBS / f"kafka_2.13-{VERSION}.jar").exists()
+
+
+def _fetch() -> None:
+    part = LIBS.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), goal, f"-DoutputDirectory={part}", "-DincludeScope=runtime"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
+    if done.returncode != 0:
+        raise OracleUnavailable(f"Maven could not fetch Apache Kafka {VERSION}: {done.stdout[-500:]}")
+    shutil.rmtree(LIBS, ignore_errors=True)
+    part.rename(LIBS)

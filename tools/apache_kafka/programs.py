@@ -1,0 +1,76 @@
+"""Runs Apache Kafka's command-line tools and our own small Java programs on its jars."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+from tools.apache_kafka.jars import CACHE, HERE, classpath
+
+# The names of the distribution's scripts (without .sh) and the classes behind them.
+TOOLS = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-jmx": "org.apache.kafka.tools.JmxTool",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "kafka-server-start": "kafka.Kafka",
+    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
+    "kafka-streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
+}
+
+
+def java_command(main_class: str, *args: str, extra_classpath: str = "", heap: str = "-Xmx512M", quick: bool = True) -> list[str]:
+    """The command line for one class of the jars; `quick` starts short programs faster (C1 compiler only)."""
+    path = f"{extra_classpath}:{classpath()}" if extra_classpath else classpath()
+    tier = ["-XX:TieredStopAtLevel=1"] if quick else []
+    log = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
+    return ["java", *heap.split(), "-XX:+UseSerialGC", *tier, log, "-cp", path, main_class, *args]
+
+
+def run_tool(name: str, *args: str, stdin: str | None = None, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs a tool by its script name (`kafka-topics`) and returns its output; the exit code is the caller's to judge."""
+    return subprocess.run(java_command(TOOLS[name], *args), input=stdin, capture_output=True, text=True, timeout=timeout_s)
+
+
+def run_java(source: Path, *args: str, timeout_s: float = 120) -> str:
+    """Compiles one Java file against the jars (cached by its content) and returns what it prints.
+
+    Raises:
+        subprocess.CalledProcessError: it did not compile, or ended with an error.
+    """
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    classes = CACHE / "java" / f"{source.stem}-{digest}"
+    if not (classes / f"{source.stem}.class").exists():
+        classes.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["javac", "-nowarn", "-cp", classpath(), "-d", str(classes), str(source)], check=True, capture_output=True, text=True)
+    command = java_command(source.stem, *args, extra_classpath=str(classes))
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s).stdout
