@@ -57,7 +57,16 @@ def _fetch() -> None:
     part = LIBS.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), goal, f"-DoutputDirectory={part}", "-DincludeScope=runtime"]
+    command = [
+        "mvn",
+        "-q",
+        "-B",
+        "-f",
+        str(HERE / "pom.xml"),
+        goal,
+        f"-DoutputDirectory={part}",
+        "-DincludeScope=runtime",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
     if done.returncode != 0:
         raise OracleUnavailable(f"Maven could not fetch Apache Kafka {VERSION}: {done.stdout[-500:]}")

@@ -64,7 +64,9 @@ class ApacheKafka:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -84,7 +86,9 @@ class ApacheKafka:
         for i, file in enumerate(files):
             log = (self.data / f"node{i + 1}.log").open("wb")
             command = java_command(TOOLS["kafka-server-start"], str(file), heap=self.heap, quick=False)
-            self.processes.append(subprocess.Popen(command, cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+            self.processes.append(
+                subprocess.Popen(command, cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            )
         self._wait_until_ready(begin)
 
     def kill(self, index: int, number: int = signal.SIGKILL) -> None:

@@ -48,7 +48,9 @@ TOOLS = {
 }
 
 
-def java_command(main_class: str, *args: str, extra_classpath: str = "", heap: str = "-Xmx512M", quick: bool = True) -> list[str]:
+def java_command(
+    main_class: str, *args: str, extra_classpath: str = "", heap: str = "-Xmx512M", quick: bool = True
+) -> list[str]:
     """The command line for one class of the jars; `quick` starts short programs faster (C1 compiler only)."""
     path = f"{extra_classpath}:{classpath()}" if extra_classpath else classpath()
     tier = ["-XX:TieredStopAtLevel=1"] if quick else []
@@ -56,9 +58,13 @@ def java_command(main_class: str, *args: str, extra_classpath: str = "", heap: s
     return ["java", *heap.split(), "-XX:+UseSerialGC", *tier, log, "-cp", path, main_class, *args]
 
 
-def run_tool(name: str, *args: str, stdin: str | None = None, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def run_tool(
+    name: str, *args: str, stdin: str | None = None, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
     """Runs a tool by its script name (`kafka-topics`) and returns its output; the exit code is the caller's to judge."""
-    return subprocess.run(java_command(TOOLS[name], *args), input=stdin, capture_output=True, text=True, timeout=timeout_s)
+    return subprocess.run(
+        java_command(TOOLS[name], *args), input=stdin, capture_output=True, text=True, timeout=timeout_s
+    )
 
 
 def run_java(source: Path, *args: str, timeout_s: float = 120) -> str:
@@ -71,6 +77,11 @@ def run_java(source: Path, *args: str, timeout_s: float = 120) -> str:
     classes = CACHE / "java" / f"{source.stem}-{digest}"
     if not (classes / f"{source.stem}.class").exists():
         classes.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["javac", "-nowarn", "-cp", classpath(), "-d", str(classes), str(source)], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["javac", "-nowarn", "-cp", classpath(), "-d", str(classes), str(source)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     command = java_command(source.stem, *args, extra_classpath=str(classes))
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s).stdout

@@ -1,0 +1,154 @@
+"""The loads, each run in a process of its own: `python -m benchmarks.loads NAME '{"bootstrap": ...}'` prints one JSON line."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import raw
+
+Options = dict[str, Any]
+
+
+def create(o: Options) -> dict[str, float]:
+    """Creates a topic and waits until its leaders are known."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": o["bootstrap"]})
+    topic = NewTopic(o["topic"], o["partitions"], o.get("replication", 1), config=o.get("configs", {}))
+    admin.create_topics([topic])[o["topic"]].result(30)
+    while True:
+        found = admin.list_topics(o["topic"], 10).topics[o["topic"]]
+        if len(found.partitions) == o["partitions"] and all(p.leader >= 0 for p in found.partitions.values()):
+            return {}
+        time.sleep(0.05)
+
+
+def produce(o: Options) -> dict[str, float]:
+    from confluent_kafka import Producer
+
+    size, count = o["size"], o["count"]
+    producer = Producer({
+        "bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": o.get("linger_ms", 5), "batch.size": o.get("batch", 65536),
+        "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 400_000, "partitioner": "random",
+        "compression.type": o.get("compression", "none"), "enable.idempotence": o.get("idempotence", False),
+    })  # fmt: skip
+    body, failed = os.urandom(size), 0
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    begin = time.perf_counter()
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(o["topic"], body, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    left = producer.flush(120)
+    took = time.perf_counter() - begin
+    return {
+        "records_per_s": count / took,
+        "mb_per_s": count * size / took / 1e6,
+        "errors": failed + left,
+        "bytes": count * size,
+    }
+
+
+def consume(o: Options) -> dict[str, float]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({
+        "bootstrap.servers": o["bootstrap"], "group.id": f"bench-{time.time()}", "enable.auto.commit": False,
+        "auto.offset.reset": "earliest", "fetch.max.bytes": 50 << 20, "max.partition.fetch.bytes": 1 << 20,
+        "queued.max.messages.kbytes": 200_000,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(o["topic"], p, 0) for p in range(o["partitions"])])
+    got = size = 0
+    begin = None
+    deadline = time.monotonic() + 120
+    while got < o["count"] and time.monotonic() < deadline:
+        messages = consumer.consume(10_000, 1.0)
+        if messages and begin is None:
+            begin = time.perf_counter()
+        for message in messages:
+            if message.error() is None:
+                got += 1
+                size += len(message.value())
+    assert begin is not None
+    took = time.perf_counter() - begin
+    consumer.close()
+    return {"records_per_s": got / took, "mb_per_s": size / took / 1e6, "errors": o["count"] - got, "bytes": size}
+
+
+def end_to_end(o: Options) -> dict[str, float]:
+    """Messages at a steady rate; the time from produce() to the consumer's poll() returning it."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": o["bootstrap"],
+            "group.id": "bench-latency",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 500,
+        }
+    )
+    partitions = [TopicPartition(o["topic"], p) for p in range(o["partitions"])]
+    for partition in partitions:
+        partition.offset = consumer.get_watermark_offsets(partition, 10)[1]
+    consumer.assign(partitions)
+    delays_ms: list[float] = []
+    stop = threading.Event()
+
+    def receive() -> None:
+        while not stop.is_set():
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                delays_ms.append((time.perf_counter_ns() - struct.unpack_from("q", message.value())[0]) / 1e6)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0})
+    time.sleep(1)  # the consumer's first long poll is under way
+    begin, sent = time.perf_counter(), 0
+    while time.perf_counter() - begin < o["seconds"]:
+        producer.produce(o["topic"], struct.pack("q", time.perf_counter_ns()) + bytes(100))
+        sent += 1
+        while (wait := begin + sent / o["rate"] - time.perf_counter()) > 0:
+            producer.poll(min(wait, 0.001))
+    producer.flush(10)
+    time.sleep(1)
+    stop.set()
+    thread.join()
+    consumer.close()
+    delays_ms.sort()
+    return {
+        "p50_ms": delays_ms[len(delays_ms) // 2],
+        "p99_ms": delays_ms[int(len(delays_ms) * 0.99)],
+        "errors": sent - len(delays_ms),
+    }
+
+
+def one_record(o: Options) -> dict[str, float]:
+    host, port = o["bootstrap"].split(",")[0].rsplit(":", 1)
+    return raw.one_in_flight(host, int(port), o["topic"], o["partitions"], o["connections"], o["seconds"])
+
+
+LOADS: dict[str, Callable[[Options], dict[str, float]]] = {
+    "create": create,
+    "produce": produce,
+    "consume": consume,
+    "end_to_end": end_to_end,
+    "one_record": one_record,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(LOADS[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)

@@ -1,0 +1,111 @@
+"""One-record Produce requests over plain sockets, so that the client costs less than the server that is measured."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+
+import crc32c
+
+
+def _varint(n: int) -> bytes:
+    n = (n << 1) ^ (n >> 63)
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def one_record_batch(value: bytes) -> bytes:
+    """A v2 batch of one record without a key, uncompressed."""
+    record = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    record = _varint(len(record)) + record
+    now_ms = int(time.time() * 1000)
+    tail = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + record
+    return struct.pack(">qiib", 0, len(tail) + 9, -1, 2) + struct.pack(">I", crc32c.crc32c(tail)) + tail
+
+
+def produce_frame(topic: str, partition: int, batch: bytes, acks: int = -1) -> bytes:
+    """A whole Produce v7 frame for one partition."""
+    name = topic.encode()
+    body = struct.pack(">hhi", -1, acks, 30_000) + struct.pack(">ih", 1, len(name)) + name
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
+    head = struct.pack(">hhih", 0, 7, 1, 5) + b"bench"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def produce_error(reply: bytes, topic: str) -> int:
+    """The error code in a whole Produce v7 reply for one partition."""
+    return int(struct.unpack_from(">h", reply, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0])
+
+
+def first_ack(host: str, port: int, topic: str, deadline: float) -> float:
+    """Sends Produce to a server that may not be up yet; returns time.monotonic() of the first acknowledgement."""
+    frame = produce_frame(topic, 0, one_record_batch(b"first"))
+    metadata = struct.pack(">hhih", 3, 4, 1, 5) + b"bench" + struct.pack(">ih", 1, len(topic)) + topic.encode() + b"\1"
+    metadata = struct.pack(">i", len(metadata)) + metadata  # v4 with auto-creation allowed
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection((host, port), timeout=5) as conn:
+                while time.monotonic() < deadline:
+                    conn.sendall(metadata)
+                    _read_frame(conn)
+                    conn.sendall(frame)
+                    if produce_error(_read_frame(conn), topic) == 0:
+                        return time.monotonic()
+                    time.sleep(0.005)
+        except OSError:
+            time.sleep(0.005)
+    raise TimeoutError("the server acknowledged nothing in time")
+
+
+def _read_frame(conn: socket.socket) -> bytes:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+        piece = conn.recv(65536)
+        if not piece:
+            raise ConnectionError("closed")
+        data += piece
+    return data
+
+
+def one_in_flight(
+    host: str, port: int, topic: str, partitions: int, connections: int, seconds: float
+) -> dict[str, float]:
+    """Each connection has one Produce under way, always; answers are counted for `seconds`."""
+    selector = selectors.DefaultSelector()
+    batch = one_record_batch(bytes(100))
+    for i in range(connections):
+        conn = socket.create_connection((host, port))
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        frame = produce_frame(topic, i % partitions, batch)
+        selector.register(conn, selectors.EVENT_READ, [conn, frame, b"", time.perf_counter()])
+        conn.sendall(frame)
+    done = errors = 0
+    delays: list[float] = []
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        for key, _ in selector.select(0.5):
+            state = key.data
+            reply = state[2] + state[0].recv(4096)
+            if len(reply) < 4 or len(reply) < 4 + struct.unpack_from(">i", reply)[0]:
+                state[2] = reply
+                continue
+            errors += produce_error(reply, topic) != 0
+            done += 1
+            now = time.perf_counter()
+            delays.append(now - state[3])
+            state[2], state[3] = b"", now
+            state[0].sendall(state[1])
+    took = time.perf_counter() - begin
+    delays.sort()
+    return {
+        "requests": done,
+        "per_s": done / took,
+        "errors": errors,
+        "p50_ms": delays[len(delays) // 2] * 1e3,
+        "p99_ms": delays[int(len(delays) * 0.99)] * 1e3,
+    }
