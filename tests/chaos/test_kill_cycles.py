@@ -1,0 +1,13 @@
+"""The short form of the kill -9 run; the long one is `make chaos`."""
+
+import pytest
+
+from tests.chaos import kill_cycles
+
+
+@pytest.mark.timeout(300)
+def test_a_node_killed_twenty_times_under_idempotent_load_loses_and_doubles_nothing() -> None:
+    verdict = kill_cycles.run(cycles=20, seed=1)
+    assert verdict.problems == []
+    assert verdict.acknowledged > 1000, "the load was too small to show anything"
+    assert max(verdict.restart_seconds) < 2.0

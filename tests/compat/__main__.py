@@ -1,0 +1,74 @@
+"""`make compat`: runs the allowed tests of each suite against a fresh node, one line a test; fails when one of them does not pass."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.compat import kafka_python, librdkafka
+from tests.compat.librdkafka import Case, Outcome
+from tests.compat.node import running_node
+
+HERE = Path(__file__).parent
+PORT = 27092
+
+
+def tell(outcome: Outcome) -> Outcome:
+    print(f"{outcome.name} {outcome.result} {outcome.seconds:.1f} {outcome.reason}".rstrip(), flush=True)
+    return outcome
+
+
+def run_librdkafka(logs: Path, names: list[str]) -> list[Outcome]:
+    """Each allowed test (or the named ones), on one node a scenario."""
+    if reason := librdkafka.missing():
+        print(f"librdkafka is left out: {reason}")
+        return []
+    librdkafka.build()
+    cases = [c for c in librdkafka.read_allow_list(HERE / "librdkafka_allow.txt") if not names or c.number in names]
+    return list(_by_scenario(cases, logs))
+
+
+def _by_scenario(cases: list[Case], logs: Path) -> Iterable[Outcome]:
+    for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
+        chosen = [case for case in cases if case.scenario == scenario]
+        if chosen:
+            with running_node(PORT, logs / f"node-{scenario}.log", auto_create_topics_enable=auto_create) as bootstrap:
+                for case in chosen:
+                    yield tell(librdkafka.run(case, bootstrap, logs))
+
+
+def run_kafka_python(logs: Path, names: list[str]) -> list[Outcome]:
+    """The whole suite; tests that are not in the allow-list are shown but do not count."""
+    kafka_python.build()
+    allowed = {line.partition("#")[0].strip() for line in (HERE / "kafka_python_allow.txt").read_text().splitlines()}
+    with running_node(PORT, logs / "node-kafka-python.log") as bootstrap:
+        outcomes = [tell(outcome) for outcome in kafka_python.run(bootstrap, logs, " or ".join(names))]
+    return [outcome for outcome in outcomes if outcome.name in allowed]
+
+
+SUITES = {"librdkafka": run_librdkafka, "kafka-python": run_kafka_python}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.compat", description=__doc__)
+    parser.add_argument("suite", nargs="?", choices=[*SUITES, "all"], default="all")
+    parser.add_argument("names", nargs="*", help="only these tests")
+    args = parser.parse_args()
+    logs = Path(tempfile.mkdtemp(prefix="ottla-compat-logs-"))
+    print(f"# logs in {logs}")
+    outcomes: list[Outcome] = []
+    for name, run in SUITES.items():
+        if args.suite in (name, "all"):
+            outcomes += run(logs, args.names)
+    bad = [outcome.name for outcome in outcomes if outcome.result != "PASS"]
+    print(f"# {len(outcomes) - len(bad)} passed, {len(bad)} failed")
+    if bad:
+        print(f"# not passing although allowed: {' '.join(bad)}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""kafka-python's own integration tests (3.0.12), from its source distribution."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from tests.compat.librdkafka import Outcome
+from tools.apache_kafka.jars import CACHE
+
+VERSION = "3.0.12"
+HOME = CACHE / f"kafka-python-{VERSION}"
+SOURCE = HOME / f"kafka_python-{VERSION}"
+SUITE_SECONDS_MAX = 900
+# The sdist lacks this module of its tests; it is only needed there to start servers.
+SERVICE = """
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+    def open(self): pass
+    def close(self): pass
+    def stop(self): pass
+    def dump_logs(self): pass
+    def wait_for(self, pattern, timeout=None): return True
+
+class SpawnedService:
+    def __init__(self, *args, **kw):
+        raise RuntimeError("no servers are started here")
+"""
+
+
+def build() -> None:
+    """Fetches the source distribution and installs it with its test requirements, once."""
+    if (HOME / "built").exists():
+        return
+    shutil.rmtree(HOME, ignore_errors=True)
+    HOME.mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", "venv", str(HOME / "venv")], check=True)
+    pip = [str(HOME / "venv/bin/python"), "-m", "pip", "-q", "--disable-pip-version-check"]
+    subprocess.run(
+        [*pip, "download", "--no-deps", "--no-binary", "kafka-python", f"kafka-python=={VERSION}"], cwd=HOME, check=True
+    )
+    archive = HOME / f"kafka_python-{VERSION}.tar.gz"
+    with tarfile.open(archive) as tar:
+        tar.extractall(HOME, filter="data")
+    (SOURCE / "test/__init__.py").touch()
+    (SOURCE / "test/service.py").write_text(SERVICE)
+    needs = ["pytest", "pytest-mock", "pytest-timeout", "py", "lz4", "python-snappy", "zstandard", "crc32c"]
+    subprocess.run([*pip, "install", str(archive), *needs], cwd=HOME, check=True)
+    (HOME / "built").touch()
+
+
+def run(bootstrap: str, logs: Path, select: str = "") -> list[Outcome]:
+    """Runs the suite once; the SSL and SASL modules start brokers of their own from a Kafka release and are left out."""
+    report = logs / "kafka-python.xml"
+    command = [
+        str(HOME / "venv/bin/python"), "-m", "pytest", "test/integration", "-q", "-o", "addopts=", "--timeout=120", "-p", "no:cacheprovider",
+        "--ignore=test/integration/test_ssl_integration.py", "--ignore=test/integration/test_sasl_integration.py", f"--junitxml={report}",
+        *(["-k", select] if select else []),
+    ]  # fmt: skip
+    env = {**os.environ, "KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_ROOT": str(SOURCE)}
+    env.pop("PYTHONPATH", None)
+    with (logs / "kafka-python.log").open("wb") as output:
+        subprocess.run(command, cwd=SOURCE, env=env, stdout=output, stderr=output, timeout=SUITE_SECONDS_MAX)
+    outcomes = []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        result = "FAIL" if bad is not None else "SKIP" if case.find("skipped") is not None else "PASS"
+        reason = (bad.get("message") or "").splitlines()[0][:200] if bad is not None and bad.get("message") else ""
+        module = (case.get("classname") or "").rpartition(".")[2]
+        name = f"{module}::{case.get('name')}".replace(" ", "_")
+        outcomes.append(Outcome(name, result, float(case.get("time") or 0), reason))
+    return outcomes

@@ -1,0 +1,139 @@
+"""librdkafka's own broker tests (2.15.1). Its sources come with an npm package; built once into the user's cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.apache_kafka import jars
+from tools.apache_kafka.programs import TOOLS, java_command
+
+PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+HOME = jars.CACHE / "librdkafka-2.15.1"
+TESTS = HOME / "package/deps/librdkafka/tests"
+BUILD_SECONDS_MAX = 1200
+TEST_SECONDS_MAX = 120
+SUMMARY = re.compile(r"\| *(\d{4})_\S* *\| *([A-Z ]*[A-Z]) *\| *([\d.]+)s *\| *(.*)")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test: its number, and whether it runs in full (quick mode silently leaves out most sub-tests of some)."""
+
+    number: str
+    scenario: str = "default"
+    full: bool = False
+    long: bool = False
+    sockem: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    result: str  # PASS FAIL SKIP TIMEOUT
+    seconds: float
+    reason: str = ""
+
+
+def missing() -> str | None:
+    """Why the suite cannot run here, or None."""
+    for command in ("gcc", "g++", "make", "npm"):
+        if not (HOME / "built").exists() and shutil.which(command) is None:
+            return f"{command} is needed to build librdkafka"
+    return None
+
+
+def build() -> None:
+    """Fetches and builds librdkafka and its test runner, once."""
+    if (HOME / "built").exists():
+        return
+    shutil.rmtree(HOME, ignore_errors=True)
+    HOME.mkdir(parents=True)
+    source = TESTS.parent
+    script = f"""set -e
+npm pack {PACKAGE} && tar xzf *.tgz && rm *.tgz
+mkdir deb && cd deb
+for p in libzstd-dev rapidjson-dev; do apt-get download $p && dpkg -x ${{p}}_*.deb x || echo "without $p"; done
+inc=; [ ! -d x/usr/include ] || inc="-isystem$PWD/x/usr/include"
+lib=$(find "$PWD/x" -name libzstd.a 2>/dev/null | head -1); cd {source}
+./configure ${{inc:+--CPPFLAGS="$inc"}} ${{lib:+--LDFLAGS="-L$(dirname "$lib")"}}
+make -j2 libs && make -j2 -C tests build"""
+    log = HOME / "build.log"
+    with log.open("wb") as output:
+        done = subprocess.run(["bash", "-c", script], cwd=HOME, stdout=output, stderr=output, timeout=BUILD_SECONDS_MAX)
+    if done.returncode != 0:
+        raise RuntimeError(f"librdkafka did not build, see {log}")
+    (HOME / "built").touch()
+
+
+def kafka_home() -> Path | None:
+    """A folder with bin/kafka-topics.sh, which four of the tests call; None where Apache Kafka cannot be had."""
+    if jars.missing():
+        return None
+    home = jars.CACHE / "kafka-home"
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    libs = home / "libs"
+    if not libs.exists():
+        libs.symlink_to(jars.require())
+    for name in TOOLS:
+        script = home / "bin" / f"{name}.sh"
+        command = " ".join(f"'{word}'" for word in java_command(TOOLS[name]))
+        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        script.chmod(0o755)
+    return home
+
+
+def run(case: Case, bootstrap: str, logs: Path) -> Outcome:
+    """Runs one test in a process of its own."""
+    conf = logs / "test.conf"
+    stretch = "test.timeout.multiplier=2\n" if case.full or case.long else ""
+    conf.write_text(f"bootstrap.servers={bootstrap}\ntest.topic.prefix=rdk{time.time_ns()}\n{stretch}")
+    limit = TEST_SECONDS_MAX * (2 if case.full or case.long else 1) * (4 if case.long else 1)
+    args = ["./test-runner", "-p1", "-L", *([] if case.sockem else ["-E"]), *([] if case.full else ["-Q"])]
+    env = {
+        **os.environ,
+        "TESTS": case.number, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "4.3.1", "TEST_SCENARIO": case.scenario,
+        "LD_LIBRARY_PATH": "../src:../src-cpp", "BROKERS": bootstrap,
+    }  # fmt: skip
+    if home := kafka_home():
+        env["KAFKA_PATH"] = str(home)
+    log = logs / f"{case.number}.log"
+    begin = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(args, cwd=TESTS, env=env, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return Outcome(case.number, "TIMEOUT", limit, f"after {limit} s")
+    return _judge(case, code, time.monotonic() - begin, log)
+
+
+def _judge(case: Case, code: int, seconds: float, log: Path) -> Outcome:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
+    rows = [found.groups() for line in text.splitlines() if (found := SUMMARY.search(line)) and found[1] == case.number]
+    if "timed out (timeout set to" in text:
+        return Outcome(case.number, "TIMEOUT", seconds, "the test's own limit")
+    if code != 0 or any(result in ("FAILED", "RUNNING") for _, result, _, _ in rows):
+        reasons = re.findall(r'^### Test ".*" failed at .*###\n(.*)', text, re.MULTILINE)
+        return Outcome(case.number, "FAIL", seconds, reasons[0][:200] if reasons else f"exit code {code}")
+    if any(result == "PASSED" and float(took) >= 0.005 for _, result, took, _ in rows):
+        return Outcome(case.number, "PASS", seconds)
+    return Outcome(case.number, "SKIP", seconds, next((why.strip() for _, _, _, why in rows), "did not run"))
+
+
+def read_allow_list(path: Path) -> Iterator[Case]:
+    """Lines `NUMBER [full] [long] [sockem] [noautocreate]`; # starts a comment."""
+    for line in path.read_text().splitlines():
+        words = line.partition("#")[0].split()
+        if words:
+            marks = set(words[1:])
+            scenario = "noautocreate" if "noautocreate" in marks else "default"
+            yield Case(words[0], scenario, "full" in marks, "long" in marks, "sockem" in marks)

@@ -1,0 +1,67 @@
+"""A node for a suite: `ottla start` with the suite's properties on a fresh directory."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+READY_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 30
+DEFAULTS = {
+    "num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",  # kafka-python's group tests ask for 3 s; Kafka's default refuses that
+}
+
+
+@contextmanager
+def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> Iterator[str]:
+    """Starts a node and gives its bootstrap address; ends it and removes its data afterwards.
+
+    Property names are written with underscores for dots.
+    """
+    data = Path(tempfile.mkdtemp(prefix="ottla-compat-"))
+    values = {
+        "node.id": str(node_id),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
+        "controller.quorum.voters": f"{node_id}@127.0.0.1:{port + 1}",
+        "log.dirs": str(data),
+        **DEFAULTS,
+        **{name.replace("_", "."): value for name, value in properties.items()},
+    }
+    command = [sys.executable, "-m", "ottla.main", "start"]
+    for name, value in values.items():
+        command += ["--override", f"{name}={value}"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            _wait_until_ready(process, port, log)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the node ended at once: {log.read_text(errors='replace')[-1000:]}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"the node did not listen within {READY_SECONDS_MAX} s: {log}")
