@@ -1,0 +1,1 @@
+"""The clients' side of a node: data, groups, metadata answers. Hard state lives only in logs."""

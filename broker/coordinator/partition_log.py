@@ -1,0 +1,54 @@
+"""What a coordinator needs of the log behind it: one partition of an internal topic, led by this broker.
+
+The coordinator declares it, replication implements it, tests keep it in memory. It is not the storage log: nothing here
+creates, truncates or configures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class PartitionLog(Protocol):
+    """Append to, and read back, the partitions of internal topics that this broker leads."""
+
+    def append(self, tp: TopicPartition, batches: bytes) -> int:
+        """Append one or more whole record batches as leader and return the last offset; never waits.
+
+        Raises KafkaError and changes nothing when the append is refused (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ...).
+        """
+        ...
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        """Offsets below are committed. Asked once per request, so it has to be cheap."""
+        ...
+
+    def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
+        """Call back once, soon after the high watermark has passed `offset`.
+
+        Never called when leadership ends first (the coordinator hears of that by itself and fails what waits).
+        """
+        ...
+
+    def start_offset(self, tp: TopicPartition) -> int:
+        """The first offset to load from: the log start offset."""
+        ...
+
+    def end_offset(self, tp: TopicPartition) -> int:
+        """The offset the next append gets."""
+        ...
+
+    def read(self, tp: TopicPartition, offset: int, max_bytes: int) -> bytes | memoryview:
+        """Whole batches from the one holding `offset`, up to the end of the log, at least one; empty at the end.
+
+        Loading reads past the high watermark: an appended record counts, as the new leader will commit it.
+        """
+        ...
+
+    def max_batch_bytes(self, tp: TopicPartition) -> int:
+        """The topic's max.message.bytes."""
+        ...

@@ -1,0 +1,35 @@
+"""What the runtime asks of a shard: the state that one partition of an internal topic describes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from broker.coordinator.outcome import Outcome
+
+
+class Shard(Protocol):
+    """Hard state (what the log says) changes in the two replay methods only; everything else may change soft state."""
+
+    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        """Apply one record; `value` None is a tombstone; `producer_id` -1 unless part of a transaction."""
+        ...
+
+    def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
+        """Apply a control record that ends the producer's transaction."""
+        ...
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        """All records are replayed and this broker leads: rebuild timers, decide what cannot wait."""
+        ...
+
+    def on_unloaded(self) -> Outcome:
+        """Leadership is lost: only `replies` of the outcome count."""
+        ...
+
+
+class RecordCodec(Protocol):
+    """Bytes of a shard's records; decoding gives None for a record type this version does not know."""
+
+    def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]: ...
+
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None: ...

@@ -1,0 +1,111 @@
+"""Timers of one shard, by key: soft state, gone with the shard and rebuilt on load.
+
+A heartbeat moves its member's deadline on every request, so moving one later is a dictionary write: the heap keeps the
+older, earlier entry, and looks again when that comes due. No clock and no event loop in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from heapq import heappop, heappush
+
+from broker.coordinator.outcome import Outcome
+
+# Timers that moved earlier or were cancelled leave dead heap entries; past this many, and half the heap, it is rebuilt.
+DEAD_ENTRIES_MAX = 64
+
+
+class _Timer:
+    __slots__ = ("callback", "deadline_ms", "queued_ms")
+
+    def __init__(self, deadline_ms: int, callback: Callable[[], Outcome]) -> None:
+        self.deadline_ms = deadline_ms
+        self.callback = callback
+        self.queued_ms = deadline_ms
+
+
+class Timers:
+    """`now_ms` is monotonic; `changed` is told when the earliest wake-up has become earlier."""
+
+    def __init__(self, now_ms: Callable[[], int], changed: Callable[[int], None]) -> None:
+        self._now_ms = now_ms
+        self._changed = changed
+        self._timers: dict[Hashable, _Timer] = {}
+        self._heap: list[tuple[int, int, Hashable]] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._timers
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], Outcome]) -> None:
+        """Run `callback` after `delay_ms`, unless the key is scheduled anew or cancelled before."""
+        deadline_ms = self._now_ms() + delay_ms
+        timer = self._timers.get(key)
+        if timer is None:
+            self._timers[key] = _Timer(deadline_ms, callback)
+            self._push(deadline_ms, key)
+            return
+        timer.callback = callback
+        timer.deadline_ms = deadline_ms
+        if deadline_ms < timer.queued_ms:
+            timer.queued_ms = deadline_ms
+            self._push(deadline_ms, key)
+
+    def postpone(self, key: Hashable, delay_ms: int) -> bool:
+        """Move an existing timer; the hot path of heartbeats and commits. False when there is none."""
+        timer = self._timers.get(key)
+        if timer is None:
+            return False
+        deadline_ms = self._now_ms() + delay_ms
+        timer.deadline_ms = deadline_ms
+        if deadline_ms < timer.queued_ms:
+            timer.queued_ms = deadline_ms
+            self._push(deadline_ms, key)
+        return True
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget a timer, if there is one."""
+        self._timers.pop(key, None)
+        if len(self._heap) > DEAD_ENTRIES_MAX and len(self._heap) > 2 * len(self._timers):
+            self._rebuild()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._timers.clear()
+        self._heap.clear()
+
+    def next_wake_up_ms(self) -> int | None:
+        """When to call `pop_due` next: never later than the earliest deadline."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self) -> Callable[[], Outcome] | None:
+        """The callback of one timer that is due, removed; None when there is none."""
+        now_ms = self._now_ms()
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            queued_ms, _, key = heappop(heap)
+            timer = self._timers.get(key)
+            if timer is None or timer.queued_ms != queued_ms:
+                continue
+            if timer.deadline_ms <= now_ms:
+                del self._timers[key]
+                return timer.callback
+            timer.queued_ms = timer.deadline_ms
+            self._push(timer.deadline_ms, key)
+        return None
+
+    def _push(self, deadline_ms: int, key: Hashable) -> None:
+        self._sequence += 1
+        heappush(self._heap, (deadline_ms, self._sequence, key))
+        if self._heap[0][2] is key:
+            self._changed(deadline_ms)
+
+    def _rebuild(self) -> None:
+        self._heap = []
+        for key, timer in self._timers.items():
+            timer.queued_ms = timer.deadline_ms
+            self._sequence += 1
+            heappush(self._heap, (timer.deadline_ms, self._sequence, key))

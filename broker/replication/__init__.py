@@ -1,0 +1,1 @@
+"""The partitions of this node: their roles, watermarks, appends, reads and waiting requests."""

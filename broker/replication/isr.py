@@ -1,0 +1,99 @@
+"""The in-sync replica rules, as pure functions over plain values.
+
+Who is in the ISR is decided by the controller (AlterPartition); this file only says what a leader may propose and how far
+its high watermark may go. Three sets matter and must not be mixed up:
+
+    isr           the last set the controller committed
+    maximal isr   the union of the committed set and a proposed expansion that is still in flight. The high watermark waits
+                  for all of it, because the controller may already have made any of its members a candidate (invariant 6)
+    caught up     followers outside of the ISR whose fetches have reached the log end: the watermark waits for them too when
+                  they may join, or they would never see the watermark stand still long enough to get in
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ReplicaProgress:
+    """What the leader knows of one follower, from its fetches only."""
+
+    broker_id: int
+    log_end_offset: int = -1
+    log_start_offset: int = -1
+    #: The last time at which the follower held everything that the leader held.
+    last_caught_up_ms: int = 0
+    #: Time of the last fetch and the leader's end offset at that time: a fetch that reaches that end proves that the
+    #: follower was caught up *then*, though the leader has moved on since.
+    last_fetch_ms: int = 0
+    last_fetch_leader_end_offset: int = -1
+    broker_epoch: int = -1
+
+    def record_fetch(
+        self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, broker_epoch: int
+    ) -> None:
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif offset >= self.last_fetch_leader_end_offset >= 0:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = offset
+        self.last_fetch_leader_end_offset = leader_end_offset
+        self.last_fetch_ms = now_ms
+        if broker_epoch >= 0:
+            self.broker_epoch = max(self.broker_epoch, broker_epoch)
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_ms_max: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_ms_max
+
+
+def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
+    """min.insync.replicas above the replication factor asks for no more than all replicas."""
+    return min(min_insync_replicas, replica_count)
+
+
+def next_high_watermark(
+    leader_end_offset: int,
+    followers: Iterable[ReplicaProgress],
+    maximal_isr: Collection[int],
+    joinable: Collection[int],
+    now_ms: int,
+    lag_time_ms_max: int,
+) -> int:
+    """The smallest end offset among those the watermark has to wait for. The caller has checked |ISR| >= min ISR."""
+    high_watermark = leader_end_offset
+    for follower in followers:
+        if follower.log_end_offset >= high_watermark:
+            continue
+        waits = follower.broker_id in maximal_isr or (
+            follower.broker_id in joinable and follower.is_caught_up(leader_end_offset, now_ms, lag_time_ms_max)
+        )
+        if waits:
+            high_watermark = follower.log_end_offset
+    return high_watermark
+
+
+def may_join(
+    follower: ReplicaProgress, maximal_isr: Collection[int], eligible: bool, high_watermark: int, epoch_start_offset: int
+) -> bool:
+    """KIP-966 wording: caught up to the watermark and into the current leader epoch, alive, and not already proposed."""
+    return (
+        follower.broker_id not in maximal_isr
+        and eligible
+        and follower.log_end_offset >= high_watermark
+        and follower.log_end_offset >= epoch_start_offset
+    )
+
+
+def out_of_sync(
+    followers: Mapping[int, ReplicaProgress], isr: Collection[int], leader_end_offset: int, now_ms: int, lag_time_ms_max: int
+) -> list[int]:
+    """ISR members that have not held the whole log at any time in the last replica.lag.time.max.ms."""
+    return [
+        broker_id
+        for broker_id in isr
+        if (follower := followers.get(broker_id)) is not None
+        and not follower.is_caught_up(leader_end_offset, now_ms, lag_time_ms_max)
+    ]

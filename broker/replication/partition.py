@@ -1,0 +1,271 @@
+"""One replica of a partition on this node: its role, epochs, watermarks and who waits for them.
+
+The role comes from the metadata image only (`become_leader`, `become_follower`); nothing here asks the controller.
+
+    leader      appends, advances the high watermark over the maximal ISR, answers every read
+    follower    is appended to by the fetcher; answers consumers that fetch from followers (KIP-392), up to its watermark
+    offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
+
+What waits is kept here as two ordered lists: `_committing`, ascending by offset because a log only grows, is woken by the
+high watermark from its head; `fetches` are looked at once per turn of the loop after new bytes became readable.
+Not handled here: sockets, timeouts (replication/waiting.py), and the wire.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.replication.isr import ReplicaProgress, effective_min_isr, next_high_watermark
+from broker.replication.waiting import Wakeups
+from protocol.errors import ErrorCode, KafkaError
+from storage.log import Appended, Log, Origin
+
+NO_LEADER = -1
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for bytes of this partition."""
+
+    def wake(self, partition: Partition) -> None: ...
+
+
+class Commit:
+    """A callback at an offset: called with NONE once the high watermark is past it, or with why it never will be here."""
+
+    __slots__ = ("callback", "required_offset")
+
+    def __init__(self, required_offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        self.required_offset = required_offset
+        self.callback: Callable[[ErrorCode], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Partition:
+    """See the module."""
+
+    __slots__ = (
+        "_committing", "_wakeups", "alone", "epoch_start_offset", "fetches", "followers", "index", "isr",
+        "lag_time_ms_max", "leader_epoch", "leader_id", "leader_log", "log", "maximal_isr", "min_isr", "node_id",
+        "offline", "partition_epoch", "replicas", "topic", "topic_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, node_id: int, topic: str, index: int, topic_id: bytes, wakeups: Wakeups, lag_time_ms_max: int
+    ) -> None:
+        self.node_id = node_id
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.lag_time_ms_max = lag_time_ms_max
+        self.log: Log | None = None
+        #: The log when this replica leads and its directory works, else None: one look answers the hot path.
+        self.leader_log: Log | None = None
+        self.offline = False
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.epoch_start_offset = -1
+        self.replicas: tuple[int, ...] = ()
+        self.isr: frozenset[int] = frozenset()
+        self.maximal_isr: frozenset[int] = frozenset()
+        self.min_isr = 1
+        self.followers: dict[int, ReplicaProgress] = {}
+        #: No other replica has to be waited for: an append is committed at once.
+        self.alone = True
+        self.fetches: dict[WaitingFetch, None] = {}
+        self._committing: deque[Commit] = deque()
+        self._wakeups = wakeups
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self.node_id
+
+    # -- Roles ------------------------------------------------------------------------------------------------------
+
+    def become_leader(
+        self, log: Log, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int], now_ms: int
+    ) -> None:
+        """Also called for a change of the ISR or the replicas under the same leader epoch."""
+        assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
+        new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
+        self.log = log
+        self._assign(leader_epoch, partition_epoch, replicas, isr)
+        self.leader_id = self.node_id
+        if new_epoch:
+            self.epoch_start_offset = log.log_end_offset
+            log.assign_epoch_start(leader_epoch, self.epoch_start_offset)
+        known = {} if new_epoch else self.followers
+        self.followers = {
+            replica: known.get(replica) or ReplicaProgress(replica, last_caught_up_ms=now_ms if replica in self.isr else 0)
+            for replica in replicas
+            if replica != self.node_id
+        }
+        self.alone = not self.followers
+        self.leader_log = None if self.offline else log
+        self.advance_high_watermark(now_ms)
+
+    def become_follower(
+        self, log: Log | None, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
+    ) -> None:
+        assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
+        self.leader_log = None
+        self.log = log
+        self._assign(leader_epoch, partition_epoch, replicas, isr)
+        self.leader_id = leader_id
+        self.followers = {}
+        self.epoch_start_offset = -1
+        self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _assign(self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.replicas = tuple(replicas)
+        self.isr = self.maximal_isr = frozenset(isr)
+        self.update_config()
+
+    def update_config(self) -> None:
+        if self.log is not None:
+            self.min_isr = effective_min_isr(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
+
+    def go_offline(self) -> None:
+        """The log directory failed. Nothing is retried; the answers say KAFKA_STORAGE_ERROR from now on."""
+        self.offline = True
+        self.leader_log = None
+        self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def fail_waiting(self, error: ErrorCode) -> None:
+        committing, self._committing = self._committing, deque()
+        for commit in committing:
+            if commit.callback is not None:
+                commit.callback(error)
+        self.wake_fetches()
+
+    # -- Access by clients: the checks of epochs and roles -----------------------------------------------------------
+
+    def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
+        """The log for a reader that believes in `current_leader_epoch` (-1: it does not say), KIP-320."""
+        if self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = self.log
+        if log is None or (require_leader and not self.is_leader):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    # -- Appending ---------------------------------------------------------------------------------------------------
+
+    def append(self, records: bytes | memoryview, required_acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+        """Append as the leader. The caller waits with `when_committed` if it asked for all replicas."""
+        log = self.leader_log
+        if log is None:
+            if self.offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if required_acks == -1 and len(self.isr) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self} has {len(self.isr)} replicas in sync, min.insync.replicas asks for {self.min_isr}",
+            )
+        appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        if self.alone:
+            self._raise_high_watermark(log, log.log_end_offset)
+        else:
+            self.advance_high_watermark(now_ms)
+            if self.fetches:
+                # Followers read up to the log end: they must be woken though the watermark stands.
+                self._wakeups.schedule(self.wake_fetches)
+        return appended
+
+    def advance_high_watermark(self, now_ms: int) -> None:
+        log = self.leader_log
+        if log is None or len(self.isr) < self.min_isr:
+            # KIP-966: under min ISR the watermark stands still, so that an acknowledged record always has min ISR copies.
+            return
+        if self.alone:
+            high_watermark = log.log_end_offset
+        else:
+            high_watermark = next_high_watermark(
+                log.log_end_offset, self.followers.values(), self.maximal_isr, (), now_ms, self.lag_time_ms_max
+            )
+        self._raise_high_watermark(log, high_watermark)
+
+    def _raise_high_watermark(self, log: Log, high_watermark: int) -> None:
+        if high_watermark <= log.high_watermark:
+            return
+        log.advance_high_watermark(high_watermark)
+        committing = self._committing
+        while committing and committing[0].required_offset <= high_watermark:
+            commit = committing.popleft()
+            if commit.callback is not None:
+                commit.callback(self._commit_result())
+        if self.fetches:
+            self._wakeups.schedule(self.wake_fetches)
+
+    def _commit_result(self) -> ErrorCode:
+        if len(self.isr) < self.min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def is_committed(self, last_offset: int) -> bool:
+        log = self.log
+        return log is not None and log.high_watermark > last_offset
+
+    def when_committed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> Commit:
+        """Call back when the high watermark is past `last_offset`: at once if it already is."""
+        commit = Commit(last_offset + 1, callback)
+        if self.leader_log is None:
+            callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.leader_log.high_watermark > last_offset:
+            callback(self._commit_result())
+        else:
+            committing = self._committing
+            while committing and committing[0].callback is None:
+                committing.popleft()  # timed out: while the watermark stands, nothing else would take them away
+            if committing and committing[-1].required_offset > commit.required_offset:
+                # A duplicate batch is answered by its first append, which lies behind newer ones.
+                position = next(i for i, c in enumerate(committing) if c.required_offset > commit.required_offset)
+                committing.insert(position, commit)
+            else:
+                committing.append(commit)
+        return commit
+
+    # -- Fetching ----------------------------------------------------------------------------------------------------
+
+    def wake_fetches(self) -> None:
+        for fetch in list(self.fetches):
+            fetch.wake(self)
+
+    def record_follower_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int) -> None:
+        """A follower asked for `offset`: it holds everything before."""
+        log = self.leader_log
+        follower = self.followers.get(replica_id)
+        assert log is not None and follower is not None
+        follower.record_fetch(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
+        self.advance_high_watermark(now_ms)
+
+    def require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        """The replica must be assigned. The two errors make an early follower retry (KIP-320 knows epochs, older do not)."""
+        if replica_id not in self.followers:
+            known_epoch = current_leader_epoch >= 0
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- Offsets -----------------------------------------------------------------------------------------------------
+
+    def low_watermark(self) -> int:
+        """The smallest log start offset of all replicas: what DeleteRecords answers with and waits for."""
+        assert self.log is not None
+        return min([self.log.log_start_offset, *(f.log_start_offset for f in self.followers.values())])
+
+    def high_watermark_lags_epoch(self) -> bool:
+        """Right after an election the watermark may be older than what the last leader told: OFFSET_NOT_AVAILABLE."""
+        return self.is_leader and self.log is not None and self.log.high_watermark < self.epoch_start_offset

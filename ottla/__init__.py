@@ -1,0 +1,1 @@
+"""Ottla: a Kafka-protocol cluster in Python."""
