@@ -1,0 +1,334 @@
+"""The host of all coordinator shards of one internal topic: decide, append, replay, commit, reply.
+
+A shard is the state that one partition of the topic describes. It exists while this broker leads the partition: it is
+loaded by replaying the log, and dropped, its waiting requests failed, when leadership goes. From a decision to the end
+of its replay nothing awaits, so there are no locks and no undo. An answer leaves once the newest offset that it could
+have seen is committed; with one replica that is at once.
+
+It knows nothing of groups or transactions (their shards do), of networks, and of where the log is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from broker.coordinator import batches
+from broker.coordinator.loading import Loader
+from broker.coordinator.outcome import CoordinatorRecord, Outcome, Pending
+from broker.coordinator.partition_log import PartitionLog, TopicPartition
+from broker.coordinator.shard import RecordCodec, Shard
+from broker.coordinator.timers import Timers
+from protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+ShardT = TypeVar("ShardT", bound=Shard)
+OnError = Callable[[KafkaError], Any]
+
+# What an append can be refused with -> what a client of a coordinator is told, so that it looks for the coordinator
+# again, or tries again, as its age allows.
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """The part of `server.clock.Clock` that coordinators use."""
+
+    def wall_ms(self) -> int: ...
+
+    def mono_ms(self) -> int: ...
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle: ...
+
+
+class State(Enum):
+    LOADING = 0
+    ACTIVE = 1
+    FAILED = 2  # the log could not be read: every request is answered NOT_COORDINATOR until the next election
+    CLOSED = 3
+
+
+# From -> to; anything else is our own mistake.
+TRANSITIONS = {
+    State.LOADING: {State.ACTIVE, State.FAILED, State.CLOSED},
+    State.ACTIVE: {State.CLOSED},
+    State.FAILED: {State.CLOSED},
+    State.CLOSED: set(),
+}  # type: dict[State, set[State]]
+
+
+class CoordinatorRuntime(Generic[ShardT]):
+    """`shard_factory(timers)` makes an empty shard."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_log: PartitionLog,
+        clock: Clock,
+        codec: RecordCodec,
+        shard_factory: Callable[[Timers], ShardT],
+    ) -> None:
+        self.topic = topic
+        self.partition_log = partition_log
+        self.clock = clock
+        self.codec = codec
+        self.shard_factory = shard_factory
+        self._contexts: dict[int, _Context[ShardT]] = {}
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition from now on: load it. An epoch seen before changes nothing."""
+        context = self._contexts.get(partition)
+        if context is not None:
+            if leader_epoch <= context.leader_epoch:
+                return
+            context.close()
+        context = self._contexts[partition] = _Context(self, partition, leader_epoch)
+        context.load()
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """The partition is led elsewhere (or deleted: no epoch): drop the shard, fail what waits."""
+        context = self._contexts.get(partition)
+        if context is None or (leader_epoch is not None and leader_epoch < context.leader_epoch):
+            return
+        del self._contexts[partition]
+        context.close()
+
+    def close(self) -> None:
+        """Drop all shards."""
+        for partition in list(self._contexts):
+            self.on_resigned(partition)
+
+    def active_partitions(self) -> list[int]:
+        """Partitions that answer requests now."""
+        return sorted(partition for partition, context in self._contexts.items() if context.state is State.ACTIVE)
+
+    def partitions(self) -> list[int]:
+        """Partitions led here, whether loaded or not."""
+        return sorted(self._contexts)
+
+    def shard(self, partition: int) -> ShardT:
+        """The loaded shard; KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS where there is none."""
+        return self._active(partition).shard
+
+    def write(self, partition: int, decide: Callable[..., Outcome], on_error: OnError, *args: Any) -> Any:
+        """Answer with `decide(shard, now_ms, *args)`: the response, or its Pending; None when the shard parked it.
+
+        `on_error` makes the API's response of an error, whichever step fails.
+        """
+        try:
+            context = self._active(partition)
+            outcome = decide(context.shard, self.clock.wall_ms(), *args)
+            return context.perform(outcome, on_error)
+        except KafkaError as error:
+            return on_error(client_error(error))
+
+    def read(self, partition: int, look: Callable[..., Any], on_error: OnError, *args: Any) -> Any:
+        """Answer with `look(shard, *args)`, once everything it could have seen is committed."""
+        try:
+            context = self._active(partition)
+            return context.answer(look(context.shard, *args), on_error)
+        except KafkaError as error:
+            return on_error(client_error(error))
+
+    def write_all(self, decide: Callable[..., Outcome], *args: Any) -> None:
+        """Let every loaded shard decide on an event that nobody waits for."""
+        for context in list(self._contexts.values()):
+            if context.state is State.ACTIVE:
+                context.perform_unasked(lambda shard=context.shard: decide(shard, self.clock.wall_ms(), *args))
+
+    def _active(self, partition: int) -> _Context[ShardT]:
+        context = self._contexts.get(partition)
+        if context is None or context.state is State.FAILED:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if context.state is State.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return context
+
+
+def client_error(error: KafkaError) -> KafkaError:
+    """The error as clients of a coordinator know it."""
+    mapped = APPEND_ERRORS.get(error.code)
+    return error if mapped is None else KafkaError(mapped)
+
+
+class _Context(Generic[ShardT]):
+    """One partition: its shard, its timers, and the answers that wait for the high watermark."""
+
+    def __init__(self, runtime: CoordinatorRuntime[ShardT], partition: int, leader_epoch: int) -> None:
+        self.runtime = runtime
+        self.tp: TopicPartition = (runtime.topic, partition)
+        self.leader_epoch = leader_epoch
+        self.state = State.LOADING
+        self.timers = Timers(runtime.clock.mono_ms, self._wake_up_changed)
+        self.shard = runtime.shard_factory(self.timers)
+        self.last_written = -1
+        # (offset, answer, response), offsets never falling.
+        self._waiting: deque[tuple[int, Pending, Any]] = deque()
+        self._wake_up: TimerHandle | None = None
+        self._wake_up_ms = 0
+        self._busy = False
+
+    def load(self) -> None:
+        """Replay the log in small steps, so that the loop serves others in between."""
+        self._loader = Loader(self.runtime.partition_log, self.tp, self.runtime.codec, self.shard)
+        self._load_step()
+
+    def _load_step(self) -> None:
+        if self.state is not State.LOADING:
+            return
+        try:
+            loaded = self._loader.step()
+        except Exception:
+            log.exception("cannot load coordinator %s-%d", *self.tp)
+            self._become(State.FAILED)
+            return
+        if not loaded:
+            self.runtime.clock.call_later(0, self._load_step)
+            return
+        self.last_written = self._loader.offset - 1
+        self._become(State.ACTIVE)
+        self.perform_unasked(lambda: self.shard.on_loaded(self.runtime.clock.wall_ms()))
+
+    def close(self) -> None:
+        """Fail everything that waits; NOT_COORDINATOR makes clients look for the new one."""
+        was_active = self.state is State.ACTIVE
+        self._become(State.CLOSED)
+        self.timers.clear()
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for _, pending, _ in waiting:
+            pending.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+        if was_active:
+            for pending, response in self.shard.on_unloaded().replies:
+                pending.complete(response)
+
+    def _become(self, state: State) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.tp} goes from {self.state} to {state}"
+        self.state = state
+
+    def perform(self, outcome: Outcome, on_error: OnError) -> Any:
+        """Append, replay, go on with `then`; then answer, or keep the answer until it is committed."""
+        assert not self._busy, "a decision was made inside another one's append or replay"
+        self._busy = True
+        response = None
+        replies: list[tuple[Pending, Any]] = []
+        error: KafkaError | None = None
+        try:
+            following: Outcome | None = outcome
+            while following is not None:
+                outcome, following = following, None
+                if outcome.records:
+                    try:
+                        self._append(outcome.records, outcome.atomic)
+                    except KafkaError as refusal:
+                        error = client_error(refusal)
+                        if outcome.refused is not None:
+                            following, error = outcome.refused(error), None
+                        continue
+                if outcome.response is not None:
+                    response = outcome.response
+                if outcome.replies:
+                    replies.extend(outcome.replies)
+                if outcome.then is not None:
+                    following = outcome.then()
+        finally:
+            self._busy = False
+        for pending, reply in replies:
+            self._reply(pending, reply)
+        if error is not None:
+            raise error
+        return None if response is None else self.answer(response, on_error)
+
+    def perform_unasked(self, decide: Callable[[], Outcome]) -> None:
+        """For timers and events: nobody is there to hear of an error."""
+        try:
+            self.perform(decide(), _no_answer)
+        except KafkaError as error:
+            log.warning("%s-%d could not write: %s", *self.tp, error)
+
+    def answer(self, response: Any, on_error: OnError) -> Any:
+        """The response itself when all it could have seen is committed, else its Pending."""
+        if self.last_written < self.runtime.partition_log.high_watermark(self.tp):
+            return response
+        pending = Pending(on_error)
+        self._wait(pending, response)
+        return pending
+
+    def _reply(self, pending: Pending, response: Any) -> None:
+        if self.last_written < self.runtime.partition_log.high_watermark(self.tp):
+            pending.complete(response)
+        else:
+            self._wait(pending, response)
+
+    def _wait(self, pending: Pending, response: Any) -> None:
+        offset = self.last_written
+        asked = bool(self._waiting) and self._waiting[-1][0] == offset
+        self._waiting.append((offset, pending, response))
+        if not asked:
+            self.runtime.partition_log.when_committed(self.tp, offset, self._committed)
+
+    def _committed(self) -> None:
+        high_watermark = self.runtime.partition_log.high_watermark(self.tp)
+        waiting = self._waiting
+        while waiting and waiting[0][0] < high_watermark:
+            _, pending, response = waiting.popleft()
+            pending.complete(response)
+
+    def _append(self, records: list[CoordinatorRecord], atomic: bool) -> None:
+        runtime, shard = self.runtime, self.shard
+        now_ms = runtime.clock.wall_ms()
+        bytes_max = runtime.partition_log.max_batch_bytes(self.tp)
+        for batch, part in batches.build(runtime.codec, records, now_ms, None if atomic else bytes_max):
+            last = runtime.partition_log.append(self.tp, batch)
+            offset = last - len(part) + 1
+            assert offset > self.last_written, f"{self.tp}: appended at {offset} after {self.last_written}"
+            for key, value in part:
+                shard.replay(offset, -1, key, value)
+                offset += 1
+            self.last_written = last
+
+    # ---- timers
+
+    def _wake_up_changed(self, deadline_ms: int) -> None:
+        if self.state is State.CLOSED:
+            return
+        if self._wake_up is not None:
+            if self._wake_up_ms <= deadline_ms:
+                return
+            self._wake_up.cancel()
+        self._arm(deadline_ms)
+
+    def _arm(self, deadline_ms: int) -> None:
+        clock = self.runtime.clock
+        self._wake_up_ms = deadline_ms
+        self._wake_up = clock.call_later(max(0, deadline_ms - clock.mono_ms()), self._run_timers)
+
+    def _run_timers(self) -> None:
+        self._wake_up = None
+        while self.state is State.ACTIVE and (callback := self.timers.pop_due()) is not None:
+            self.perform_unasked(callback)
+        next_ms = self.timers.next_wake_up_ms()
+        if self.state is State.ACTIVE and next_ms is not None and self._wake_up is None:
+            self._arm(next_ms)
+
+
+def _no_answer(error: KafkaError) -> None:
+    return None
