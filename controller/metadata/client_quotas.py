@@ -1,0 +1,69 @@
+"""Client quotas by entity: a user, a client id, an ip, or a pair of the first two; a None name is the default entity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from protocol.metadata_records import ClientQuotaRecord, EntityData
+
+# ((entity type, entity name or None), ...) sorted by type, so that equal entities are equal keys.
+QuotaEntity = tuple[tuple[str, str | None], ...]
+_NONE: Map[str, float] = Map()
+
+
+def quota_entity(parts: dict[str, str | None]) -> QuotaEntity:
+    return tuple(sorted(parts.items(), key=lambda part: part[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotasImage:
+    entities: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
+
+    def quotas(self, entity: QuotaEntity) -> Map[str, float]:
+        return self.entities.get(entity, _NONE)
+
+    def to_records(self) -> Iterator[Any]:
+        for entity, quotas in self.entities.items():
+            parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+            for key, value in sorted(quotas.items()):
+                yield ClientQuotaRecord(entity=parts, key=key, value=value, remove=False)
+
+
+class ClientQuotasDelta:
+    """`changes[entity]` maps quota keys to new values, None where it was removed."""
+
+    __slots__ = ("changes", "image")
+
+    def __init__(self, image: ClientQuotasImage) -> None:
+        self.image = image
+        self.changes: dict[QuotaEntity, dict[str, float | None]] = {}
+
+    def replay_client_quota(self, record: ClientQuotaRecord) -> None:
+        entity = quota_entity({part.entity_type: part.entity_name for part in record.entity})
+        self.changes.setdefault(entity, {})[record.key] = None if record.remove else record.value
+
+    def finish_snapshot(self) -> None:
+        for entity, before in self.image.entities.items():
+            changes = self.changes.setdefault(entity, {})
+            for key in before:
+                changes.setdefault(key, None)
+
+    def apply(self) -> ClientQuotasImage:
+        entities = self.image.entities.mutate()
+        for entity, changes in self.changes.items():
+            quotas = self.image.quotas(entity).mutate()
+            for key, value in changes.items():
+                if value is None:
+                    quotas.pop(key, None)
+                else:
+                    quotas[key] = value
+            finished = quotas.finish()
+            if finished:
+                entities[entity] = finished
+            else:
+                entities.pop(entity, None)
+        return ClientQuotasImage(entities.finish())

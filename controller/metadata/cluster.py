@@ -1,0 +1,108 @@
+"""The nodes of the cluster as registered: brokers and controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from controller.metadata.brokers import BrokerRegistration
+from controller.metadata.controllers import ControllerRegistration
+from protocol.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    brokers: Map[int, BrokerRegistration] = field(default_factory=Map)
+    controllers: Map[int, ControllerRegistration] = field(default_factory=Map)
+
+    def is_active(self, broker_id: int) -> bool:
+        """Registered, not fenced, not shutting down."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def is_unfenced(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def to_records(self) -> Iterator[Any]:
+        for _, broker in sorted(self.brokers.items()):
+            yield broker.to_record()
+        for _, controller in sorted(self.controllers.items()):
+            yield controller.to_record()
+
+
+class ClusterDelta:
+    """Changed registrations by id; None says the node is gone."""
+
+    __slots__ = ("changed_brokers", "changed_controllers", "image")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.changed_brokers: dict[int, BrokerRegistration | None] = {}
+        self.changed_controllers: dict[int, ControllerRegistration | None] = {}
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """The broker as it is after what was replayed so far."""
+        if broker_id in self.changed_brokers:
+            return self.changed_brokers[broker_id]
+        return self.image.brokers.get(broker_id)
+
+    def replay_register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.changed_brokers[record.broker_id] = BrokerRegistration.from_record(record)
+
+    def replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self._registered(record.broker_id, record.broker_epoch)
+        self.changed_brokers[record.broker_id] = None
+
+    def replay_fence_broker(self, record: FenceBrokerRecord) -> None:
+        self.changed_brokers[record.id] = self._registered(record.id, record.epoch).with_fenced(True)
+
+    def replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+        self.changed_brokers[record.id] = self._registered(record.id, record.epoch).with_fenced(False)
+
+    def replay_broker_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._registered(record.broker_id, record.broker_epoch)
+        self.changed_brokers[record.broker_id] = broker.merge(record)
+
+    def replay_register_controller(self, record: RegisterControllerRecord) -> None:
+        self.changed_controllers[record.controller_id] = ControllerRegistration.from_record(record)
+
+    def replay_unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        self.changed_controllers[record.controller_id] = None
+
+    def finish_snapshot(self) -> None:
+        for broker_id in self.image.brokers:
+            self.changed_brokers.setdefault(broker_id, None)
+        for controller_id in self.image.controllers:
+            self.changed_controllers.setdefault(controller_id, None)
+
+    def apply(self) -> ClusterImage:
+        brokers, controllers = self.image.brokers.mutate(), self.image.controllers.mutate()
+        for broker_id, broker in self.changed_brokers.items():
+            if broker is None:
+                brokers.pop(broker_id, None)
+            else:
+                brokers[broker_id] = broker
+        for controller_id, controller in self.changed_controllers.items():
+            if controller is None:
+                controllers.pop(controller_id, None)
+            else:
+                controllers[controller_id] = controller
+        return ClusterImage(brokers.finish(), controllers.finish())
+
+    def _registered(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        broker = self.broker(broker_id)
+        assert broker is not None, f"record for broker {broker_id}, which is not registered"
+        assert broker.epoch == epoch, f"record for broker {broker_id} epoch {epoch}, registered is {broker.epoch}"
+        return broker

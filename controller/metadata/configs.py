@@ -1,0 +1,105 @@
+"""Dynamic configs by resource: what the log says, not what applies (defaults and synonyms are server/config's)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from immutables import Map
+
+from protocol.metadata_records import ConfigRecord
+
+
+class ResourceType(IntEnum):
+    """ConfigResource.Type of Kafka."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+Resource = tuple[int, str]
+_NONE: Map[str, str] = Map()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsImage:
+    resources: Map[Resource, Map[str, str]] = field(default_factory=Map)
+
+    def for_resource(self, resource_type: int, name: str) -> Map[str, str]:
+        return self.resources.get((int(resource_type), name), _NONE)
+
+    def for_topic(self, name: str) -> Map[str, str]:
+        return self.resources.get((ResourceType.TOPIC.value, name), _NONE)
+
+    def for_broker(self, broker_id: int | str) -> Map[str, str]:
+        """One broker's configs; of all brokers (the cluster-wide default) for the empty name."""
+        return self.resources.get((ResourceType.BROKER.value, str(broker_id)), _NONE)
+
+    def for_group(self, group_id: str) -> Map[str, str]:
+        return self.resources.get((ResourceType.GROUP.value, group_id), _NONE)
+
+    def for_client_metrics(self, subscription: str) -> Map[str, str]:
+        return self.resources.get((ResourceType.CLIENT_METRICS.value, subscription), _NONE)
+
+    def names(self, resource_type: int) -> list[str]:
+        """The resources of one type that have any config set."""
+        return sorted(name for kind, name in self.resources if kind == resource_type)
+
+    def to_records(self) -> Iterator[Any]:
+        for (kind, resource_name), configs in sorted(self.resources.items(), key=lambda item: item[0]):
+            for name, value in sorted(configs.items()):
+                yield ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=value)
+
+
+class ConfigsDelta:
+    """`changes[resource]` maps config names to new values, None where it was removed."""
+
+    __slots__ = ("changes", "image")
+
+    def __init__(self, image: ConfigsImage) -> None:
+        self.image = image
+        self.changes: dict[Resource, dict[str, str | None]] = {}
+
+    @property
+    def changed_resources(self) -> Mapping[Resource, Mapping[str, str | None]]:
+        return self.changes
+
+    def replay_config(self, record: ConfigRecord) -> None:
+        resource = (int(record.resource_type), record.resource_name)
+        self.changes.setdefault(resource, {})[record.name] = record.value
+
+    def delete_topic(self, name: str) -> None:
+        resource = (ResourceType.TOPIC.value, name)
+        before = self.image.resources.get(resource, _NONE)
+        if before:
+            self.changes[resource] = dict.fromkeys(before)
+        else:
+            self.changes.pop(resource, None)
+
+    def finish_snapshot(self) -> None:
+        for resource, before in self.image.resources.items():
+            changes = self.changes.setdefault(resource, {})
+            for name in before:
+                changes.setdefault(name, None)
+
+    def apply(self) -> ConfigsImage:
+        resources = self.image.resources.mutate()
+        for resource, changes in self.changes.items():
+            configs = self.image.resources.get(resource, _NONE).mutate()
+            for name, value in changes.items():
+                if value is None:
+                    configs.pop(name, None)
+                else:
+                    configs[name] = value
+            finished = configs.finish()
+            if finished:
+                resources[resource] = finished
+            else:
+                resources.pop(resource, None)
+        return ConfigsImage(resources.finish())

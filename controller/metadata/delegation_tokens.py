@@ -1,0 +1,76 @@
+"""Delegation tokens by id; the secret part of a token is never in the log (it is an HMAC of the id)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from protocol.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokensImage:
+    tokens: Map[str, DelegationToken] = field(default_factory=Map)
+
+    def to_records(self) -> Iterator[Any]:
+        for token_id, token in sorted(self.tokens.items(), key=lambda item: item[0]):
+            yield DelegationTokenRecord(
+                owner=token.owner,
+                requester=token.requester,
+                renewers=list(token.renewers),
+                issue_timestamp=token.issue_timestamp_ms,
+                max_timestamp=token.max_timestamp_ms,
+                expiration_timestamp=token.expiration_timestamp_ms,
+                token_id=token_id,
+            )
+
+
+class DelegationTokensDelta:
+    """New tokens by id; None says it was removed."""
+
+    __slots__ = ("changes", "image")
+
+    def __init__(self, image: DelegationTokensImage) -> None:
+        self.image = image
+        self.changes: dict[str, DelegationToken | None] = {}
+
+    def replay_delegation_token(self, record: DelegationTokenRecord) -> None:
+        self.changes[record.token_id] = DelegationToken(
+            owner=record.owner,
+            requester=record.requester,
+            renewers=tuple(record.renewers),
+            issue_timestamp_ms=record.issue_timestamp,
+            max_timestamp_ms=record.max_timestamp,
+            expiration_timestamp_ms=record.expiration_timestamp,
+            token_id=record.token_id,
+        )
+
+    def replay_remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.changes[record.token_id] = None
+
+    def finish_snapshot(self) -> None:
+        for token_id in self.image.tokens:
+            self.changes.setdefault(token_id, None)
+
+    def apply(self) -> DelegationTokensImage:
+        tokens = self.image.tokens.mutate()
+        for token_id, token in self.changes.items():
+            if token is None:
+                tokens.pop(token_id, None)
+            else:
+                tokens[token_id] = token
+        return DelegationTokensImage(tokens.finish())

@@ -1,0 +1,69 @@
+"""Finalised feature levels, metadata.version among them. kraft.version is not here: it lives in raft's control records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from protocol.metadata_records import FeatureLevelRecord
+
+METADATA_VERSION = "metadata.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesImage:
+    levels: Map[str, int] = field(default_factory=Map)
+
+    def level(self, feature: str) -> int:
+        """Zero where nothing was finalised."""
+        return self.levels.get(feature, 0)
+
+    @property
+    def metadata_version(self) -> int:
+        return self.levels.get(METADATA_VERSION, 0)
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.level(ELR_VERSION) >= 1
+
+    def to_records(self) -> Iterator[Any]:
+        # First of all records: it says how the others are to be read.
+        if METADATA_VERSION in self.levels:
+            yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.metadata_version)
+        for name, level in sorted(self.levels.items()):
+            if name != METADATA_VERSION:
+                yield FeatureLevelRecord(name=name, feature_level=level)
+
+
+class FeaturesDelta:
+    """New levels by name; zero says the feature is no longer finalised."""
+
+    __slots__ = ("changes", "image")
+
+    def __init__(self, image: FeaturesImage) -> None:
+        self.image = image
+        self.changes: dict[str, int] = {}
+
+    @property
+    def metadata_version_changed(self) -> bool:
+        return self.changes.get(METADATA_VERSION, self.image.metadata_version) != self.image.metadata_version
+
+    def replay_feature_level(self, record: FeatureLevelRecord) -> None:
+        self.changes[record.name] = record.feature_level
+
+    def finish_snapshot(self) -> None:
+        for name in self.image.levels:
+            self.changes.setdefault(name, 0)
+
+    def apply(self) -> FeaturesImage:
+        levels = self.image.levels.mutate()
+        for name, level in self.changes.items():
+            if level:
+                levels[name] = level
+            else:
+                levels.pop(name, None)
+        return FeaturesImage(levels.finish())

@@ -1,0 +1,69 @@
+"""SCRAM credentials by (mechanism, user). The keys in it are secrets: never to be printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from protocol.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramImage:
+    credentials: Map[tuple[int, str], ScramCredential] = field(default_factory=Map)
+
+    def credential(self, mechanism: int, user: str) -> ScramCredential | None:
+        return self.credentials.get((mechanism, user))
+
+    def to_records(self) -> Iterator[Any]:
+        for (mechanism, user), credential in sorted(self.credentials.items(), key=lambda item: item[0]):
+            yield UserScramCredentialRecord(
+                name=user,
+                mechanism=mechanism,
+                salt=credential.salt,
+                stored_key=credential.stored_key,
+                server_key=credential.server_key,
+                iterations=credential.iterations,
+            )
+
+
+class ScramDelta:
+    """New credentials by (mechanism, user); None says it was removed."""
+
+    __slots__ = ("changes", "image")
+
+    def __init__(self, image: ScramImage) -> None:
+        self.image = image
+        self.changes: dict[tuple[int, str], ScramCredential | None] = {}
+
+    def replay_user_scram_credential(self, record: UserScramCredentialRecord) -> None:
+        self.changes[record.mechanism, record.name] = ScramCredential(
+            bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+        )
+
+    def replay_remove_user_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.changes[record.mechanism, record.name] = None
+
+    def finish_snapshot(self) -> None:
+        for key in self.image.credentials:
+            self.changes.setdefault(key, None)
+
+    def apply(self) -> ScramImage:
+        credentials = self.image.credentials.mutate()
+        for key, credential in self.changes.items():
+            if credential is None:
+                credentials.pop(key, None)
+            else:
+                credentials[key] = credential
+        return ScramImage(credentials.finish())

@@ -1,0 +1,218 @@
+"""Topics and their partitions: the image that brokers and the controller read, and the delta that makes the next one.
+
+Two persistent maps: id -> TopicImage and name -> id. A changed partition makes a new TopicImage and touches one path of
+the first map; everything else is shared with the image before. Deltas remember what changed for the publishers; a
+partition that was replayed without a difference (a snapshot over a current image) is not a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from immutables import Map
+
+from controller.metadata.partitions import PartitionRegistration
+from protocol.metadata_records import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+
+class TopicImage(NamedTuple):
+    name: str
+    id: bytes
+    partitions: Map[int, PartitionRegistration]
+
+    def sorted_partitions(self) -> list[tuple[int, PartitionRegistration]]:
+        """In order of their index; the map itself has none."""
+        return sorted(self.partitions.items())
+
+    def to_records(self) -> Iterator[Any]:
+        yield TopicRecord(name=self.name, topic_id=self.id)
+        for index, partition in self.sorted_partitions():
+            yield partition.to_record(self.id, index)
+
+
+class TopicsImage:
+    __slots__ = ("_by_id", "_ids")
+
+    def __init__(self, by_id: Map[bytes, TopicImage] | None = None, ids: Map[str, bytes] | None = None) -> None:
+        self._by_id: Map[bytes, TopicImage] = Map() if by_id is None else by_id
+        self._ids: Map[str, bytes] = Map() if ids is None else ids
+
+    def by_id(self, topic_id: bytes) -> TopicImage | None:
+        return self._by_id.get(topic_id)
+
+    def by_name(self, name: str) -> TopicImage | None:
+        topic_id = self._ids.get(name)
+        return None if topic_id is None else self._by_id[topic_id]
+
+    def id_of(self, name: str) -> bytes | None:
+        return self._ids.get(name)
+
+    def partition(self, topic_id: bytes, index: int) -> PartitionRegistration | None:
+        topic = self._by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    @property
+    def names(self) -> Map[str, bytes]:
+        """Every topic's name with its id."""
+        return self._ids
+
+    def __iter__(self) -> Iterator[TopicImage]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicsImage) and self._by_id == other._by_id and self._ids == other._ids
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_records(self) -> Iterator[Any]:
+        for topic in self:
+            yield from topic.to_records()
+
+
+class TopicDelta:
+    """One topic's changes. `image` is the topic before, without partitions if it is new."""
+
+    __slots__ = ("created", "image", "partition_changes")
+
+    def __init__(self, image: TopicImage, *, created: bool) -> None:
+        self.image = image
+        self.created = created
+        self.partition_changes: dict[int, PartitionRegistration] = {}
+
+    @property
+    def name(self) -> str:
+        return self.image.name
+
+    @property
+    def id(self) -> bytes:
+        return self.image.id
+
+    def partition(self, index: int) -> PartitionRegistration | None:
+        """The partition as it is after what was replayed so far."""
+        return self.partition_changes.get(index) or self.image.partitions.get(index)
+
+    def replace(self, index: int, partition: PartitionRegistration) -> None:
+        if self.image.partitions.get(index) == partition:
+            self.partition_changes.pop(index, None)
+        else:
+            self.partition_changes[index] = partition
+
+    def apply(self) -> TopicImage:
+        changes = self.partition_changes
+        if not changes:
+            return self.image
+        return self.image._replace(partitions=self.image.partitions.update(changes))
+
+
+class TopicsDelta:
+    """`changed` has created and altered topics by id, `deleted` the topics that were in the image and are gone."""
+
+    __slots__ = ("_created_ids", "_seen", "changed", "deleted", "image")
+
+    def __init__(self, image: TopicsImage) -> None:
+        self.image = image
+        self.changed: dict[bytes, TopicDelta] = {}
+        self.deleted: dict[bytes, TopicImage] = {}
+        self._created_ids: dict[str, bytes] = {}
+        self._seen: set[bytes] = set()  # ids that a TopicRecord named: all there is, after a snapshot
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        self._seen.add(record.topic_id)
+        if self.image.by_id(record.topic_id) is not None:
+            return
+        image = TopicImage(record.name, record.topic_id, Map())
+        self.changed[record.topic_id] = TopicDelta(image, created=True)
+        self._created_ids[record.name] = record.topic_id
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        self._topic(record.topic_id).replace(record.partition_id, PartitionRegistration.from_record(record))
+
+    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        before = topic.partition(record.partition_id)
+        assert before is not None, f"change of partition {topic.name}-{record.partition_id}, which does not exist"
+        topic.replace(record.partition_id, before.merge(record))
+
+    def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
+        """Returns the name, because the configs of the topic go with it."""
+        topic_id = record.topic_id
+        changed = self.changed.pop(topic_id, None)
+        image = self.image.by_id(topic_id)
+        assert changed is not None or image is not None, f"removal of topic {topic_id.hex()}, which does not exist"
+        if image is not None:
+            self.deleted[topic_id] = image
+            return image.name
+        assert changed is not None
+        if self._created_ids.get(changed.name) == topic_id:
+            del self._created_ids[changed.name]
+        return changed.name
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        """Empty name: every topic (a downgrade of eligible.leader.replicas.version)."""
+        if record.topic_name:
+            topic_id = self._id_of(record.topic_name)
+            topic_ids = [] if topic_id is None else [topic_id]
+        else:
+            topic_ids = [topic.id for topic in self.image if topic.id not in self.deleted]
+            topic_ids += [topic_id for topic_id, topic in self.changed.items() if topic.created]
+        for topic_id in topic_ids:
+            topic = self._topic(topic_id)
+            for index in {*topic.image.partitions, *topic.partition_changes}:
+                partition = topic.partition(index)
+                assert partition is not None
+                if partition.elr or partition.last_known_elr:
+                    # Kafka clears without a new partition epoch: no leader or ISR has changed.
+                    topic.replace(index, partition._replace(elr=(), last_known_elr=()))
+
+    def finish_snapshot(self) -> None:
+        """A snapshot names every topic there is: the others are deleted."""
+        for topic in self.image:
+            if topic.id not in self._seen:
+                self.changed.pop(topic.id, None)
+                self.deleted[topic.id] = topic
+        self.changed = {
+            topic_id: delta for topic_id, delta in self.changed.items() if delta.created or delta.partition_changes
+        }
+
+    def apply(self) -> TopicsImage:
+        by_id, ids = self.image._by_id.mutate(), self.image._ids.mutate()
+        for topic_id, topic in self.deleted.items():
+            del by_id[topic_id]
+            if self.image.id_of(topic.name) == topic_id:
+                del ids[topic.name]
+        for topic_id, delta in self.changed.items():
+            by_id[topic_id] = delta.apply()
+        for name, topic_id in self._created_ids.items():
+            ids[name] = topic_id
+        return TopicsImage(by_id.finish(), ids.finish())
+
+    def partition_changes(self) -> Iterator[tuple[TopicDelta, int, PartitionRegistration | None, PartitionRegistration]]:
+        """(topic, index, before, after) of every changed partition; before is None where it is new."""
+        for topic in self.changed.values():
+            for index, after in topic.partition_changes.items():
+                yield topic, index, topic.image.partitions.get(index), after
+
+    def _id_of(self, name: str) -> bytes | None:
+        topic_id = self._created_ids.get(name) or self.image.id_of(name)
+        return None if topic_id in self.deleted else topic_id
+
+    def _topic(self, topic_id: bytes) -> TopicDelta:
+        delta = self.changed.get(topic_id)
+        if delta is None:
+            image = self.image.by_id(topic_id)
+            assert image is not None and topic_id not in self.deleted, f"topic {topic_id.hex()} does not exist"
+            delta = self.changed[topic_id] = TopicDelta(image, created=False)
+        return delta
