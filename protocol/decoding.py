@@ -1,0 +1,245 @@
+"""Writes the source of decoders: one straight-line function per message class and version.
+
+Bounds: string and bytes slices cannot reach beyond the buffer, so their ends are checked once, after the last field;
+array counts are checked against the bytes left before the first element is made. Whatever the bytes are, a decoder
+returns or raises MalformedMessage.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from protocol import primitives
+from protocol.errors import MalformedMessage
+from protocol.schema import FIXED, Field, Struct, WireType
+from protocol.source import NUMBERS, Source, default_expression, least_size, present, run_size
+
+
+def _null(where: str) -> None:
+    raise MalformedMessage(f"{where} is null")
+
+
+def _too_many(where: str, count: int) -> None:
+    raise MalformedMessage(f"{where}: {count} elements are not in the bytes left, or more than allowed")
+
+
+def _tag_overrun(where: str) -> None:
+    raise MalformedMessage(f"{where}: a tagged field's size does not fit")
+
+
+_SCOPE: dict[str, Any] = {
+    "ZERO_UUID": primitives.ZERO_UUID,
+    "MalformedMessage": MalformedMessage,
+    "struct_error": struct.error,
+    "uvarint": primitives.read_uvarint,
+    "more": primitives.read_uvarint_rest,
+    "more_string": primitives.read_string_length,
+    "skip_tags": primitives.skip_tags,
+    "numbers": primitives.read_numbers,
+    "uuids": primitives.read_uuids,
+    "new": object.__new__,
+    "null": _null,
+    "too_many": _too_many,
+    "tag_overrun": _tag_overrun,
+}
+
+
+def decoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+    """The text of decode(buf, pos, end) -> (object, position after it), and the names it uses."""
+    writer = _Decoding(cls, version, flexible)
+    return writer.whole(), writer.scope
+
+
+class _Decoding(Source):
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__(dict(_SCOPE))
+        self.cls, self.version, self.flexible = cls, version, flexible
+        self.where = cls.__name__
+
+    def whole(self) -> str:
+        self.depth = 2
+        obj = self.struct(self.cls)
+        self.flush()
+        body = "\n".join(self.lines)
+        title = f"{self.cls.__name__} v{self.version}"
+        return (
+            f"def decode(buf, pos, end):\n    try:\n{body}\n"
+            f"    except (IndexError, struct_error, UnicodeDecodeError) as error:\n"
+            f'        raise MalformedMessage(f"{title}: {{error}}") from error\n'
+            f"    if pos > end:\n"
+            f'        raise MalformedMessage("{title}: cut short")\n'
+            f"    return {obj}, pos\n"
+        )
+
+    def flush(self) -> None:
+        """Read the run that is open."""
+        if not self.run:
+            return
+        codes = "".join(code for code, _ in self.run)
+        targets = ", ".join(target for _, target in self.run)
+        self.run = []
+        if codes == "B":
+            self.line(f"{targets} = buf[pos]")
+            self.line("pos += 1")
+        elif codes == "?":
+            self.line(f"{targets} = buf[pos] != 0")
+            self.line("pos += 1")
+        else:
+            comma = "," if "," not in targets else ""
+            self.line(f"{targets}{comma} = {self.codec(codes, 'unpack_from')}(buf, pos)")
+            self.line(f"pos += {run_size(codes)}")
+
+    def prefix(self, code: str, name: str) -> str:
+        """Read a length or presence byte at the end of the run; gives the variable that holds it."""
+        variable = self.name(name)
+        self.run.append((code, variable))
+        self.flush()
+        return variable
+
+    def struct(self, cls: type[Struct]) -> str:
+        """Read a struct into a new local variable."""
+        obj = self.name("o")
+        self.line(f"{obj} = new({self.refer(cls.__name__, cls)})")
+        plain, tagged, absent = present(cls, self.version)
+        outer, self.where = self.where, cls.__name__
+        for field in absent + tagged:
+            self.line(f"{obj}.{field.name} = {default_expression(self, field)}")
+        for field in plain:
+            self.field(field, f"{obj}.{field.name}")
+        if self.flexible:
+            self.tags(tagged, obj)
+        self.where = outer
+        return obj
+
+    def field(self, field: Field, target: str) -> None:
+        outer, self.where = self.where, f"{self.where}.{field.name}"
+        self.value(field.type, target, self.version in field.nullable)
+        self.where = outer
+
+    def value(self, wire_type: WireType, target: str, nullable: bool) -> None:
+        kind = wire_type.name
+        if kind in FIXED:
+            self.run.append((FIXED[kind], target))
+        elif kind == "struct":
+            self.struct_value(wire_type, target, nullable)
+        elif kind == "list":
+            self.array(wire_type, target, nullable)
+        elif self.flexible:
+            self.compact(kind, target, nullable)
+        else:
+            count = self.prefix("h" if kind == "str" else "i", "n")
+            self.line(f"if {count} >= 0:")
+            self.line(f"    stop = pos + {count}")
+            self.line(f"    {target} = {self.slice(kind)}")
+            self.line("    pos = stop")
+            self.otherwise_null(target, nullable or kind == "Records")
+
+    def slice(self, kind: str) -> str:
+        if kind == "str":
+            return 'str(buf[pos:stop], "utf-8")'
+        return "bytes(buf[pos:stop])" if kind == "bytes" else "memoryview(buf)[pos:stop]"
+
+    def compact(self, kind: str, target: str, nullable: bool) -> None:
+        count = self.prefix("B", "n")
+        more = "more_string" if kind == "str" else "more"
+        self.line(f"if {count} > 127:")
+        self.line(f"    {count}, pos = {more}(buf, pos, {count})")
+        self.line(f"if {count}:")
+        self.line(f"    stop = pos + {count} - 1")
+        self.line(f"    {target} = {self.slice(kind)}")
+        self.line("    pos = stop")
+        self.otherwise_null(target, nullable)
+
+    def otherwise_null(self, target: str, nullable: bool) -> None:
+        self.line("else:")
+        self.line(f"    {target} = None" if nullable else f"    null({self.where!r})")
+
+    def struct_value(self, wire_type: WireType, target: str, nullable: bool) -> None:
+        assert wire_type.struct is not None
+        if not nullable:
+            obj = self.struct(wire_type.struct)
+            self.line(f"{target} = {obj}")
+            return
+        self.line(f"if {self.prefix('b', 'n')} < 0:")
+        self.line(f"    {target} = None")
+        self.line("else:")
+        self.depth += 1
+        obj = self.struct(wire_type.struct)
+        self.flush()
+        self.line(f"{target} = {obj}")
+        self.depth -= 1
+
+    def array(self, wire_type: WireType, target: str, nullable: bool) -> None:
+        """The count, its check against the bytes that are there, the elements."""
+        item = wire_type.item
+        assert item is not None
+        count = self.prefix("B" if self.flexible else "i", "n")
+        if self.flexible:
+            self.line(f"if {count} > 127:")
+            self.line(f"    {count}, pos = more(buf, pos, {count})")
+            self.line(f"{count} -= 1")
+        size = max(1, least_size(item, self.version, self.flexible))
+        factor = "" if size == 1 else f" * {size}"
+        self.line(f"if {count} > 0:")
+        self.depth += 1
+        self.line(f"if {count}{factor} > end - pos or {count} > {primitives.ARRAY_ITEMS_MAX}:")
+        self.line(f"    too_many({self.where!r}, {count})")
+        self.items(item, target, count)
+        self.depth -= 1
+        self.line(f"elif {count} == 0:")
+        self.line(f"    {target} = []")
+        self.otherwise_null(target, nullable)
+
+    def items(self, item: WireType, target: str, count: str) -> None:
+        if item.name in NUMBERS:
+            code = NUMBERS[item.name]
+            self.line(f"{target}, pos = numbers({code!r}, {run_size(code)}, buf, pos, {count})")
+            return
+        if item.name == "uuid":
+            self.line(f"{target}, pos = uuids(buf, pos, {count})")
+            return
+        items = self.name("items")
+        self.line(f"{target} = {items} = []")
+        self.line(f"for _ in range({count}):")
+        self.depth += 1
+        if item.struct is not None:
+            element = self.struct(item.struct)
+        else:
+            element = self.name("item")
+            self.value(item, element, False)
+        self.flush()
+        self.line(f"{items}.append({element})")
+        self.depth -= 1
+
+    def tags(self, tagged: list[Field], obj: str) -> None:
+        count = self.prefix("B", "tags")
+        if not tagged:
+            self.line(f"if {count}:")
+            self.line(f"    pos = skip_tags(buf, pos, end, {count})")
+            return
+        tag, stop = self.name("tag"), self.name("stop")
+        self.line(f"if {count}:")
+        self.depth += 1
+        self.line(f"if {count} > 127:")
+        self.line(f"    {count}, pos = more(buf, pos, {count})")
+        self.line(f"if {count} > {primitives.TAGGED_FIELDS_MAX}:")
+        self.line(f"    too_many({self.where!r}, {count})")
+        self.line(f"for _ in range({count}):")
+        self.depth += 1
+        self.line(f"{tag}, pos = uvarint(buf, pos)")
+        self.line(f"{stop}, pos = uvarint(buf, pos)")
+        self.line(f"{stop} += pos")
+        self.line(f"if {stop} > end:")
+        self.line(f"    tag_overrun({self.where!r})")
+        for number, field in enumerate(tagged):
+            self.line(f"{'elif' if number else 'if'} {tag} == {field.tag}:")
+            self.depth += 1
+            self.field(field, f"{obj}.{field.name}")
+            self.flush()
+            self.line(f"if pos != {stop}:")
+            self.line(f"    tag_overrun({self.where!r})")
+            self.depth -= 1
+        self.line("else:")
+        self.line(f"    pos = {stop}")
+        self.depth -= 2

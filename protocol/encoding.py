@@ -1,0 +1,233 @@
+"""Writes the source of encoders: one straight-line function per message class and version.
+
+An encoder appends pieces of bytes to a list. Record batches become pieces as they are, without a copy. A field that
+the version lacks must be at its default unless it is ignorable.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from protocol import primitives
+from protocol.errors import ProtocolError, UnsupportedVersion
+from protocol.schema import FIXED, Field, Struct, WireType
+from protocol.source import NUMBERS, Source, differs_from_default, present
+
+
+def _cannot_hold(where: str, version: int) -> NoReturn:
+    raise UnsupportedVersion(f"{where} is set, but version {version} has no such field")
+
+
+def _null(where: str) -> NoReturn:
+    raise ProtocolError(f"{where} is None, which this version cannot say")
+
+
+_SCOPE: dict[str, Any] = {
+    "ZERO_UUID": primitives.ZERO_UUID,
+    "uvarint": primitives.uvarint,
+    "string_length": primitives.string_length,
+    "numbers": primitives.numbers,
+    "cannot_hold": _cannot_hold,
+    "null": _null,
+}
+
+
+def encoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+    """The text of encode(obj, out), and the names it uses."""
+    writer = _Encoding(cls, version, flexible)
+    return writer.whole(), writer.scope
+
+
+class _Encoding(Source):
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__(dict(_SCOPE))
+        self.cls, self.version, self.flexible = cls, version, flexible
+        self.where = cls.__name__
+        self.out, self.write = "out", "write"  # the list that takes the pieces, and its append
+
+    def whole(self) -> str:
+        self.struct(self.cls, "obj")
+        self.flush()
+        body = "\n".join(self.lines)
+        return f"def encode(obj, out):\n    write = out.append\n{body}\n"
+
+    def packed(self, extra: tuple[str, str] | None = None) -> str:
+        """Source text of the run's bytes, with one value more if given."""
+        run = [*self.run, extra] if extra else self.run
+        codes = "".join(code for code, _ in run)
+        if codes.strip("x") == "":
+            return repr(bytes(len(codes)))
+        arguments = ", ".join(expression for code, expression in run if code != "x")
+        return f"{self.codec(codes, 'pack')}({arguments})"
+
+    def flush(self) -> None:
+        """Write the run that is open."""
+        if self.run:
+            self.line(f"{self.write}({self.packed()})")
+            self.run = []
+
+    def prefix(self, count: str, code: str, long_form: str = "uvarint") -> None:
+        """Write a length (compact: length plus one) after the run."""
+        if not self.flexible:
+            self.run.append((code, count))
+            self.flush()
+            return
+        before = f"{self.packed()} + " if self.run else ""
+        self.line(f"{self.write}({self.packed(('B', count))} if {count} < 128 else {before}{long_form}({count}))")
+        self.run = []
+
+    def struct(self, cls: type[Struct], obj: str) -> None:
+        plain, tagged, absent = present(cls, self.version)
+        outer, self.where = self.where, cls.__name__
+        for field in absent:
+            if not field.ignorable:
+                self.line(f"if {differs_from_default(self, field, f'{obj}.{field.name}')}:")
+                self.line(f"    cannot_hold({f'{self.where}.{field.name}'!r}, {self.version})")
+        for field in plain:
+            self.field(field, f"{obj}.{field.name}")
+        if self.flexible:
+            self.tags(tagged, obj)
+        self.where = outer
+
+    def field(self, field: Field, value: str) -> None:
+        outer, self.where = self.where, f"{self.where}.{field.name}"
+        self.value(field.type, value, self.version in field.nullable, bool(field.nullable))
+        self.where = outer
+
+    def value(self, wire_type: WireType, value: str, nullable: bool, may_be_none: bool) -> None:
+        """`may_be_none`: null in another version, so that None must be refused in this one."""
+        kind = wire_type.name
+        if kind in FIXED:
+            self.run.append((FIXED[kind], value))
+            return
+        local = self.name({"str": "s", "struct": "o"}.get(kind, "a"))
+        self.line(f"{local} = {value}")
+        if may_be_none and not nullable:
+            self.line(f"if {local} is None:")
+            self.line(f"    null({self.where!r})")
+        if kind == "struct":
+            self.struct_value(wire_type, local, nullable)
+        elif kind == "list":
+            self.array(wire_type, local, nullable)
+        elif kind == "Records":
+            self.records(local)
+        else:
+            self.octets(kind, local, nullable)
+
+    def octets(self, kind: str, local: str, nullable: bool) -> None:
+        """A string, or bytes of a known length."""
+        count = self.name("n")
+        plus = " + 1" if self.flexible else ""
+        encoded = [f"{local} = {local}.encode()"] if kind == "str" else []
+        if nullable:
+            self.line(f"if {local} is None:")
+            self.line(f"    {count} = {0 if self.flexible else -1}")
+            self.line("else:")
+            self.depth += 1
+        for text in [*encoded, f"{count} = len({local}){plus}"]:
+            self.line(text)
+        if nullable:
+            self.depth -= 1
+        self.prefix(count, "h" if kind == "str" else "i", "string_length" if kind == "str" else "uvarint")
+        if nullable:
+            self.line(f"if {local}:")
+            self.line(f"    {self.write}({local})")
+        else:
+            self.line(f"{self.write}({local})")
+
+    def records(self, local: str) -> None:
+        count = self.name("n")
+        plus = " + 1" if self.flexible else ""
+        self.line(f"if {local} is None:")
+        self.line(f"    {count} = {0 if self.flexible else -1}")
+        self.line(f"elif {local}.__class__ is list:")
+        self.line(f"    {count} = sum(map(len, {local})){plus}")
+        self.line("else:")
+        self.line(f"    {count} = len({local}){plus}")
+        self.line(f"    {local} = ({local},)")
+        self.prefix(count, "i")
+        self.line(f"if {local}:")
+        self.line(f"    {self.out}.extend({local})")
+
+    def struct_value(self, wire_type: WireType, local: str, nullable: bool) -> None:
+        assert wire_type.struct is not None
+        if not nullable:
+            self.struct(wire_type.struct, local)
+            return
+        self.flush()
+        self.line(f"if {local} is None:")
+        self.line(f"    {self.write}({bytes((255,))!r})")
+        self.line("else:")
+        self.depth += 1
+        self.run.append(("b", "1"))
+        self.struct(wire_type.struct, local)
+        self.flush()
+        self.depth -= 1
+
+    def array(self, wire_type: WireType, local: str, nullable: bool) -> None:
+        item = wire_type.item
+        assert item is not None
+        count = self.name("n")
+        plus = " + 1" if self.flexible else ""
+        null = f"{0 if self.flexible else -1} if {local} is None else " if nullable else ""
+        self.line(f"{count} = {null}len({local}){plus}")
+        self.prefix(count, "i")
+        if item.name in NUMBERS or item.name == "uuid":
+            pieces = f"numbers({NUMBERS[item.name]!r}, {local})" if item.name in NUMBERS else f'b"".join({local})'
+            self.line(f"if {local}:")
+            self.line(f"    {self.write}({pieces})")
+            return
+        element = self.name("e")
+        self.line(f"for {element} in {local} or ():" if nullable else f"for {element} in {local}:")
+        self.depth += 1
+        if item.struct is not None:
+            self.struct(item.struct, element)
+        else:
+            self.value(item, element, False, False)
+        self.flush()
+        self.depth -= 1
+
+    def tags(self, tagged: list[Field], obj: str) -> None:
+        """The tag section: nearly always the single byte 0, which then ends the run."""
+        if not tagged:
+            self.run.append(("x", ""))
+            return
+        tests = []
+        for field in tagged:
+            local = self.name("t")
+            self.line(f"{local} = {obj}.{field.name}")
+            tests.append((field, local, differs_from_default(self, field, local)))
+        self.line(f"if {' or '.join(test for _, _, test in tests)}:")
+        self.depth += 1
+        run = self.run
+        self.run = []
+        count = " + ".join(f"(1 if {test} else 0)" for _, _, test in tests)
+        if run:
+            codes = "".join(code for code, _ in run)
+            arguments = ", ".join(expression for code, expression in run if code != "x")
+            self.line(f"{self.write}({self.codec(codes, 'pack')}({arguments}))")
+        self.line(f"{self.write}(uvarint({count}))")
+        for field, local, test in tests:
+            self.line(f"if {test}:")
+            self.depth += 1
+            self.tagged(field, local)
+            self.depth -= 1
+        self.depth -= 1
+        self.run = [*run, ("x", "")]
+        self.line("else:")
+        self.depth += 1
+        self.flush()
+        self.depth -= 1
+
+    def tagged(self, field: Field, local: str) -> None:
+        """Tag, size, value; the size is known only when the value's pieces are."""
+        outer = self.out, self.write
+        self.out, self.write = self.name("part"), self.name("write")
+        self.line(f"{self.out} = []")
+        self.line(f"{self.write} = {self.out}.append")
+        self.field(field, local)
+        self.flush()
+        part = self.out
+        self.out, self.write = outer
+        self.line(f"{self.write}({primitives.uvarint(field.tag or 0)!r} + uvarint(sum(map(len, {part}))))")
+        self.line(f"{self.out}.extend({part})")

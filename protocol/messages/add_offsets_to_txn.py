@@ -1,0 +1,19 @@
+"""AddOffsetsToTxn: add a group's offsets to a transaction (KIP-98)."""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message
+
+
+@message(key=25, versions="0-4", flexible="3+")
+class AddOffsetsToTxnRequest:
+    transactional_id: str = ""
+    producer_id: int64 = 0
+    producer_epoch: int16 = 0
+    group_id: str = ""
+
+
+@message(key=25, versions="0-4", flexible="3+")
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0

@@ -1,0 +1,33 @@
+"""AddRaftVoter: add a voter to the quorum (KIP-853).
+
+v1 can answer before the change is committed.
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uint16, uuid, v
+
+
+@struct
+class Listener:
+    name: str = ""
+    host: str = ""
+    port: uint16 = 0
+
+
+@message(key=80, versions="0-1", flexible="0+")
+class AddRaftVoterRequest:
+    cluster_id: str | None = ""
+    timeout_ms: int32 = 0
+    voter_id: int32 = 0
+    voter_directory_id: uuid = ZERO_UUID
+    listeners: list[Listener] = v(default=[])
+    ack_when_committed: bool = v("1+", default=True)
+
+
+@message(key=80, versions="0-1", flexible="0+")
+class AddRaftVoterResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = ""

@@ -1,0 +1,19 @@
+"""AllocateProducerIds: a broker gets a block of producer ids (KIP-730)."""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message
+
+
+@message(key=67, versions="0", flexible="0+")
+class AllocateProducerIdsRequest:
+    broker_id: int32 = 0
+    broker_epoch: int64 = -1
+
+
+@message(key=67, versions="0", flexible="0+")
+class AllocateProducerIdsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    producer_id_start: int64 = 0
+    producer_id_len: int32 = 0

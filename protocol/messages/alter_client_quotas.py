@@ -1,0 +1,43 @@
+"""AlterClientQuotas: set or remove client quotas (KIP-546)."""
+
+from __future__ import annotations
+
+from protocol.schema import float64, int16, int32, message, struct, v
+
+
+@struct
+class EntityData:
+    entity_type: str = ""
+    entity_name: str | None = ""
+
+
+@struct
+class OpData:
+    key: str = ""
+    value: float64 = 0.0
+    remove: bool = False
+
+
+@struct
+class EntryDataRequest:
+    entity: list[EntityData] = v(default=[])
+    ops: list[OpData] = v(default=[])
+
+
+@message(key=49, versions="0-1", flexible="1+")
+class AlterClientQuotasRequest:
+    entries: list[EntryDataRequest] = v(default=[])
+    validate_only: bool = False
+
+
+@struct
+class EntryDataResponse:
+    error_code: int16 = 0
+    error_message: str | None = ""
+    entity: list[EntityData] = v(default=[])
+
+
+@message(key=49, versions="0-1", flexible="1+")
+class AlterClientQuotasResponse:
+    throttle_time_ms: int32 = 0
+    entries: list[EntryDataResponse] = v(default=[])

@@ -1,0 +1,38 @@
+"""AlterConfigs: replace the whole configuration of resources; superseded by IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, message, struct, v
+
+
+@struct
+class AlterableConfig:
+    name: str = ""
+    value: str | None = ""
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = v(default=[])
+
+
+@message(key=33, versions="0-2", flexible="2+")
+class AlterConfigsRequest:
+    resources: list[AlterConfigsResource] = v(default=[])
+    validate_only: bool = False
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: int16 = 0
+    error_message: str | None = ""
+    resource_type: int8 = 0
+    resource_name: str = ""
+
+
+@message(key=33, versions="0-2", flexible="2+")
+class AlterConfigsResponse:
+    throttle_time_ms: int32 = 0
+    responses: list[AlterConfigsResourceResponse] = v(default=[])

@@ -1,0 +1,62 @@
+"""AlterPartition: a leader asks the controller for another ISR (KIP-497).
+
+v2 is by topic id (KIP-841); v3 adds the broker epochs of the ISR (KIP-903).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class BrokerState:
+    broker_id: int32 = 0
+    broker_epoch: int64 = -1
+
+
+@struct
+class PartitionDataRequest:
+    partition_index: int32 = 0
+    leader_epoch: int32 = 0
+    new_isr: list[int32] = v("0-2", default=[])
+    new_isr_with_epochs: list[BrokerState] = v("3+", default=[])
+    leader_recovery_state: int8 = 0
+    partition_epoch: int32 = 0
+
+
+@struct
+class TopicDataRequest:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionDataRequest] = v(default=[])
+
+
+@message(key=56, versions="2-3", flexible="0+")
+class AlterPartitionRequest:
+    broker_id: int32 = 0
+    broker_epoch: int64 = -1
+    topics: list[TopicDataRequest] = v(default=[])
+
+
+@struct
+class PartitionDataResponse:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+    isr: list[int32] = v(default=[])
+    leader_recovery_state: int8 = 0
+    partition_epoch: int32 = 0
+
+
+@struct
+class TopicDataResponse:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionDataResponse] = v(default=[])
+
+
+@message(key=56, versions="2-3", flexible="0+")
+class AlterPartitionResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    topics: list[TopicDataResponse] = v(default=[])

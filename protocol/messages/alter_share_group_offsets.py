@@ -1,0 +1,46 @@
+"""AlterShareGroupOffsets: set where an empty share group starts (KIP-932)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class AlterShareGroupOffsetsRequestPartition:
+    partition_index: int32 = 0
+    start_offset: int64 = 0
+
+
+@struct
+class AlterShareGroupOffsetsRequestTopic:
+    topic_name: str = ""
+    partitions: list[AlterShareGroupOffsetsRequestPartition] = v(default=[])
+
+
+@message(key=91, versions="0", flexible="0+")
+class AlterShareGroupOffsetsRequest:
+    group_id: str = ""
+    topics: list[AlterShareGroupOffsetsRequestTopic] = v(default=[])
+
+
+@struct
+class AlterShareGroupOffsetsResponsePartition:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+
+
+@struct
+class AlterShareGroupOffsetsResponseTopic:
+    topic_name: str = ""
+    topic_id: uuid = ZERO_UUID
+    partitions: list[AlterShareGroupOffsetsResponsePartition] = v(default=[])
+
+
+@message(key=91, versions="0", flexible="0+")
+class AlterShareGroupOffsetsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    responses: list[AlterShareGroupOffsetsResponseTopic] = v(default=[])

@@ -1,0 +1,39 @@
+"""AlterUserScramCredentials: set or delete users' SCRAM credentials (KIP-554)."""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, message, struct, v
+
+
+@struct
+class ScramCredentialDeletion:
+    name: str = ""
+    mechanism: int8 = 0
+
+
+@struct
+class ScramCredentialUpsertion:
+    name: str = ""
+    mechanism: int8 = 0
+    iterations: int32 = 0
+    salt: bytes = b""
+    salted_password: bytes = b""
+
+
+@message(key=51, versions="0", flexible="0+")
+class AlterUserScramCredentialsRequest:
+    deletions: list[ScramCredentialDeletion] = v(default=[])
+    upsertions: list[ScramCredentialUpsertion] = v(default=[])
+
+
+@struct
+class AlterUserScramCredentialsResult:
+    user: str = ""
+    error_code: int16 = 0
+    error_message: str | None = ""
+
+
+@message(key=51, versions="0", flexible="0+")
+class AlterUserScramCredentialsResponse:
+    throttle_time_ms: int32 = 0
+    results: list[AlterUserScramCredentialsResult] = v(default=[])

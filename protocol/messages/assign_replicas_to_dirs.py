@@ -1,0 +1,55 @@
+"""AssignReplicasToDirs: a broker tells the controller which log directories its replicas are in (KIP-858)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class PartitionDataRequest:
+    partition_index: int32 = 0
+
+
+@struct
+class TopicDataRequest:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionDataRequest] = v(default=[])
+
+
+@struct
+class DirectoryDataRequest:
+    id: uuid = ZERO_UUID
+    topics: list[TopicDataRequest] = v(default=[])
+
+
+@message(key=73, versions="0", flexible="0+")
+class AssignReplicasToDirsRequest:
+    broker_id: int32 = 0
+    broker_epoch: int64 = -1
+    directories: list[DirectoryDataRequest] = v(default=[])
+
+
+@struct
+class PartitionDataResponse:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+
+
+@struct
+class TopicDataResponse:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionDataResponse] = v(default=[])
+
+
+@struct
+class DirectoryDataResponse:
+    id: uuid = ZERO_UUID
+    topics: list[TopicDataResponse] = v(default=[])
+
+
+@message(key=73, versions="0", flexible="0+")
+class AssignReplicasToDirsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    directories: list[DirectoryDataResponse] = v(default=[])

@@ -1,0 +1,45 @@
+"""ConsumerGroupHeartbeat: membership, subscription and assignment in the consumer protocol (KIP-848).
+
+v1 adds regular expressions and member ids made by the client (KIP-1082).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uuid, v
+
+
+@struct
+class TopicPartitions:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[int32] = v(default=[])
+
+
+@message(key=68, versions="0-1", flexible="0+")
+class ConsumerGroupHeartbeatRequest:
+    group_id: str = ""
+    member_id: str = ""
+    member_epoch: int32 = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int32 = -1
+    subscribed_topic_names: list[str] | None = None
+    subscribed_topic_regex: str | None = v("1+", default=None)
+    server_assignor: str | None = None
+    topic_partitions: list[TopicPartitions] | None = None
+
+
+@struct
+class Assignment:
+    topic_partitions: list[TopicPartitions] = v(default=[])
+
+
+@message(key=68, versions="0-1", flexible="0+")
+class ConsumerGroupHeartbeatResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int32 = 0
+    heartbeat_interval_ms: int32 = 0
+    assignment: Assignment | None = None

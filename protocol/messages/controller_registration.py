@@ -1,0 +1,37 @@
+"""ControllerRegistration: a controller registers with the active controller (KIP-919)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uint16, uuid, v
+
+
+@struct
+class Listener:
+    name: str = ""
+    host: str = ""
+    port: uint16 = 0
+    security_protocol: int16 = 0
+
+
+@struct
+class Feature:
+    name: str = ""
+    min_supported_version: int16 = 0
+    max_supported_version: int16 = 0
+
+
+@message(key=70, versions="0", flexible="0+")
+class ControllerRegistrationRequest:
+    controller_id: int32 = 0
+    incarnation_id: uuid = ZERO_UUID
+    zk_migration_ready: bool = False
+    listeners: list[Listener] = v(default=[])
+    features: list[Feature] = v(default=[])
+
+
+@message(key=70, versions="0", flexible="0+")
+class ControllerRegistrationResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = ""

@@ -1,0 +1,36 @@
+"""CreateAcls: add access rules.
+
+v1 adds the pattern type (KIP-290); v3 the user resource type (KIP-373).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, message, struct, v
+
+
+@struct
+class AclCreation:
+    resource_type: int8 = 0
+    resource_name: str = ""
+    resource_pattern_type: int8 = 3
+    principal: str = ""
+    host: str = ""
+    operation: int8 = 0
+    permission_type: int8 = 0
+
+
+@message(key=30, versions="1-3", flexible="2+")
+class CreateAclsRequest:
+    creations: list[AclCreation] = v(default=[])
+
+
+@struct
+class AclCreationResult:
+    error_code: int16 = 0
+    error_message: str | None = ""
+
+
+@message(key=30, versions="1-3", flexible="2+")
+class CreateAclsResponse:
+    throttle_time_ms: int32 = 0
+    results: list[AclCreationResult] = v(default=[])

@@ -1,0 +1,40 @@
+"""CreatePartitions: add partitions to topics (KIP-195).
+
+v3 may be throttled (KIP-599).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, message, struct, v
+
+
+@struct
+class CreatePartitionsAssignment:
+    broker_ids: list[int32] = v(default=[])
+
+
+@struct
+class CreatePartitionsTopic:
+    name: str = ""
+    count: int32 = 0
+    assignments: list[CreatePartitionsAssignment] | None = v(default=[])
+
+
+@message(key=37, versions="0-3", flexible="2+")
+class CreatePartitionsRequest:
+    topics: list[CreatePartitionsTopic] = v(default=[])
+    timeout_ms: int32 = 0
+    validate_only: bool = False
+
+
+@struct
+class CreatePartitionsTopicResult:
+    name: str = ""
+    error_code: int16 = 0
+    error_message: str | None = None
+
+
+@message(key=37, versions="0-3", flexible="2+")
+class CreatePartitionsResponse:
+    throttle_time_ms: int32 = 0
+    results: list[CreatePartitionsTopicResult] = v(default=[])

@@ -1,0 +1,65 @@
+"""CreateTopics: create topics.
+
+v4 lets the broker choose partitions and replication factor (KIP-464); v5 returns the configuration (KIP-525); v6
+may be throttled (KIP-599); v7 returns topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, message, struct, uuid, v
+
+
+@struct
+class CreatableReplicaAssignment:
+    partition_index: int32 = 0
+    broker_ids: list[int32] = v(default=[])
+
+
+@struct
+class CreatableTopicConfig:
+    name: str = ""
+    value: str | None = ""
+
+
+@struct
+class CreatableTopic:
+    name: str = ""
+    num_partitions: int32 = 0
+    replication_factor: int16 = 0
+    assignments: list[CreatableReplicaAssignment] = v(default=[])
+    configs: list[CreatableTopicConfig] = v(default=[])
+
+
+@message(key=19, versions="2-7", flexible="5+")
+class CreateTopicsRequest:
+    topics: list[CreatableTopic] = v(default=[])
+    timeout_ms: int32 = 60000
+    validate_only: bool = False
+
+
+@struct
+class CreatableTopicConfigs:
+    name: str = ""
+    value: str | None = ""
+    read_only: bool = False
+    config_source: int8 = -1
+    is_sensitive: bool = False
+
+
+@struct
+class CreatableTopicResult:
+    name: str = ""
+    topic_id: uuid = v("7+", default=ZERO_UUID, ignorable=True)
+    error_code: int16 = 0
+    error_message: str | None = ""
+    topic_config_error_code: int16 = v("5+", tag=0, default=0, ignorable=True)
+    num_partitions: int32 = v("5+", default=-1, ignorable=True)
+    replication_factor: int16 = v("5+", default=-1, ignorable=True)
+    configs: list[CreatableTopicConfigs] | None = v("5+", default=[], ignorable=True)
+
+
+@message(key=19, versions="2-7", flexible="5+")
+class CreateTopicsResponse:
+    throttle_time_ms: int32 = 0
+    topics: list[CreatableTopicResult] = v(default=[])

@@ -1,0 +1,26 @@
+"""DeleteGroups: delete empty groups (KIP-229).
+
+v3 adds error messages.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, message, struct, v
+
+
+@message(key=42, versions="0-3", flexible="2+")
+class DeleteGroupsRequest:
+    groups_names: list[str] = v(default=[])
+
+
+@struct
+class DeletableGroupResult:
+    group_id: str = ""
+    error_code: int16 = 0
+    error_message: str | None = v("3+", default=None, ignorable=True)
+
+
+@message(key=42, versions="0-3", flexible="2+")
+class DeleteGroupsResponse:
+    throttle_time_ms: int32 = 0
+    results: list[DeletableGroupResult] = v(default=[])

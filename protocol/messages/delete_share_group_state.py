@@ -1,0 +1,41 @@
+"""DeleteShareGroupState: delete the share state of partitions (KIP-932)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uuid, v
+
+
+@struct
+class PartitionData:
+    partition: int32 = 0
+
+
+@struct
+class DeleteStateData:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionData] = v(default=[])
+
+
+@message(key=86, versions="0", flexible="0+")
+class DeleteShareGroupStateRequest:
+    group_id: str = ""
+    topics: list[DeleteStateData] = v(default=[])
+
+
+@struct
+class PartitionResult:
+    partition: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+
+
+@struct
+class DeleteStateResult:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionResult] = v(default=[])
+
+
+@message(key=86, versions="0", flexible="0+")
+class DeleteShareGroupStateResponse:
+    results: list[DeleteStateResult] = v(default=[])

@@ -1,0 +1,36 @@
+"""DeleteTopics: delete topics.
+
+v5 adds error messages (KIP-599); v6 topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uuid, v
+
+
+@struct
+class DeleteTopicState:
+    name: str | None = None
+    topic_id: uuid = ZERO_UUID
+
+
+@message(key=20, versions="1-6", flexible="4+")
+class DeleteTopicsRequest:
+    topics: list[DeleteTopicState] = v("6+", default=[])
+    topic_names: list[str] = v("0-5", default=[], ignorable=True)
+    timeout_ms: int32 = 0
+
+
+@struct
+class DeletableTopicResult:
+    name: str | None = v(default="", nullable="6+")
+    topic_id: uuid = v("6+", default=ZERO_UUID, ignorable=True)
+    error_code: int16 = 0
+    error_message: str | None = v("5+", default=None, ignorable=True)
+
+
+@message(key=20, versions="1-6", flexible="4+")
+class DeleteTopicsResponse:
+    throttle_time_ms: int32 = 0
+    responses: list[DeletableTopicResult] = v(default=[])

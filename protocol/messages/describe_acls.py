@@ -1,0 +1,43 @@
+"""DescribeAcls: access rules that match a filter.
+
+v1 adds the pattern type (KIP-290); v3 the user resource type (KIP-373).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, message, struct, v
+
+
+@message(key=29, versions="1-3", flexible="2+")
+class DescribeAclsRequest:
+    resource_type_filter: int8 = 0
+    resource_name_filter: str | None = ""
+    pattern_type_filter: int8 = 3
+    principal_filter: str | None = ""
+    host_filter: str | None = ""
+    operation: int8 = 0
+    permission_type: int8 = 0
+
+
+@struct
+class AclDescription:
+    principal: str = ""
+    host: str = ""
+    operation: int8 = 0
+    permission_type: int8 = 0
+
+
+@struct
+class DescribeAclsResource:
+    resource_type: int8 = 0
+    resource_name: str = ""
+    pattern_type: int8 = 3
+    acls: list[AclDescription] = v(default=[])
+
+
+@message(key=29, versions="1-3", flexible="2+")
+class DescribeAclsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = ""
+    resources: list[DescribeAclsResource] = v(default=[])

@@ -1,0 +1,44 @@
+"""DescribeClientQuotas: client quotas that match a filter (KIP-546)."""
+
+from __future__ import annotations
+
+from protocol.schema import float64, int8, int16, int32, message, struct, v
+
+
+@struct
+class ComponentData:
+    entity_type: str = ""
+    match_type: int8 = 0
+    match: str | None = ""
+
+
+@message(key=48, versions="0-1", flexible="1+")
+class DescribeClientQuotasRequest:
+    components: list[ComponentData] = v(default=[])
+    strict: bool = False
+
+
+@struct
+class EntityData:
+    entity_type: str = ""
+    entity_name: str | None = ""
+
+
+@struct
+class ValueData:
+    key: str = ""
+    value: float64 = 0.0
+
+
+@struct
+class EntryData:
+    entity: list[EntityData] = v(default=[])
+    values: list[ValueData] = v(default=[])
+
+
+@message(key=48, versions="0-1", flexible="1+")
+class DescribeClientQuotasResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = ""
+    entries: list[EntryData] | None = v(default=[])

@@ -1,0 +1,56 @@
+"""DescribeConfigs: configuration of topics, brokers, groups and client metrics.
+
+v1 adds sources and synonyms (KIP-226); v3 types and documentation (KIP-569).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, message, struct, v
+
+
+@struct
+class DescribeConfigsResource:
+    resource_type: int8 = 0
+    resource_name: str = ""
+    configuration_keys: list[str] | None = v(default=[])
+
+
+@message(key=32, versions="1-4", flexible="4+")
+class DescribeConfigsRequest:
+    resources: list[DescribeConfigsResource] = v(default=[])
+    include_synonyms: bool = False
+    include_documentation: bool = v("3+", default=False)
+
+
+@struct
+class DescribeConfigsSynonym:
+    name: str = ""
+    value: str | None = ""
+    source: int8 = 0
+
+
+@struct
+class DescribeConfigsResourceResult:
+    name: str = ""
+    value: str | None = ""
+    read_only: bool = False
+    config_source: int8 = -1
+    is_sensitive: bool = False
+    synonyms: list[DescribeConfigsSynonym] = v(default=[])
+    config_type: int8 = v("3+", default=0, ignorable=True)
+    documentation: str | None = v("3+", default="", ignorable=True)
+
+
+@struct
+class DescribeConfigsResult:
+    error_code: int16 = 0
+    error_message: str | None = ""
+    resource_type: int8 = 0
+    resource_name: str = ""
+    configs: list[DescribeConfigsResourceResult] = v(default=[])
+
+
+@message(key=32, versions="1-4", flexible="4+")
+class DescribeConfigsResponse:
+    throttle_time_ms: int32 = 0
+    results: list[DescribeConfigsResult] = v(default=[])

@@ -1,0 +1,46 @@
+"""DescribeDelegationToken: list delegation tokens (KIP-48).
+
+v3 adds the requester (KIP-373).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message, struct, v
+
+
+@struct
+class DescribeDelegationTokenOwner:
+    principal_type: str = ""
+    principal_name: str = ""
+
+
+@message(key=41, versions="1-3", flexible="2+")
+class DescribeDelegationTokenRequest:
+    owners: list[DescribeDelegationTokenOwner] | None = v(default=[])
+
+
+@struct
+class DescribedDelegationTokenRenewer:
+    principal_type: str = ""
+    principal_name: str = ""
+
+
+@struct
+class DescribedDelegationToken:
+    principal_type: str = ""
+    principal_name: str = ""
+    token_requester_principal_type: str = v("3+", default="")
+    token_requester_principal_name: str = v("3+", default="")
+    issue_timestamp: int64 = 0
+    expiry_timestamp: int64 = 0
+    max_timestamp: int64 = 0
+    token_id: str = ""
+    hmac: bytes = b""
+    renewers: list[DescribedDelegationTokenRenewer] = v(default=[])
+
+
+@message(key=41, versions="1-3", flexible="2+")
+class DescribeDelegationTokenResponse:
+    error_code: int16 = 0
+    tokens: list[DescribedDelegationToken] = v(default=[])
+    throttle_time_ms: int32 = 0

@@ -1,0 +1,46 @@
+"""DescribeProducers: producers that a partition knows, and their open transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message, struct, v
+
+
+@struct
+class TopicRequest:
+    name: str = ""
+    partition_indexes: list[int32] = v(default=[])
+
+
+@message(key=61, versions="0", flexible="0+")
+class DescribeProducersRequest:
+    topics: list[TopicRequest] = v(default=[])
+
+
+@struct
+class ProducerState:
+    producer_id: int64 = 0
+    producer_epoch: int32 = 0
+    last_sequence: int32 = -1
+    last_timestamp: int64 = -1
+    coordinator_epoch: int32 = 0
+    current_txn_start_offset: int64 = -1
+
+
+@struct
+class PartitionResponse:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    active_producers: list[ProducerState] = v(default=[])
+
+
+@struct
+class TopicResponse:
+    name: str = ""
+    partitions: list[PartitionResponse] = v(default=[])
+
+
+@message(key=61, versions="0", flexible="0+")
+class DescribeProducersResponse:
+    throttle_time_ms: int32 = 0
+    topics: list[TopicResponse] = v(default=[])

@@ -1,0 +1,73 @@
+"""DescribeQuorum: leader, voters and observers of the quorum (KIP-595).
+
+v1 adds fetch times (KIP-836); v2 directory ids, endpoints and error messages (KIP-853).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, int64, message, struct, uint16, uuid, v
+
+
+@struct
+class PartitionDataRequest:
+    partition_index: int32 = 0
+
+
+@struct
+class TopicDataRequest:
+    topic_name: str = ""
+    partitions: list[PartitionDataRequest] = v(default=[])
+
+
+@message(key=55, versions="0-2", flexible="0+")
+class DescribeQuorumRequest:
+    topics: list[TopicDataRequest] = v(default=[])
+
+
+@struct
+class ReplicaState:
+    replica_id: int32 = 0
+    replica_directory_id: uuid = v("2+", default=ZERO_UUID)
+    log_end_offset: int64 = 0
+    last_fetch_timestamp: int64 = v("1+", default=-1, ignorable=True)
+    last_caught_up_timestamp: int64 = v("1+", default=-1, ignorable=True)
+
+
+@struct
+class PartitionDataResponse:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = v("2+", default="", ignorable=True)
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+    high_watermark: int64 = 0
+    current_voters: list[ReplicaState] = v(default=[])
+    observers: list[ReplicaState] = v(default=[])
+
+
+@struct
+class TopicDataResponse:
+    topic_name: str = ""
+    partitions: list[PartitionDataResponse] = v(default=[])
+
+
+@struct
+class Listener:
+    name: str = ""
+    host: str = ""
+    port: uint16 = 0
+
+
+@struct
+class Node:
+    node_id: int32 = 0
+    listeners: list[Listener] = v(default=[])
+
+
+@message(key=55, versions="0-2", flexible="0+")
+class DescribeQuorumResponse:
+    error_code: int16 = 0
+    error_message: str | None = v("2+", default="", ignorable=True)
+    topics: list[TopicDataResponse] = v(default=[])
+    nodes: list[Node] = v("2+", default=[])

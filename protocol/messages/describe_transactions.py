@@ -1,0 +1,34 @@
+"""DescribeTransactions: state of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message, struct, v
+
+
+@message(key=65, versions="0", flexible="0+")
+class DescribeTransactionsRequest:
+    transactional_ids: list[str] = v(default=[])
+
+
+@struct
+class TopicData:
+    topic: str = ""
+    partitions: list[int32] = v(default=[])
+
+
+@struct
+class TransactionState:
+    error_code: int16 = 0
+    transactional_id: str = ""
+    transaction_state: str = ""
+    transaction_timeout_ms: int32 = 0
+    transaction_start_time_ms: int64 = 0
+    producer_id: int64 = 0
+    producer_epoch: int16 = 0
+    topics: list[TopicData] = v(default=[])
+
+
+@message(key=65, versions="0", flexible="0+")
+class DescribeTransactionsResponse:
+    throttle_time_ms: int32 = 0
+    transaction_states: list[TransactionState] = v(default=[])

@@ -1,0 +1,72 @@
+"""EndQuorumEpoch: the quorum's leader resigns (KIP-595).
+
+v1 names preferred candidates with directory ids and adds endpoints (KIP-853).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uint16, uuid, v
+
+
+@struct
+class ReplicaInfo:
+    candidate_id: int32 = 0
+    candidate_directory_id: uuid = ZERO_UUID
+
+
+@struct
+class PartitionDataRequest:
+    partition_index: int32 = 0
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+    preferred_successors: list[int32] = v("0", default=[], ignorable=True)
+    preferred_candidates: list[ReplicaInfo] = v("1+", default=[], ignorable=True)
+
+
+@struct
+class TopicDataRequest:
+    topic_name: str = ""
+    partitions: list[PartitionDataRequest] = v(default=[])
+
+
+@struct
+class LeaderEndpoint:
+    name: str = ""
+    host: str = ""
+    port: uint16 = 0
+
+
+@message(key=54, versions="0-1", flexible="1+")
+class EndQuorumEpochRequest:
+    cluster_id: str | None = None
+    topics: list[TopicDataRequest] = v(default=[])
+    leader_endpoints: list[LeaderEndpoint] = v("1+", default=[], ignorable=True)
+
+
+@struct
+class PartitionDataResponse:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class TopicDataResponse:
+    topic_name: str = ""
+    partitions: list[PartitionDataResponse] = v(default=[])
+
+
+@struct
+class NodeEndpoint:
+    node_id: int32 = 0
+    host: str = ""
+    port: uint16 = 0
+
+
+@message(key=54, versions="0-1", flexible="1+")
+class EndQuorumEpochResponse:
+    error_code: int16 = 0
+    topics: list[TopicDataResponse] = v(default=[])
+    node_endpoints: list[NodeEndpoint] = v("1+", tag=0, default=[])

@@ -1,0 +1,76 @@
+"""FetchSnapshot: read a part of a metadata snapshot (KIP-630).
+
+v1 adds the directory id and the leader's endpoint (KIP-853).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import Records, int16, int32, int64, message, struct, uint16, uuid, v
+
+
+@struct
+class SnapshotId:
+    end_offset: int64 = 0
+    epoch: int32 = 0
+
+
+@struct
+class PartitionSnapshotRequest:
+    partition: int32 = 0
+    current_leader_epoch: int32 = 0
+    snapshot_id: SnapshotId = v(factory=SnapshotId)
+    position: int64 = 0
+    replica_directory_id: uuid = v("1+", tag=0, default=ZERO_UUID, ignorable=True)
+
+
+@struct
+class TopicSnapshotRequest:
+    name: str = ""
+    partitions: list[PartitionSnapshotRequest] = v(default=[])
+
+
+@message(key=59, versions="0-1", flexible="0+")
+class FetchSnapshotRequest:
+    cluster_id: str | None = v(tag=0, default=None)
+    replica_id: int32 = -1
+    max_bytes: int32 = 0x7FFF_FFFF
+    topics: list[TopicSnapshotRequest] = v(default=[])
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class PartitionSnapshotResponse:
+    index: int32 = 0
+    error_code: int16 = 0
+    snapshot_id: SnapshotId = v(factory=SnapshotId)
+    current_leader: LeaderIdAndEpoch = v(tag=0, factory=LeaderIdAndEpoch)
+    size: int64 = 0
+    position: int64 = 0
+    unaligned_records: Records = b""
+
+
+@struct
+class TopicSnapshotResponse:
+    name: str = ""
+    partitions: list[PartitionSnapshotResponse] = v(default=[])
+
+
+@struct
+class NodeEndpoint:
+    node_id: int32 = 0
+    host: str = ""
+    port: uint16 = 0
+
+
+@message(key=59, versions="0-1", flexible="0+")
+class FetchSnapshotResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    topics: list[TopicSnapshotResponse] = v(default=[])
+    node_endpoints: list[NodeEndpoint] = v("1+", tag=0, default=[])

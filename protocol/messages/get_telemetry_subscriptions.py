@@ -1,0 +1,24 @@
+"""GetTelemetrySubscriptions: which metrics a client is to push (KIP-714)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, message, uuid, v
+
+
+@message(key=71, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsRequest:
+    client_instance_id: uuid = ZERO_UUID
+
+
+@message(key=71, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    client_instance_id: uuid = ZERO_UUID
+    subscription_id: int32 = 0
+    accepted_compression_types: list[int8] = v(default=[])
+    push_interval_ms: int32 = 0
+    telemetry_max_bytes: int32 = 0
+    delta_temporality: bool = False
+    requested_metrics: list[str] = v(default=[])

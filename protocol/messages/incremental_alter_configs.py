@@ -1,0 +1,39 @@
+"""IncrementalAlterConfigs: set, delete, append to and subtract from single configuration values (KIP-339)."""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, message, struct, v
+
+
+@struct
+class AlterableConfig:
+    name: str = ""
+    config_operation: int8 = 0
+    value: str | None = ""
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = v(default=[])
+
+
+@message(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest:
+    resources: list[AlterConfigsResource] = v(default=[])
+    validate_only: bool = False
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: int16 = 0
+    error_message: str | None = ""
+    resource_type: int8 = 0
+    resource_name: str = ""
+
+
+@message(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse:
+    throttle_time_ms: int32 = 0
+    responses: list[AlterConfigsResourceResponse] = v(default=[])

@@ -1,0 +1,28 @@
+"""InitProducerId: get a producer id and epoch, fencing older producers of a transactional id.
+
+v3 can resume with id and epoch (KIP-360); v6 is for two-phase commit and unstable (KIP-939).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message, v
+
+
+@message(key=22, versions="0-6", flexible="2+")
+class InitProducerIdRequest:
+    transactional_id: str | None = ""
+    transaction_timeout_ms: int32 = 0
+    producer_id: int64 = v("3+", default=-1)
+    producer_epoch: int16 = v("3+", default=-1)
+    enable_2pc: bool = v("6+", default=False)
+    keep_prepared_txn: bool = v("6+", default=False)
+
+
+@message(key=22, versions="0-6", flexible="2+")
+class InitProducerIdResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    producer_id: int64 = -1
+    producer_epoch: int16 = 0
+    ongoing_txn_producer_id: int64 = v("6+", default=-1)
+    ongoing_txn_producer_epoch: int16 = v("6+", default=-1)

@@ -1,0 +1,43 @@
+"""InitializeShareGroupState: create the share state of partitions at the share coordinator (KIP-932)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class PartitionData:
+    partition: int32 = 0
+    state_epoch: int32 = 0
+    start_offset: int64 = 0
+
+
+@struct
+class InitializeStateData:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionData] = v(default=[])
+
+
+@message(key=83, versions="0", flexible="0+")
+class InitializeShareGroupStateRequest:
+    group_id: str = ""
+    topics: list[InitializeStateData] = v(default=[])
+
+
+@struct
+class PartitionResult:
+    partition: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+
+
+@struct
+class InitializeStateResult:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionResult] = v(default=[])
+
+
+@message(key=83, versions="0", flexible="0+")
+class InitializeShareGroupStateResponse:
+    results: list[InitializeStateResult] = v(default=[])

@@ -1,0 +1,47 @@
+"""JoinGroup: enter a classic group, or rejoin for a new generation.
+
+v1 adds rebalance timeout; v4 makes members come back with the id they were given (KIP-394); v5 group instance id
+(KIP-345); v7 protocol type (KIP-559); v8 reason (KIP-800); v9 lets the leader skip assigning (KIP-814).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, message, struct, v
+
+
+@struct
+class JoinGroupRequestProtocol:
+    name: str = ""
+    metadata: bytes = b""
+
+
+@message(key=11, versions="0-9", flexible="6+")
+class JoinGroupRequest:
+    group_id: str = ""
+    session_timeout_ms: int32 = 0
+    rebalance_timeout_ms: int32 = v("1+", default=-1, ignorable=True)
+    member_id: str = ""
+    group_instance_id: str | None = v("5+", default=None)
+    protocol_type: str = ""
+    protocols: list[JoinGroupRequestProtocol] = v(default=[])
+    reason: str | None = v("8+", default=None, ignorable=True)
+
+
+@struct
+class JoinGroupResponseMember:
+    member_id: str = ""
+    group_instance_id: str | None = v("5+", default=None, ignorable=True)
+    metadata: bytes = b""
+
+
+@message(key=11, versions="0-9", flexible="6+")
+class JoinGroupResponse:
+    throttle_time_ms: int32 = v("2+", default=0, ignorable=True)
+    error_code: int16 = 0
+    generation_id: int32 = -1
+    protocol_type: str | None = v("7+", default=None, ignorable=True)
+    protocol_name: str | None = v(default="", nullable="7+")
+    leader: str = ""
+    skip_assignment: bool = v("9+", default=False)
+    member_id: str = ""
+    members: list[JoinGroupResponseMember] = v(default=[])

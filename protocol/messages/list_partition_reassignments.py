@@ -1,0 +1,39 @@
+"""ListPartitionReassignments: the moves of partitions under way (KIP-455)."""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, message, struct, v
+
+
+@struct
+class ListPartitionReassignmentsTopics:
+    name: str = ""
+    partition_indexes: list[int32] = v(default=[])
+
+
+@message(key=46, versions="0", flexible="0+")
+class ListPartitionReassignmentsRequest:
+    timeout_ms: int32 = 60000
+    topics: list[ListPartitionReassignmentsTopics] | None = None
+
+
+@struct
+class OngoingPartitionReassignment:
+    partition_index: int32 = 0
+    replicas: list[int32] = v(default=[])
+    adding_replicas: list[int32] = v(default=[])
+    removing_replicas: list[int32] = v(default=[])
+
+
+@struct
+class OngoingTopicReassignment:
+    name: str = ""
+    partitions: list[OngoingPartitionReassignment] = v(default=[])
+
+
+@message(key=46, versions="0", flexible="0+")
+class ListPartitionReassignmentsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = ""
+    topics: list[OngoingTopicReassignment] = v(default=[])

@@ -1,0 +1,31 @@
+"""ListTransactions: the transactional ids that a broker coordinates (KIP-664).
+
+v1 can filter by duration (KIP-994); v2 by pattern (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int32, int64, message, struct, v
+
+
+@message(key=66, versions="0-2", flexible="0+")
+class ListTransactionsRequest:
+    state_filters: list[str] = v(default=[])
+    producer_id_filters: list[int64] = v(default=[])
+    duration_filter: int64 = v("1+", default=-1)
+    transactional_id_pattern: str | None = v("2+", default=None)
+
+
+@struct
+class TransactionState:
+    transactional_id: str = ""
+    producer_id: int64 = 0
+    transaction_state: str = ""
+
+
+@message(key=66, versions="0-2", flexible="0+")
+class ListTransactionsResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    unknown_state_filters: list[str] = v(default=[])
+    transaction_states: list[TransactionState] = v(default=[])

@@ -1,0 +1,77 @@
+"""Produce: append batches to partitions.
+
+v3 adds the transactional id; v5 log start offset; v7 allows zstd (KIP-110); v8 record errors (KIP-467); v10 names
+the new leader (KIP-951); v12 joins partitions to the transaction by itself (KIP-890); v13 topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class PartitionProduceData:
+    index: int32 = 0
+    records: Records | None = None
+
+
+@struct
+class TopicProduceData:
+    name: str = v("0-12", default="", ignorable=True)
+    topic_id: uuid = v("13+", default=ZERO_UUID, ignorable=True)
+    partition_data: list[PartitionProduceData] = v(default=[])
+
+
+@message(key=0, versions="3-13", flexible="9+")
+class ProduceRequest:
+    transactional_id: str | None = None
+    acks: int16 = 0
+    timeout_ms: int32 = 0
+    topic_data: list[TopicProduceData] = v(default=[])
+
+
+@struct
+class BatchIndexAndErrorMessage:
+    batch_index: int32 = 0
+    batch_index_error_message: str | None = None
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: int32 = -1
+    leader_epoch: int32 = -1
+
+
+@struct
+class PartitionProduceResponse:
+    index: int32 = 0
+    error_code: int16 = 0
+    base_offset: int64 = 0
+    log_append_time_ms: int64 = -1
+    log_start_offset: int64 = v("5+", default=-1, ignorable=True)
+    record_errors: list[BatchIndexAndErrorMessage] = v("8+", default=[], ignorable=True)
+    error_message: str | None = v("8+", default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch = v("10+", tag=0, factory=LeaderIdAndEpoch)
+
+
+@struct
+class TopicProduceResponse:
+    name: str = v("0-12", default="", ignorable=True)
+    topic_id: uuid = v("13+", default=ZERO_UUID, ignorable=True)
+    partition_responses: list[PartitionProduceResponse] = v(default=[])
+
+
+@struct
+class NodeEndpoint:
+    node_id: int32 = 0
+    host: str = ""
+    port: int32 = 0
+    rack: str | None = None
+
+
+@message(key=0, versions="3-13", flexible="9+")
+class ProduceResponse:
+    responses: list[TopicProduceResponse] = v(default=[])
+    throttle_time_ms: int32 = 0
+    node_endpoints: list[NodeEndpoint] = v("10+", tag=0, default=[])

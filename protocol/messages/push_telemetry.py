@@ -1,0 +1,21 @@
+"""PushTelemetry: a client pushes its metrics (KIP-714)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, message, uuid
+
+
+@message(key=72, versions="0", flexible="0+")
+class PushTelemetryRequest:
+    client_instance_id: uuid = ZERO_UUID
+    subscription_id: int32 = 0
+    terminating: bool = False
+    compression_type: int8 = 0
+    metrics: bytes = b""
+
+
+@message(key=72, versions="0", flexible="0+")
+class PushTelemetryResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0

@@ -1,0 +1,53 @@
+"""ReadShareGroupState: read the share state of partitions (KIP-932)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class PartitionData:
+    partition: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class ReadStateData:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionData] = v(default=[])
+
+
+@message(key=84, versions="0", flexible="0+")
+class ReadShareGroupStateRequest:
+    group_id: str = ""
+    topics: list[ReadStateData] = v(default=[])
+
+
+@struct
+class StateBatch:
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    delivery_state: int8 = 0
+    delivery_count: int16 = 0
+
+
+@struct
+class PartitionResult:
+    partition: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    state_epoch: int32 = 0
+    start_offset: int64 = 0
+    state_batches: list[StateBatch] = v(default=[])
+
+
+@struct
+class ReadStateResult:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionResult] = v(default=[])
+
+
+@message(key=84, versions="0", flexible="0+")
+class ReadShareGroupStateResponse:
+    results: list[ReadStateResult] = v(default=[])

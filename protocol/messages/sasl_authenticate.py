@@ -1,0 +1,21 @@
+"""SaslAuthenticate: one step of the SASL exchange (KIP-152).
+
+v1 adds the lifetime of the session (KIP-368).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int16, int64, message, v
+
+
+@message(key=36, versions="0-2", flexible="2+")
+class SaslAuthenticateRequest:
+    auth_bytes: bytes = b""
+
+
+@message(key=36, versions="0-2", flexible="2+")
+class SaslAuthenticateResponse:
+    error_code: int16 = 0
+    error_message: str | None = ""
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int64 = v("1+", default=0, ignorable=True)

@@ -1,0 +1,75 @@
+"""ShareAcknowledge: acknowledge records of a share group (KIP-932).
+
+v2 adds renewing (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class AcknowledgementBatch:
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    acknowledge_types: list[int8] = v(default=[])
+
+
+@struct
+class AcknowledgePartition:
+    partition_index: int32 = 0
+    acknowledgement_batches: list[AcknowledgementBatch] = v(default=[])
+
+
+@struct
+class AcknowledgeTopic:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[AcknowledgePartition] = v(default=[])
+
+
+@message(key=79, versions="1-2", flexible="0+")
+class ShareAcknowledgeRequest:
+    group_id: str | None = None
+    member_id: str | None = ""
+    share_session_epoch: int32 = 0
+    is_renew_ack: bool = v("2+", default=False)
+    topics: list[AcknowledgeTopic] = v(default=[])
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class PartitionData:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    current_leader: LeaderIdAndEpoch = v(factory=LeaderIdAndEpoch)
+
+
+@struct
+class ShareAcknowledgeTopicResponse:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionData] = v(default=[])
+
+
+@struct
+class NodeEndpoint:
+    node_id: int32 = 0
+    host: str = ""
+    port: int32 = 0
+    rack: str | None = None
+
+
+@message(key=79, versions="1-2", flexible="0+")
+class ShareAcknowledgeResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    acquisition_lock_timeout_ms: int32 = v("2+", default=0, ignorable=True)
+    responses: list[ShareAcknowledgeTopicResponse] = v(default=[])
+    node_endpoints: list[NodeEndpoint] = v(default=[])

@@ -1,0 +1,99 @@
+"""ShareFetch: acquire records of a share group, and acknowledge earlier ones (KIP-932).
+
+v2 adds acquire modes (KIP-1206) and renewing (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class AcknowledgementBatch:
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    acknowledge_types: list[int8] = v(default=[])
+
+
+@struct
+class FetchPartition:
+    partition_index: int32 = 0
+    acknowledgement_batches: list[AcknowledgementBatch] = v(default=[])
+
+
+@struct
+class FetchTopic:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[FetchPartition] = v(default=[])
+
+
+@struct
+class ForgottenTopic:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[int32] = v(default=[])
+
+
+@message(key=78, versions="1-2", flexible="0+")
+class ShareFetchRequest:
+    group_id: str | None = None
+    member_id: str | None = ""
+    share_session_epoch: int32 = 0
+    max_wait_ms: int32 = 0
+    min_bytes: int32 = 0
+    max_bytes: int32 = 0x7FFF_FFFF
+    max_records: int32 = 0
+    batch_size: int32 = 0
+    share_acquire_mode: int8 = v("2+", default=0, ignorable=True)
+    is_renew_ack: bool = v("2+", default=False)
+    topics: list[FetchTopic] = v(default=[])
+    forgotten_topics_data: list[ForgottenTopic] = v(default=[])
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class AcquiredRecords:
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    delivery_count: int16 = 0
+
+
+@struct
+class PartitionData:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    acknowledge_error_code: int16 = 0
+    acknowledge_error_message: str | None = None
+    current_leader: LeaderIdAndEpoch = v(factory=LeaderIdAndEpoch)
+    records: Records = b""
+    acquired_records: list[AcquiredRecords] = v(default=[])
+
+
+@struct
+class ShareFetchableTopicResponse:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionData] = v(default=[])
+
+
+@struct
+class NodeEndpoint:
+    node_id: int32 = 0
+    host: str = ""
+    port: int32 = 0
+    rack: str | None = None
+
+
+@message(key=78, versions="1-2", flexible="0+")
+class ShareFetchResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    acquisition_lock_timeout_ms: int32 = 0
+    responses: list[ShareFetchableTopicResponse] = v(default=[])
+    node_endpoints: list[NodeEndpoint] = v(default=[])

@@ -1,0 +1,125 @@
+"""StreamsGroupHeartbeat: membership, topology and tasks in a streams group (KIP-1071).
+
+v1 can ask for a description of the topology (KIP-1331).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
+
+
+@struct
+class KeyValue:
+    key: str = ""
+    value: str = ""
+
+
+@struct
+class TopicInfo:
+    name: str = ""
+    partitions: int32 = 0
+    replication_factor: int16 = 0
+    topic_configs: list[KeyValue] = v(default=[])
+
+
+@struct
+class CopartitionGroup:
+    source_topics: list[int16] = v(default=[])
+    source_topic_regex: list[int16] = v(default=[])
+    repartition_source_topics: list[int16] = v(default=[])
+
+
+@struct
+class Subtopology:
+    subtopology_id: str = ""
+    source_topics: list[str] = v(default=[])
+    source_topic_regex: list[str] = v(default=[])
+    state_changelog_topics: list[TopicInfo] = v(default=[])
+    repartition_sink_topics: list[str] = v(default=[])
+    repartition_source_topics: list[TopicInfo] = v(default=[])
+    copartition_groups: list[CopartitionGroup] = v(default=[])
+
+
+@struct
+class Topology:
+    epoch: int32 = 0
+    subtopologies: list[Subtopology] = v(default=[])
+
+
+@struct
+class TaskIds:
+    subtopology_id: str = ""
+    partitions: list[int32] = v(default=[])
+
+
+@struct
+class Endpoint:
+    host: str = ""
+    port: uint16 = 0
+
+
+@struct
+class TaskOffset:
+    subtopology_id: str = ""
+    partition: int32 = 0
+    offset: int64 = 0
+
+
+@message(key=88, versions="0-1", flexible="0+")
+class StreamsGroupHeartbeatRequest:
+    group_id: str = ""
+    member_id: str = ""
+    member_epoch: int32 = 0
+    endpoint_information_epoch: int32 = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int32 = -1
+    topology: Topology | None = None
+    active_tasks: list[TaskIds] | None = None
+    standby_tasks: list[TaskIds] | None = None
+    warmup_tasks: list[TaskIds] | None = None
+    process_id: str | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: list[KeyValue] | None = None
+    task_offsets: list[TaskOffset] | None = None
+    task_end_offsets: list[TaskOffset] | None = None
+    shutdown_application: bool = False
+
+
+@struct
+class Status:
+    status_code: int8 = 0
+    status_detail: str = ""
+
+
+@struct
+class TopicPartition:
+    topic: str = ""
+    partitions: list[int32] = v(default=[])
+
+
+@struct
+class EndpointToPartitions:
+    user_endpoint: Endpoint = v(factory=Endpoint)
+    active_partitions: list[TopicPartition] = v(default=[])
+    standby_partitions: list[TopicPartition] = v(default=[])
+
+
+@message(key=88, versions="0-1", flexible="0+")
+class StreamsGroupHeartbeatResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int32 = 0
+    heartbeat_interval_ms: int32 = 0
+    acceptable_recovery_lag_legacy: int32 = v("0", default=0)
+    task_offset_interval_ms: int32 = 0
+    acceptable_recovery_lag: int64 = v("1+", default=-1, ignorable=True)
+    status: list[Status] | None = v(default=[])
+    active_tasks: list[TaskIds] | None = None
+    standby_tasks: list[TaskIds] | None = None
+    warmup_tasks: list[TaskIds] | None = None
+    topology_description_required: bool = v("1+", default=False)
+    endpoint_information_epoch: int32 = 0
+    partitions_by_user_endpoint: list[EndpointToPartitions] | None = None

@@ -1,0 +1,56 @@
+"""TxnOffsetCommit: store a group's offsets within a transaction.
+
+v2 adds leader epoch; v3 the member's identity (KIP-447); v5 joins the group to the transaction by itself (KIP-890);
+v6 topic ids instead of names (KIP-1319).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class TxnOffsetCommitRequestPartition:
+    partition_index: int32 = 0
+    committed_offset: int64 = 0
+    committed_leader_epoch: int32 = v("2+", default=-1, ignorable=True)
+    committed_metadata: str | None = ""
+
+
+@struct
+class TxnOffsetCommitRequestTopic:
+    name: str = v("0-5", default="", ignorable=True)
+    topic_id: uuid = v("6+", default=ZERO_UUID, ignorable=True)
+    partitions: list[TxnOffsetCommitRequestPartition] = v(default=[])
+
+
+@message(key=28, versions="0-6", flexible="3+")
+class TxnOffsetCommitRequest:
+    transactional_id: str = ""
+    group_id: str = ""
+    producer_id: int64 = 0
+    producer_epoch: int16 = 0
+    generation_id_or_member_epoch: int32 = v("3+", default=-1)
+    member_id: str = v("3+", default="")
+    group_instance_id: str | None = v("3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = v(default=[])
+
+
+@struct
+class TxnOffsetCommitResponsePartition:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+
+
+@struct
+class TxnOffsetCommitResponseTopic:
+    name: str = v("0-5", default="", ignorable=True)
+    topic_id: uuid = v("6+", default=ZERO_UUID, ignorable=True)
+    partitions: list[TxnOffsetCommitResponsePartition] = v(default=[])
+
+
+@message(key=28, versions="0-6", flexible="3+")
+class TxnOffsetCommitResponse:
+    throttle_time_ms: int32 = 0
+    topics: list[TxnOffsetCommitResponseTopic] = v(default=[])

@@ -1,0 +1,44 @@
+"""UpdateRaftVoter: a voter tells its endpoints and protocol versions (KIP-853)."""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int16, int32, message, struct, uint16, uuid, v
+
+
+@struct
+class Listener:
+    name: str = ""
+    host: str = ""
+    port: uint16 = 0
+
+
+@struct
+class KRaftVersionFeature:
+    min_supported_version: int16 = 0
+    max_supported_version: int16 = 0
+
+
+@message(key=82, versions="0", flexible="0+")
+class UpdateRaftVoterRequest:
+    cluster_id: str | None = ""
+    current_leader_epoch: int32 = 0
+    voter_id: int32 = 0
+    voter_directory_id: uuid = ZERO_UUID
+    listeners: list[Listener] = v(default=[])
+    kraft_version_feature: KRaftVersionFeature = v(factory=KRaftVersionFeature)
+
+
+@struct
+class CurrentLeader:
+    leader_id: int32 = -1
+    leader_epoch: int32 = -1
+    host: str = ""
+    port: int32 = 0
+
+
+@message(key=82, versions="0", flexible="0+")
+class UpdateRaftVoterResponse:
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    current_leader: CurrentLeader = v(tag=0, factory=CurrentLeader)

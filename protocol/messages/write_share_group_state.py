@@ -1,0 +1,57 @@
+"""WriteShareGroupState: write the share state of partitions (KIP-932).
+
+v1 adds the number of finished deliveries (KIP-1226).
+"""
+
+from __future__ import annotations
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+
+
+@struct
+class StateBatch:
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    delivery_state: int8 = 0
+    delivery_count: int16 = 0
+
+
+@struct
+class PartitionData:
+    partition: int32 = 0
+    state_epoch: int32 = 0
+    leader_epoch: int32 = 0
+    start_offset: int64 = 0
+    delivery_complete_count: int32 = v("1+", default=-1, ignorable=True)
+    state_batches: list[StateBatch] = v(default=[])
+
+
+@struct
+class WriteStateData:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionData] = v(default=[])
+
+
+@message(key=85, versions="0-1", flexible="0+")
+class WriteShareGroupStateRequest:
+    group_id: str = ""
+    topics: list[WriteStateData] = v(default=[])
+
+
+@struct
+class PartitionResult:
+    partition: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+
+
+@struct
+class WriteStateResult:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[PartitionResult] = v(default=[])
+
+
+@message(key=85, versions="0-1", flexible="0+")
+class WriteShareGroupStateResponse:
+    results: list[WriteStateResult] = v(default=[])

@@ -1,0 +1,52 @@
+"""WriteTxnMarkers: the transaction coordinator has markers written to partitions.
+
+v2 adds the transaction version (KIP-1228).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import int8, int16, int32, int64, message, struct, v
+
+
+@struct
+class WritableTxnMarkerTopic:
+    name: str = ""
+    partition_indexes: list[int32] = v(default=[])
+
+
+@struct
+class WritableTxnMarker:
+    producer_id: int64 = 0
+    producer_epoch: int16 = 0
+    transaction_result: bool = False
+    topics: list[WritableTxnMarkerTopic] = v(default=[])
+    coordinator_epoch: int32 = 0
+    transaction_version: int8 = v("2+", default=0, ignorable=True)
+
+
+@message(key=27, versions="1-2", flexible="1+")
+class WriteTxnMarkersRequest:
+    markers: list[WritableTxnMarker] = v(default=[])
+
+
+@struct
+class WritableTxnMarkerPartitionResult:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+
+
+@struct
+class WritableTxnMarkerTopicResult:
+    name: str = ""
+    partitions: list[WritableTxnMarkerPartitionResult] = v(default=[])
+
+
+@struct
+class WritableTxnMarkerResult:
+    producer_id: int64 = 0
+    topics: list[WritableTxnMarkerTopicResult] = v(default=[])
+
+
+@message(key=27, versions="1-2", flexible="1+")
+class WriteTxnMarkersResponse:
+    markers: list[WritableTxnMarkerResult] = v(default=[])

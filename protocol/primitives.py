@@ -1,0 +1,155 @@
+"""The wire's smallest parts: varints, arrays of numbers, tagged fields to be skipped, UUIDs, and the limits of all of them.
+
+Readers take (buffer, position) and return (value, new position). Past the buffer's end they raise IndexError or
+struct.error, which the compiled decoders turn into MalformedMessage; every other fault is MalformedMessage already.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from struct import pack, unpack_from
+from typing import TypeAlias
+
+from protocol.errors import MalformedMessage, ProtocolError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+ZERO_UUID = bytes(16)
+
+# Kafka 4.4 refuses larger arrays and tag sections than these, however long the message is.
+ARRAY_ITEMS_MAX = 1_000_000
+TAGGED_FIELDS_MAX = 10_000
+# Both string forms are limited to what the two-byte length of the old form can say.
+STRING_BYTES_MAX = 32_767
+UVARINT_MAX = 0xFFFF_FFFF
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes and 32 bits."""
+    first = buf[pos]
+    if first < 128:
+        return first, pos + 1
+    return read_uvarint_rest(buf, pos + 1, first)
+
+
+def read_uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte was `first` and had the continuation bit set."""
+    value = first & 127
+    for shift in (7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > UVARINT_MAX:
+                break
+            return value, pos
+    raise MalformedMessage("varint is longer than five bytes or 32 bits")
+
+
+def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zigzag-coded signed varint of 32 bits."""
+    value, pos = read_uvarint(buf, pos)
+    return (value >> 1) ^ -(value & 1), pos
+
+
+def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zigzag-coded signed varint of 64 bits, at most ten bytes."""
+    value = 0
+    for shift in range(0, 7 * VARLONG_BYTES_MAX, 7):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value >> 64:
+                break
+            return (value >> 1) ^ -(value & 1), pos
+    raise MalformedMessage("varlong is longer than ten bytes or 64 bits")
+
+
+def uvarint(value: int) -> bytes:
+    """Encode an unsigned varint (any size: 64-bit varlongs use it too)."""
+    if value < 128:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """Encode a signed 32-bit number in zigzag form."""
+    return uvarint((value << 1 ^ value >> 31) & 0xFFFF_FFFF)
+
+
+def varlong(value: int) -> bytes:
+    """Encode a signed 64-bit number in zigzag form."""
+    return uvarint((value << 1 ^ value >> 63) & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+
+
+def string_length(count: int) -> bytes:
+    """Length prefix of a compact string too long for one byte; `count` is the byte length plus one."""
+    if count > STRING_BYTES_MAX + 1:
+        raise ProtocolError(f"string of {count - 1} bytes is longer than {STRING_BYTES_MAX}")
+    return uvarint(count)
+
+
+def read_string_length(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """The rest of a compact string's length, when its first byte was `first`."""
+    count, pos = read_uvarint_rest(buf, pos, first)
+    if count > STRING_BYTES_MAX + 1:
+        raise MalformedMessage(f"string of {count - 1} bytes is longer than {STRING_BYTES_MAX}")
+    return count, pos
+
+
+def read_numbers(code: str, size: int, buf: Buffer, pos: int, count: int) -> tuple[list[int], int]:
+    """`count` numbers of struct code `code`; the caller has checked `count` against the bytes that are there."""
+    return list(unpack_from(f">{count}{code}", buf, pos)), pos + size * count
+
+
+def numbers(code: str, values: list[int]) -> bytes:
+    """Encode numbers of struct code `code`, without a count."""
+    return pack(f">{len(values)}{code}", *values)
+
+
+def read_uuids(buf: Buffer, pos: int, count: int) -> tuple[list[bytes], int]:
+    """`count` UUIDs; the caller has checked `count` against the bytes that are there."""
+    stop = pos + 16 * count
+    return [bytes(buf[start : start + 16]) for start in range(pos, stop, 16)], stop
+
+
+def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
+    """Step over a tag section of which nothing is known; `count` is its first byte."""
+    if count > 127:
+        count, pos = read_uvarint_rest(buf, pos, count)
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields are more than {TAGGED_FIELDS_MAX}")
+    for _ in range(count):
+        _, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        pos += size
+        if pos > end:
+            raise MalformedMessage("tagged field runs past the end of the message")
+    return pos
+
+
+def uuid_to_str(uuid: bytes) -> str:
+    """Kafka's text form: URL-safe base64 without padding, 22 characters."""
+    return urlsafe_b64encode(uuid)[:22].decode("ascii")
+
+
+def uuid_from_str(text: str) -> bytes:
+    """The 16 bytes of Kafka's text form; ValueError when it is not one."""
+    try:
+        uuid = urlsafe_b64decode(text + "==") if len(text) == 22 else b""
+    except ValueError:
+        uuid = b""
+    if len(uuid) != 16 or uuid_to_str(uuid)[:21] != text[:21]:
+        raise ValueError(f"{text!r} is not a UUID of 22 base64 characters")
+    return uuid

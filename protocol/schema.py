@@ -1,0 +1,269 @@
+"""The declaration language of messages: @message, @struct, v(...) and the names of the wire types.
+
+One class describes all versions of a struct; a field says the versions it is in (none said: all of its message's):
+
+    @message(key=12, versions="0-4", flexible="4+")
+    class HeartbeatRequest:
+        group_id: str = ""
+        generation_id: int32 = 0
+        group_instance_id: str | None = v("3+", default=None)
+
+Annotations are the wire types: bool, int8 to int64, uint16, uint32, float64, str, bytes, uuid (16 bytes), Records
+(record batches, passed through without a copy), list[...] and structs; `| None` makes them nullable.
+
+Start-up pays for every class declared, so the decorators only give the class its slots. Annotations are read by
+`fields()` when a codec is first compiled, and the constructor is compiled when it is first called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+
+from protocol.primitives import ZERO_UUID
+from protocol.ranges import ALL, NONE, Versions, parse
+
+int8: TypeAlias = int
+int16: TypeAlias = int
+int32: TypeAlias = int
+int64: TypeAlias = int
+uint16: TypeAlias = int
+uint32: TypeAlias = int
+float64: TypeAlias = float
+uuid: TypeAlias = bytes
+Records: TypeAlias = bytes | memoryview | list[memoryview]
+
+T = TypeVar("T")
+
+# Wire type -> struct code, and the value a field has when nothing else is said.
+FIXED = {
+    "bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q",
+    "uint16": "H", "uint32": "I", "float64": "d", "uuid": "16s",
+}  # fmt: skip
+_ZERO: dict[str, Any] = dict.fromkeys(FIXED, 0) | {
+    "bool": False, "float64": 0.0, "uuid": ZERO_UUID, "str": "", "bytes": b"", "Records": None,
+}  # fmt: skip
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Any = _Unset()
+
+
+class Declared(NamedTuple):
+    """What v(...) said about a field."""
+
+    versions: str | None
+    default: Any
+    tag: int | None
+    nullable: str | None
+    ignorable: bool
+
+
+def v(
+    versions: str | None = None,
+    *,
+    default: Any = UNSET,
+    factory: Callable[[], Any] | None = None,
+    tag: int | None = None,
+    nullable: str | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Say more about a field than its type: the versions that have it, its tag, the versions in which it may be null.
+
+    `factory` names the struct of a field that starts as that struct's default; it is for type checkers only.
+    An ignorable field is dropped silently when a version without it is written; any other must be at its default.
+    """
+    return Declared(versions, default, tag, nullable, ignorable)
+
+
+class WireType(NamedTuple):
+    """`name` is a key of FIXED, "str", "bytes", "Records", "list" (of `item`) or "struct" (then `struct` is it)."""
+
+    name: str
+    item: WireType | None = None
+    struct: type[Struct] | None = None
+
+
+class Field(NamedTuple):
+    """One field as the codec compiler sees it; `default` is UNSET where the default is an empty list or a struct."""
+
+    name: str
+    type: WireType
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    default: Any
+    ignorable: bool
+
+
+class MessageInfo(NamedTuple):
+    """The arguments of @message."""
+
+    key: int | None
+    versions: Versions
+    flexible: Versions
+
+
+class Struct:
+    """Base of all declared classes: equality and a readable form by their fields."""
+
+    __slots__ = ()
+    __field_names__: tuple[str, ...] = ()
+    __declared__: ClassVar[dict[str, Any]] = {}
+    __annotations_text__: ClassVar[dict[str, str]] = {}
+    __message__: ClassVar[MessageInfo | None] = None
+    __plain__: ClassVar[type[Struct]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        plain = type(self).__plain__
+        setattr(plain, "__init__", _compile_init(plain))  # noqa: B010  mypy refuses the assignment
+        plain.__init__(self, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct) or other.__plain__ is not self.__plain__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__field_names__)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__field_names__)
+        return f"{self.__plain__.__name__}({values})"
+
+
+@dataclass_transform(field_specifiers=(v,))
+def message(*, versions: str, flexible: str, key: int | None = None) -> Callable[[type[T]], type[T]]:
+    """Declare a request, a response or a record: its API or record key, its versions, those with compact forms."""
+    info = MessageInfo(key, parse(versions), parse(flexible))
+
+    def declare(cls: type[T]) -> type[T]:
+        return _slotted(cls, info)
+
+    return declare
+
+
+@dataclass_transform(field_specifiers=(v,))
+def struct(cls: type[T]) -> type[T]:
+    """Declare a struct inside messages; its versions are those of the message that is being coded."""
+    return _slotted(cls, None)
+
+
+def _slotted(cls: type[T], info: MessageInfo | None) -> type[T]:
+    namespace = dict(cls.__dict__)
+    annotations: dict[str, str] = namespace.get("__annotations__", {})
+    names = tuple(annotations)
+    namespace["__declared__"] = {name: namespace.pop(name, UNSET) for name in names}
+    namespace["__annotations_text__"] = annotations
+    namespace["__field_names__"] = namespace["__slots__"] = names
+    namespace["__message__"] = info
+    for unwanted in ("__dict__", "__weakref__", "__annotations__"):
+        namespace.pop(unwanted, None)
+    made: Any = type(cls.__name__, (Struct,), namespace)
+    made.__plain__ = made
+    return made  # type: ignore[no-any-return]
+
+
+def info_of(cls: type[Any]) -> MessageInfo:
+    """What @message said of the class."""
+    info: MessageInfo | None = cls.__message__
+    if info is None:
+        raise TypeError(f"{cls.__name__} is a struct inside messages, not a message")
+    return info
+
+
+_fields: dict[type[Any], tuple[Field, ...]] = {}
+
+
+def fields(cls: type[Any]) -> tuple[Field, ...]:
+    """The fields of a declared class in wire order."""
+    known = _fields.get(cls)
+    if known is None:
+        scope = vars(sys.modules[cls.__module__])
+        known = _fields[cls] = tuple(
+            _field(name, text, cls.__declared__[name], scope) for name, text in cls.__annotations_text__.items()
+        )
+    return known
+
+
+def _field(name: str, annotation: str, declared: Any, scope: dict[str, Any]) -> Field:
+    if not isinstance(declared, Declared):
+        declared = Declared(None, declared, None, None, False)
+    text = annotation.removesuffix(" | None")
+    wire_type = _wire_type(text, scope)
+    versions = ALL if declared.versions is None else parse(declared.versions)
+    nullable = NONE
+    if text != annotation:
+        nullable = versions if declared.nullable is None else parse(declared.nullable)
+    default = declared.default
+    if default is UNSET or default == []:
+        default = _ZERO.get(wire_type.name, UNSET)
+    return Field(name, wire_type, versions, nullable, declared.tag, default, declared.ignorable)
+
+
+def _wire_type(text: str, scope: dict[str, Any]) -> WireType:
+    if text.startswith("list["):
+        return WireType("list", item=_wire_type(text[5:-1], scope))
+    if text in _ZERO:
+        return WireType(text)
+    return WireType("struct", struct=scope[text])
+
+
+def has_list(cls: type[Any]) -> bool:
+    """Whether the struct, or a struct in it, has an array that two owners of one default object could both change."""
+    return any(
+        field.type.name == "list" or (field.type.struct is not None and has_list(field.type.struct))
+        for field in fields(cls)
+    )
+
+
+_shared_defaults: dict[type[Any], Any] = {}
+
+
+def shared_default(cls: type[Any]) -> Any:
+    """One read-only object with all defaults, so that absent structs cost neither time nor memory.
+
+    Writing to it would change other messages, so it refuses: put a new struct in its place.
+    """
+    known = _shared_defaults.get(cls)
+    if known is None:
+        read_only: Any = type(cls.__name__, (cls,), {"__slots__": (), "__module__": cls.__module__})
+        known = cls()
+        plain, values = known, read_only.__new__(read_only)
+        for name in cls.__field_names__:
+            setattr(values, name, getattr(plain, name))
+        read_only.__setattr__ = _refuse
+        known = _shared_defaults[cls] = values
+    return known
+
+
+def _refuse(self: Any, name: str, value: Any) -> None:
+    kind = self.__plain__.__name__
+    raise AttributeError(f"this {kind} is the shared default: assign a new {kind}({name}=...) to its owner instead")
+
+
+def _compile_init(cls: type[Any]) -> Callable[..., None]:
+    """The constructor: every field by keyword or position, each with its default."""
+    scope: dict[str, Any] = {"UNSET": UNSET}
+    parameters, body = [], []
+    for field in fields(cls):
+        name, value = field.name, field.name
+        if field.default is not UNSET:
+            scope[f"_{name}"] = field.default
+        elif field.type.struct is not None and not has_list(field.type.struct):
+            scope[f"_{name}"] = shared_default(field.type.struct)
+        else:
+            scope[f"_{name}"] = UNSET
+            scope[f"new_{name}"] = field.type.struct or list
+            value = f"new_{name}() if {name} is UNSET else {name}"
+        parameters.append(f"{name}=_{name}")
+        body.append(f"    self.{name} = {value}\n")
+    source = f"def __init__({', '.join(['self', *parameters])}):\n{''.join(body) or '    pass'}"
+    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
+    init: Callable[..., None] = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init

@@ -1,0 +1,126 @@
+"""What the two code generators share: lines of Python with indentation, fresh names, and runs of fixed-width fields.
+
+A run gathers neighbouring fixed-width values until something of variable length follows; it then becomes one call of
+one struct.Struct. The length prefix of what follows, when it is one byte or an old-style length, ends the run.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from protocol.primitives import ZERO_UUID
+from protocol.schema import FIXED, UNSET, Field, Struct, WireType, fields, has_list, shared_default
+
+# struct codes of the elements of arrays that are read and written by one call
+NUMBERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I", "float64": "d"}
+
+
+class Source:
+    """The function being written, the objects it refers to, and the run that is open."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope = scope
+        self.lines: list[str] = []
+        self.depth = 1
+        self.run: list[tuple[str, str]] = []  # (struct code, expression or target)
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def name(self, prefix: str) -> str:
+        """A local variable nobody else uses."""
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def refer(self, name: str, value: Any) -> str:
+        """Make `value` known to the function under `name`, or under a longer name if that is taken."""
+        while self.scope.setdefault(name, value) is not value:
+            name += "_"
+        return name
+
+    def codec(self, codes: str, method: str) -> str:
+        """The name of the pack or unpack_from method for these struct codes."""
+        name = f"{'pack' if method == 'pack' else 'read'}_{codes.replace('?', 'bool_')}"
+        if name not in self.scope:
+            self.scope[name] = getattr(struct.Struct(">" + codes), method)
+        return name
+
+
+def run_size(codes: str) -> int:
+    return struct.calcsize(">" + codes)
+
+
+def default_value(field: Field) -> Any:
+    """The Python value that stands for the field's default; lists and structs with lists are not shared."""
+    if field.default is not UNSET:
+        return field.default
+    if field.type.struct is None:
+        return []
+    return field.type.struct() if has_list(field.type.struct) else shared_default(field.type.struct)
+
+
+def default_expression(source: Source, field: Field) -> str:
+    """Source text that gives the field's default, a fresh one where it can be changed in place."""
+    if field.default is not UNSET:
+        return "ZERO_UUID" if field.default == ZERO_UUID and field.type.name == "uuid" else repr(field.default)
+    if field.type.struct is None:
+        return "[]"
+    cls = field.type.struct
+    if has_list(cls):
+        return source.refer(cls.__name__, cls) + "()"
+    return source.refer(f"DEFAULT_{cls.__name__}", shared_default(cls))
+
+
+def differs_from_default(source: Source, field: Field, value: str) -> str:
+    """Source text of the test whether `value` is not the field's default."""
+    default, kind = field.default, field.type.name
+    if default is UNSET and kind == "list":
+        return f"({value} is None or {value})" if field.nullable else value
+    if default is UNSET:
+        assert field.type.struct is not None
+        return _struct_differs(source, field, field.type.struct, value)
+    if default is None:
+        return f"{value} is not None"
+    if default is False or default in ("", b""):
+        return value if not field.nullable else f"{value} != {default!r}"
+    if default is True:
+        return f"not {value}"
+    return f"{value} != {default_expression(source, field)}"
+
+
+def _struct_differs(source: Source, field: Field, cls: type[Struct], value: str) -> str:
+    expression = default_expression(source, field)
+    if field.nullable or has_list(cls):
+        return f"{value} != {expression}"
+    parts = [differs_from_default(source, part, f"{value}.{part.name}") for part in fields(cls)]
+    return f"({value} is not {expression} and ({' or '.join(parts)}))"
+
+
+def present(cls: type[Struct], version: int) -> tuple[list[Field], list[Field], list[Field]]:
+    """The fields of this version in wire order, its tagged fields by tag, and those it lacks."""
+    plain, tagged, absent = [], [], []
+    for field in fields(cls):
+        if version not in field.versions:
+            absent.append(field)
+        elif field.tag is None:
+            plain.append(field)
+        else:
+            tagged.append(field)
+    return plain, sorted(tagged, key=lambda field: field.tag or 0), absent
+
+
+def least_size(wire_type: WireType, version: int, flexible: bool) -> int:
+    """The fewest bytes a value can take; what bounds an array's count by the bytes that are there."""
+    if wire_type.name in FIXED:
+        return run_size(FIXED[wire_type.name])
+    if wire_type.struct is not None:
+        plain, _, _ = present(wire_type.struct, version)
+        return (
+            sum(1 if f.type.struct and version in f.nullable else least_size(f.type, version, flexible) for f in plain)
+            + flexible
+        )
+    if flexible:
+        return 1
+    return 2 if wire_type.name == "str" else 4
