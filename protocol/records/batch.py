@@ -1,0 +1,246 @@
+"""The 61-byte header of a record batch v2: read it, walk over batches, change it in place.
+
+Layout (big endian), with the byte where each field starts:
+
+     0 base_offset            i64    outside the CRC, so the leader sets both
+     8 length                 i32    bytes that follow this field: size - 12
+    12 partition_leader_epoch i32    outside the CRC too
+    16 magic                  i8     2
+    17 crc                    u32    CRC-32C of bytes 21 to the end
+    21 attributes             i16    0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
+    23 last_offset_delta      i32    last_offset - base_offset; compaction keeps it even when it drops the last record
+    27 base_timestamp         i64    of the first record, or the delete horizon when bit 6 is set (KIP-534)
+    35 max_timestamp          i64
+    43 producer_id            i64
+    51 producer_epoch         i16
+    53 base_sequence          i32
+    57 count                  i32
+    61 records                       compressed as a whole when a codec is set
+
+The hot path (`validate.validate_header`) works on the plain tuple of HEADER; BatchView is for all other readers.
+Nothing here judges whether a broker may accept a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TypeAlias
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.primitives import Buffer
+from protocol.records.compression import NONE, decompress
+from protocol.records.crc import crc32c
+from protocol.records.record import Record, decode_records
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_BYTES = 61
+# base offset and length: what is not counted by the length field
+LOG_OVERHEAD_BYTES = 12
+MAGIC = 2
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+assert HEADER.size == HEADER_BYTES
+
+# The fields of HEADER in order; what `validate_header` and `check_batch` return.
+Header: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+_PREFIX = Struct(">qi")
+_OFFSET_LENGTH_EPOCH = Struct(">qii")
+_CRC_ATTRIBUTES = Struct(">Ih")
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP = Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+_CRC = Struct(">I")
+
+
+class BatchView:
+    """The header of one batch by name, and its bytes. The numbers are read once: a later patch does not show here."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "length",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    buffer: memoryview
+    count: int
+    crc: int
+    last_offset_delta: int
+    length: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    producer_epoch: int
+    producer_id: int
+
+    def __init__(self, buf: memoryview, pos: int = 0) -> None:
+        (
+            self.base_offset,
+            self.length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(buf, pos)
+        self.buffer = buf[pos : pos + LOG_OVERHEAD_BYTES + self.length]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from 2^31 - 1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        return LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """When tombstones and markers of this batch may go (KIP-534), or None while that is not decided."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def payload(self) -> memoryview:
+        """The records as they are stored, possibly compressed."""
+        return self.buffer[HEADER_BYTES:]
+
+    def crc_is_valid(self) -> bool:
+        return crc32c(self.buffer[ATTRIBUTES_AT:]) == self.crc
+
+    def records(self, *, max_bytes: int | None = None) -> list[Record]:
+        """Decode every record; KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) when that cannot be done."""
+        if self.count == 0:
+            return []
+        codec = self.attributes & CODEC_MASK
+        payload = bytes(self.payload) if codec == NONE else decompress(codec, self.payload, max_bytes)
+        append_time = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
+        return decode_records(payload, self.count, self.base_offset, self.base_timestamp, append_time)
+
+    def __repr__(self) -> str:
+        return f"BatchView(offsets=[{self.base_offset}, {self.last_offset}], count={self.count}, size={self.size})"
+
+
+def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[BatchView]:
+    """Views of the whole batches in buf[pos:end]; an unfinished one at the end is left out, as a fetch may cut there.
+
+    Raises CORRUPT_MESSAGE where no batch can start. The CRC is not checked: see `check_batch`.
+    """
+    view = memoryview(buf)
+    stop = len(view) if end is None else end
+    while (size := batch_size(view, pos, stop)) is not None:
+        yield BatchView(view, pos)
+        pos += size
+
+
+def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
+    """The size of the batch at `pos`, or None when not all of it is there. CORRUPT_MESSAGE when none can be there."""
+    if end - pos <= MAGIC_AT:
+        return None
+    _, length = _PREFIX.unpack_from(buf, pos)
+    magic = buf[pos + MAGIC_AT]
+    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or magic != MAGIC:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"no record batch v2 at byte {pos}: length field {length}, magic {magic}"
+        )
+    size: int = length + LOG_OVERHEAD_BYTES
+    return size if size <= end - pos else None
+
+
+def check_batch(buf: memoryview, pos: int, end: int) -> Header:
+    """The header of the batch at `pos` if all of it is there and its CRC is right, else CORRUPT_MESSAGE.
+
+    For bytes that a broker already accepted: recovery, replication, raft.
+    """
+    size = batch_size(buf, pos, end)
+    if size is None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos} is cut short at byte {end}")
+    header: Header = HEADER.unpack_from(buf, pos)
+    found = crc32c(buf[pos + ATTRIBUTES_AT : pos + size])
+    if found != header[4]:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos}: crc is {header[4]:#x}, contents give {found:#x}"
+        )
+    return header
+
+
+def patch_offset(buf: bytearray | memoryview, pos: int, base_offset: int, length: int, leader_epoch: int) -> None:
+    """Set base offset and leader epoch, which the CRC leaves out. `length` is the length field, written unchanged."""
+    _OFFSET_LENGTH_EPOCH.pack_into(buf, pos, base_offset, length, leader_epoch)
+
+
+def patch_timestamp(buf: bytearray | memoryview, pos: int, timestamp_type: int, max_timestamp: int) -> None:
+    """Set the timestamp type and the max timestamp of the batch at `pos`, and its CRC anew."""
+    _, length = _PREFIX.unpack_from(buf, pos)
+    _, attributes = _CRC_ATTRIBUTES.unpack_from(buf, pos + CRC_AT)
+    attributes &= ~LOG_APPEND_TIME_BIT
+    if timestamp_type == LOG_APPEND_TIME:
+        attributes |= LOG_APPEND_TIME_BIT
+    _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_AT, attributes)
+    _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, max_timestamp)
+    end = pos + LOG_OVERHEAD_BYTES + length
+    with memoryview(buf) as view, view[pos + ATTRIBUTES_AT : end] as covered:
+        _CRC.pack_into(buf, pos + CRC_AT, crc32c(covered))

@@ -1,0 +1,171 @@
+"""Make record batches v2 from records: for our own topics, the command line, recompression and compaction.
+
+Offsets are consecutive from the base offset, except in `rebuild_batch`, which keeps those the survivors had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from protocol.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_AT,
+    CREATE_TIME,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchView,
+)
+from protocol.records.compression import NONE, compress
+from protocol.records.crc import crc32c
+from protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
+
+_CRC_BYTES = 4
+
+
+def build_batch(
+    records: Iterable[
+        NewRecord | tuple[bytes | None, bytes | None, int] | tuple[bytes | None, bytes | None, int, RecordHeaders]
+    ],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    compression: int = NONE,
+    level: int | None = None,
+    timestamp_type: int = CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """One batch of (key, value, timestamp[, headers]) rows; at least one row."""
+    parts: list[bytes] = []
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    for delta, row in enumerate(records):
+        timestamp = row[2]
+        if not delta:
+            base_timestamp = max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        parts.append(encode_record(delta, timestamp - base_timestamp, row[0], row[1], row[3] if len(row) > 3 else ()))
+    assert parts, "a batch needs a record"
+    return pack_batch(
+        b"".join(parts),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=_attributes(timestamp_type, transactional, control),
+        last_offset_delta=len(parts) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=len(parts),
+        compression=compression,
+        level=level,
+    )
+
+
+def rebuild_batch(
+    batch: BatchView,
+    survivors: Sequence[Record],
+    *,
+    delete_horizon_ms: int | None = None,
+    compression: int | None = None,
+    level: int | None = None,
+) -> bytes:
+    """`batch` with only the survivors, as compaction leaves it: offset range, producer and sequence stay as they were.
+
+    With no survivors it becomes the empty batch that keeps a producer's last sequence alive.
+    """
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    append_time = bool(attributes & LOG_APPEND_TIME_BIT)
+    base_timestamp = survivors[0].timestamp if survivors else NO_TIMESTAMP
+    horizon = batch.delete_horizon if delete_horizon_ms is None else delete_horizon_ms
+    if horizon is not None:
+        attributes |= DELETE_HORIZON_BIT
+        base_timestamp = horizon
+    max_timestamp = batch.max_timestamp
+    if survivors and not append_time:
+        max_timestamp = max(record.timestamp for record in survivors)
+    return pack_batch(
+        b"".join(
+            encode_record(record.offset - batch.base_offset, record.timestamp - base_timestamp, *record[2:])
+            for record in survivors
+        ),
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        attributes=attributes,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        count=len(survivors),
+        # Kafka writes an emptied batch without a codec: there is nothing to decompress.
+        compression=(batch.compression if compression is None else compression) if survivors else NONE,
+        level=level,
+    )
+
+
+def pack_batch(
+    payload: bytes,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+    compression: int = NONE,
+    level: int | None = None,
+) -> bytes:
+    """Header and (compressed) payload of encoded records, with the CRC. `attributes` without the codec."""
+    if compression:
+        payload = compress(compression, payload, level)
+    batch = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes | compression,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    batch += payload
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    batch[CRC_AT : CRC_AT + _CRC_BYTES] = crc.to_bytes(_CRC_BYTES, "big")
+    return bytes(batch)
+
+
+def _attributes(timestamp_type: int, transactional: bool, control: bool) -> int:
+    return (
+        (LOG_APPEND_TIME_BIT if timestamp_type else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+    )

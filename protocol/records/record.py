@@ -1,0 +1,156 @@
+"""One record of a batch v2: decode and encode.
+
+    length varint, then: attributes i8 (unused) | timestamp delta varlong | offset delta varint | key | value | headers
+
+Keys and values are a varint length (negative: null) and bytes; headers a varint count, then for each its UTF-8 key and
+its value. Every length is checked against the bytes that are there. Header keys that are not UTF-8 survive a round trip
+(surrogateescape), since Kafka's broker does not look at them either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import error as StructError
+from typing import NamedTuple, TypeAlias
+
+from protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from protocol.primitives import read_varint, read_varlong, varint, varlong
+
+RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """A record with its place in the log; the timestamp is the batch's own when that is LogAppendTime."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: RecordHeaders = ()
+
+
+class NewRecord(NamedTuple):
+    """A record that has no offset yet. A plain tuple in this order does as well."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = -1
+    headers: RecordHeaders = ()
+
+
+def decode_records(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> list[Record]:
+    """The `count` records that fill `data` exactly. INVALID_RECORD, as in Kafka, when they do not."""
+    if count < 0 or count > len(data):
+        raise _invalid(f"record count {count} in {len(data)} bytes")
+    records: list[Record] = []
+    pos = 0
+    try:
+        for _ in range(count):
+            record, pos = decode_record(data, pos, base_offset, base_timestamp, append_time)
+            records.append(record)
+    except (IndexError, StructError, MalformedMessage) as fault:
+        raise _invalid(f"record {len(records)} of {count} at byte {pos} is malformed: {fault}") from None
+    if pos != len(data):
+        raise _invalid(f"{len(data) - pos} bytes are left after the {count} declared records")
+    return records
+
+
+def decode_record(
+    data: bytes, pos: int, base_offset: int, base_timestamp: int, append_time: int | None
+) -> tuple[Record, int]:
+    """The record at `pos` and the position after it. IndexError or MalformedMessage when the varints are bad."""
+    length, pos = read_varint(data, pos)
+    end = pos + length
+    if length < 0 or end > len(data):
+        raise _invalid(f"record of {length} bytes where {len(data) - pos} are left")
+    byte = data[pos + 1]
+    if byte < 128:
+        timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
+        pos += 2
+    else:
+        timestamp, pos = read_varlong(data, pos + 1)
+        timestamp += base_timestamp
+    offset_delta, pos = read_varint(data, pos)
+    key, pos = _read_bytes(data, pos, end)
+    value, pos = _read_bytes(data, pos, end)
+    if data[pos] == 0 and pos + 1 == end:
+        headers: RecordHeaders = ()
+    else:
+        headers, pos = _read_headers(data, pos, end)
+        pos -= 1
+    if pos + 1 != end:
+        raise _invalid(f"record says {length} bytes, its fields take {length + pos + 1 - end}")
+    return Record(
+        base_offset + offset_delta, append_time if append_time is not None else timestamp, key, value, headers
+    ), end
+
+
+def _read_bytes(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
+    length = data[pos]
+    if length < 128:
+        length = (length >> 1) ^ -(length & 1)
+        pos += 1
+    else:
+        length, pos = read_varint(data, pos)
+    if length < 0:
+        return None, pos
+    stop = pos + length
+    if stop > end:
+        raise _invalid(f"field of {length} bytes where the record has {end - pos} left")
+    return data[pos:stop], stop
+
+
+def _read_headers(data: bytes, pos: int, end: int) -> tuple[RecordHeaders, int]:
+    count, pos = read_varint(data, pos)
+    # Each header takes at least two bytes, so this also bounds what is allocated.
+    if count < 0 or count > end - pos:
+        raise _invalid(f"{count} headers in {end - pos} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, pos = _read_bytes(data, pos, end)
+        if key is None:
+            raise _invalid("null header key")
+        value, pos = _read_bytes(data, pos, end)
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), pos
+
+
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: RecordHeaders = ()
+) -> bytes:
+    """The record with its length in front."""
+    # Lengths up to 8191 come from a table: most keys, values and deltas are that small.
+    parts = (
+        b"\0",
+        _SHORT[timestamp_delta] if 0 <= timestamp_delta < _SHORT_MAX else varlong(timestamp_delta),
+        _SHORT[offset_delta] if 0 <= offset_delta < _SHORT_MAX else varint(offset_delta),
+        b"\x01" if key is None else _SHORT[len(key)] + key if len(key) < _SHORT_MAX else varint(len(key)) + key,
+        b"\x01"
+        if value is None
+        else _SHORT[len(value)] + value
+        if len(value) < _SHORT_MAX
+        else varint(len(value)) + value,
+        _encode_headers(headers) if headers else b"\0",
+    )
+    body = b"".join(parts)
+    length = len(body)
+    return (_SHORT[length] if length < _SHORT_MAX else varint(length)) + body
+
+
+def _encode_headers(headers: RecordHeaders) -> bytes:
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        key = name.encode("utf-8", "surrogateescape")
+        parts += (varint(len(key)), key)
+        parts += (b"\x01",) if value is None else (varint(len(value)), value)
+    return b"".join(parts)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+_SHORT_MAX = 8192
+_SHORT = tuple(varint(number) for number in range(_SHORT_MAX))
