@@ -1,0 +1,157 @@
+"""Produce (0): append to the partitions this broker leads. A hot path: one plain function, no await, no record decoded.
+
+    acks 0     no reply; if any partition failed the connection is closed, the only way to tell such a client
+    acks 1     answered after the local append
+    acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
+
+v3 record batches v2 only · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
+NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions join partitions implicitly (KIP-890) · v13 topic ids.
+"""
+
+from __future__ import annotations
+
+from broker.parts import BrokerParts
+from broker.replication.append import Wait, WaitingAppends
+from broker.replication.partition import Partition
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+from storage.errors import StorageFailure
+
+#: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
+ADMIN_CLIENT_ID = "__admin_client"
+LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
+    acks = request.acks
+    if not -1 <= acks <= 1:
+        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    now_ms = broker.world.clock.wall_ms()
+    waits: list[Wait] = []
+    failed = False
+    responses = []
+    for topic_data in request.topic_data:
+        partitions = []
+        for data in topic_data.partition_data:
+            try:
+                partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
+                if partition.topic in broker.internal_topics and context.client_id != ADMIN_CLIENT_ID:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
+                appended = partition.append(_one_batch(data), acks, now_ms)
+            except KafkaError as error:
+                failed = True
+                partitions.append(_failed(broker, topic_data.name, topic_data.topic_id, data.index, error, context.api_version))
+                continue
+            except StorageFailure as failure:
+                failed = True
+                broker.replicas.directory_failed(failure)
+                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+                partitions.append(_failed(broker, topic_data.name, topic_data.topic_id, data.index, error, context.api_version))
+                continue
+            response = PartitionProduceResponse(
+                index=data.index,
+                base_offset=appended.first_offset,
+                log_append_time_ms=appended.log_append_time,
+                log_start_offset=appended.log_start_offset,
+            )
+            partitions.append(response)
+            if acks == -1 and not partition.is_committed(appended.last_offset):
+                waits.append(_wait(broker, partition, appended.last_offset, response))
+        responses.append(
+            TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
+        )
+    if acks == 0:
+        if failed:
+            context.connection.close("a produce request with acks=0 failed")
+        return None
+    answer = ProduceResponse(responses=responses)
+    if failed and context.api_version >= 10:
+        _add_endpoints(broker, answer, context)
+    if not waits:
+        return answer
+    deferred = Deferred()
+    waiting = WaitingAppends(waits, request.timeout_ms, broker.wheel, lambda: deferred.complete(answer))
+    deferred.on_cancel = waiting.cancel
+    return deferred
+
+
+def _one_batch(data: PartitionProduceData) -> memoryview:
+    """Since v3 a partition's records are exactly one batch of magic 2; Log.append checks all the rest."""
+    records = data.records
+    if records is None or len(records) < 17:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must have exactly one record batch per partition")
+    assert isinstance(records, memoryview)
+    if records[16] != 2:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"record batches must have magic 2, this one has {records[16]}")
+    batch_bytes = int.from_bytes(records[8:12], "big", signed=True) + 12
+    if 0 < batch_bytes < len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must have exactly one record batch per partition")
+    return records
+
+
+def _wait(broker: BrokerParts, partition: Partition, last_offset: int, response: PartitionProduceResponse) -> Wait:
+    def fail(error: ErrorCode) -> None:
+        response.error_code = error
+        response.base_offset = -1
+        response.log_append_time_ms = -1
+        response.log_start_offset = -1
+
+    return partition, last_offset, fail
+
+
+def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _failed(
+    broker: BrokerParts, name: str, topic_id: bytes, index: int, error: KafkaError, api_version: int
+) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
+    record_errors = getattr(error, "record_errors", None)
+    if record_errors:
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text) for i, text in record_errors
+        ]
+    if api_version >= 10 and error.code in LEADER_MOVED:
+        name = name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id) or ""
+        leader_id, leader_epoch = broker.metadata.leader_and_epoch(name, index)
+        response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return response
+
+
+def _add_endpoints(broker: BrokerParts, answer: ProduceResponse, context: RequestContext) -> None:
+    leaders = {
+        partition.current_leader.leader_id
+        for topic in answer.responses
+        for partition in topic.partition_responses
+        if partition.error_code in LEADER_MOVED
+    }
+    for node_id in sorted(leaders - {-1}):
+        endpoint = broker.metadata.endpoint(node_id, context)
+        if endpoint is not None:
+            answer.node_endpoints.append(
+                NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack)
+            )

@@ -1,0 +1,111 @@
+"""Answers about the cluster from the newest metadata image: leaders, endpoints, names. It decides and remembers nothing.
+
+The endpoint rule: each client is answered with the endpoints of the listener it came in by, so that a client inside a
+container network and one on the host both get addresses they can reach. A listener that has no advertised host (the
+broker registered an empty one or a wildcard) is answered with the address that the client itself dialled, when the
+node asked about is this one; for other nodes with the host they registered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from controller.metadata.brokers import BrokerRegistration
+from controller.metadata.image import EMPTY, MetadataImage
+from controller.metadata.partitions import PartitionRegistration
+
+NO_LEADER = -1
+WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
+#: What Kafka answers with where an unknown node has to be named.
+UNKNOWN_HOST = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Dialled(Protocol):
+    """The part of a connection that the endpoint rule looks at."""
+
+    listener_name: str
+    local_host: str
+    local_port: int
+
+
+class Asked(Protocol):
+    @property
+    def connection(self) -> Dialled: ...
+
+
+class MetadataCache:
+    """See the module."""
+
+    def __init__(self, node_id: int, cluster_id: str) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.image: MetadataImage = EMPTY
+        #: Listeners of this node that were configured without an advertised host.
+        self.unadvertised: frozenset[str] = frozenset()
+
+    # -- Nodes -------------------------------------------------------------------------------------------------------
+
+    def endpoint(self, node_id: int, asked: Asked) -> NodeAddress | None:
+        """The address of a live broker as this client has to see it."""
+        broker = self.image.cluster.brokers.get(node_id)
+        if broker is None or broker.fenced:
+            return None
+        return self.address(broker, asked)
+
+    def address(self, broker: BrokerRegistration, asked: Asked) -> NodeAddress | None:
+        connection = asked.connection
+        endpoint = broker.endpoint(connection.listener_name)
+        if endpoint is None:
+            return None
+        host, port = endpoint.host, endpoint.port
+        if broker.id == self.node_id and (connection.listener_name in self.unadvertised or host in WILDCARDS):
+            host, port = connection.local_host, connection.local_port
+        return NodeAddress(broker.id, host, port, broker.rack)
+
+    def addresses(self, asked: Asked) -> list[NodeAddress]:
+        """All live brokers that have this client's listener, in order of their ids."""
+        found = (self.endpoint(node_id, asked) for node_id in sorted(self.image.cluster.brokers))
+        return [address for address in found if address is not None]
+
+    def is_alive(self, node_id: int) -> bool:
+        return self.image.cluster.is_unfenced(node_id)
+
+    def alive_broker_ids(self) -> list[int]:
+        return sorted(broker.id for broker in self.image.cluster.brokers.values() if not broker.fenced)
+
+    # -- Topics ------------------------------------------------------------------------------------------------------
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.image.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def partition(self, topic: str, index: int) -> PartitionRegistration | None:
+        image = self.image.topics.by_name(topic)
+        return None if image is None else image.partitions.get(index)
+
+    def leader_and_epoch(self, topic: str, index: int) -> tuple[int, int]:
+        partition = self.partition(topic, index)
+        return (NO_LEADER, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
+    def offline_replicas(self, partition: PartitionRegistration, listener_name: str) -> list[int]:
+        """Replicas whose broker is gone or fenced, does not have the listener, or whose directory failed."""
+        offline = []
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True):
+            broker = self.image.cluster.brokers.get(replica)
+            if (
+                broker is None
+                or broker.fenced
+                or broker.endpoint(listener_name) is None
+                or not broker.has_online_directory(directory)
+            ):
+                offline.append(replica)
+        return offline

@@ -1,0 +1,108 @@
+"""Read one partition for a fetch: epoch checks, divergence, isolation, offsets. The answer is the response's own struct.
+
+    reader                          reads up to               may be served by
+    follower (replica_id >= 0)      log end offset            the leader only
+    consumer, read_uncommitted      high watermark            the leader; a follower too from v11 (KIP-392)
+    consumer, read_committed        last stable offset        same
+
+Nothing here waits, sums up or knows sessions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.replication.fetch_session import FetchPartition
+from broker.replication.partition import Partition
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from storage.log import Log
+
+CONSUMER_REPLICA_ID = -1
+READ_COMMITTED = 1
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who is reading; one per request."""
+
+    replica_id: int
+    broker_epoch: int
+    read_committed: bool
+    require_leader: bool
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+def failed(index: int, error: int) -> PartitionData:
+    """What Kafka fills in beside an error: unknown offsets, no records (but not null, which the Java client dislikes)."""
+    return PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=UNKNOWN_OFFSET,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def read(
+    partition: Partition, request: FetchPartition, reader: Reader, max_bytes: int, min_one: bool, now_ms: int, *, first: bool
+) -> PartitionData:
+    """Whole batches from `fetch_offset`, at most `max_bytes` unless the first batch alone is larger and `min_one`.
+
+    `first` is False when a waiting fetch reads again: a follower's progress is then recorded already. Raises KafkaError.
+    """
+    log = partition.local_log(request.current_leader_epoch, require_leader=reader.require_leader)
+    if reader.is_follower:
+        partition.require_follower(reader.replica_id, request.current_leader_epoch)
+    # Before the read and before the fetch is recorded: an append or a raised watermark must not look older than it is.
+    response = PartitionData(
+        partition_index=request.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+    if request.last_fetched_epoch >= 0:
+        diverging = _divergence(log, request)
+        if diverging is not None:
+            response.diverging_epoch = diverging
+            return response
+    offset = request.fetch_offset
+    if offset < log.log_start_offset or offset > log.log_end_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if reader.is_follower:
+        up_to = log.log_end_offset
+    elif reader.read_committed:
+        up_to = response.last_stable_offset
+    else:
+        up_to = response.high_watermark
+    if offset < up_to and max_bytes >= 0:
+        found = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=min_one)
+        response.records = found.records
+        if reader.read_committed:
+            response.aborted_transactions = [
+                AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                for txn in log.aborted_transactions(offset, up_to)
+            ]
+    elif reader.read_committed:
+        response.aborted_transactions = []
+    if first and reader.is_follower:
+        partition.record_follower_fetch(
+            reader.replica_id, offset, request.replica_log_start_offset, now_ms, reader.broker_epoch
+        )
+    return response
+
+
+def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:
+    """KIP-595: where the reader's log leaves ours, if it does."""
+    epoch, end_offset = log.end_offset_for_epoch(request.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or request.fetch_offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

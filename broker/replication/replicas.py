@@ -1,0 +1,216 @@
+"""All partitions of this node: found by name or id, and moved to the roles that the metadata image gives them.
+
+`apply(delta, image)` is the only way in: created topics get logs, changed partitions a new role, deleted topics lose
+their logs. Listeners (the coordinators) hear of every start and end of leadership, after it took effect. A snapshot
+takes the same path, because it is a delta too. What is not here: who decides on leaders (the controller), the fetching
+from leaders (replication/fetcher.py, when there is one), and what a log does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from broker.replication.log_config import topic_log_config
+from broker.replication.partition import Partition
+from broker.replication.waiting import Wakeups
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import EMPTY, MetadataImage
+from controller.metadata.partitions import PartitionRegistration
+from controller.metadata.topics import TopicDelta
+from protocol.errors import ErrorCode, KafkaError
+from protocol.primitives import ZERO_UUID
+from server.clock import Clock
+from server.config.load import NodeConfig
+from storage.errors import DiskFull, StorageFailure
+from storage.log import Log
+from storage.logs import Logs
+
+log = logging.getLogger(__name__)
+
+
+class LeadershipListener(Protocol):
+    def on_leader(self, partition: Partition) -> None:
+        """This node leads the partition since now, in a new leader epoch."""
+
+    def on_resigned(self, partition: Partition, *, deleted: bool) -> None:
+        """This node does not lead the partition any more."""
+
+
+class Replicas:
+    """See the module."""
+
+    def __init__(self, config: NodeConfig, logs: Logs, clock: Clock) -> None:
+        self.node_id = config.node_id
+        self.logs = logs
+        self.image: MetadataImage = EMPTY
+        #: topic -> index -> partition; the same inner dicts under the topic id, so that both ways cost two lookups.
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self.listeners: list[LeadershipListener] = []
+        self.on_directory_failed: Callable[[StorageFailure], None] = lambda failure: None
+        self._config = config
+        self._clock = clock
+        self._wakeups = Wakeups(clock)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.by_name.values():
+            yield from partitions.values()
+
+    # -- Looking up --------------------------------------------------------------------------------------------------
+
+    def lookup(self, topic: str, topic_id: bytes, index: int) -> Partition:
+        """The replica here, by id if there is one in the request; otherwise the error that tells the client what to do."""
+        partitions = self.by_name.get(topic) if topic_id == ZERO_UUID else self.by_id.get(topic_id)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        raise self._not_here(topic, topic_id, index)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        partitions = self.by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def _not_here(self, topic: str, topic_id: bytes, index: int) -> KafkaError:
+        if topic_id != ZERO_UUID:
+            image = self.image.topics.by_id(topic_id)
+            if image is None:
+                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            image = self.image.topics.by_name(topic)
+        if image is None or index not in image.partitions:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- Metadata ----------------------------------------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.image = image
+        for topic_id, topic in delta.deleted_topics.items():
+            self._delete(topic.name, topic_id)
+        for topic_delta in delta.changed_topics.values():
+            self._change(topic_delta, image)
+
+    def _change(self, topic: TopicDelta, image: MetadataImage) -> None:
+        for index, registration in topic.partition_changes.items():
+            if self.node_id in registration.replicas:
+                self._assign(topic.name, topic.id, index, registration, image)
+            elif (partition := self.by_id.get(topic.id, {}).get(index)) is not None:
+                # Moved away by a reassignment.
+                self._remove(partition, delete_log=True)
+
+    def _assign(
+        self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
+    ) -> None:
+        partition = self.by_id.get(topic_id, {}).get(index)
+        if partition is None:
+            partition = Partition(
+                self.node_id, topic, index, topic_id, self._wakeups, self._config.replica_lag_time_max_ms
+            )
+            partitions = self.by_id.setdefault(topic_id, {})
+            self.by_name[topic] = partitions
+            partitions[index] = partition
+        if partition.offline:
+            return
+        try:
+            local_log = partition.log or self._open_log(topic, topic_id, index, registration, image)
+        except StorageFailure as failure:
+            log.error("no log for %s: %s", partition, failure)
+            partition.go_offline()
+            if not isinstance(failure, DiskFull):
+                self.directory_failed(failure)
+            return
+        was_leader, epoch = partition.is_leader, partition.leader_epoch
+        if registration.leader == self.node_id:
+            partition.become_leader(
+                local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
+                registration.isr, self._clock.wall_ms(),
+            )  # fmt: skip
+            if not was_leader or epoch != registration.leader_epoch:
+                self._tell_leader(partition)
+        else:
+            partition.become_follower(
+                local_log, registration.leader, registration.leader_epoch, registration.partition_epoch,
+                registration.replicas, registration.isr,
+            )  # fmt: skip
+            if was_leader:
+                self._tell_resigned(partition, deleted=False)
+
+    def _open_log(
+        self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
+    ) -> Log:
+        found = self.logs.get(topic_id, index)
+        config = topic_log_config(self._config, image.configs, topic)
+        if found is not None:
+            found.update_config(config)
+            return found
+        return self.logs.create(topic, index, topic_id, config)
+
+    def _delete(self, topic: str, topic_id: bytes) -> None:
+        for partition in list(self.by_id.get(topic_id, {}).values()):
+            self._remove(partition, delete_log=True)
+        self.by_id.pop(topic_id, None)
+        partitions = self.by_name.get(topic)
+        if partitions is not None and not partitions:
+            del self.by_name[topic]
+
+    def _remove(self, partition: Partition, *, delete_log: bool) -> None:
+        was_leader = partition.is_leader
+        self.by_id[partition.topic_id].pop(partition.index, None)
+        partition.leader_log = None
+        partition.leader_id = -1
+        if was_leader:
+            self._tell_resigned(partition, deleted=True)
+        local_log, partition.log = partition.log, None
+        partition.fail_waiting(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if delete_log and local_log is not None and not partition.offline:
+            try:
+                self.logs.delete(local_log)
+            except StorageFailure as failure:
+                self.directory_failed(failure)
+
+    def update_topic_config(self, topic: str) -> None:
+        """The topic's configs, or the broker's defaults below them, have changed."""
+        partitions = self.by_name.get(topic)
+        if not partitions:
+            return
+        config = topic_log_config(self._config, self.image.configs, topic)
+        for partition in partitions.values():
+            if partition.log is not None:
+                partition.log.update_config(config)
+                partition.update_config()
+                partition.advance_high_watermark(self._clock.wall_ms())
+
+    def update_all_configs(self) -> None:
+        for topic in list(self.by_name):
+            self.update_topic_config(topic)
+
+    # -- Failures ----------------------------------------------------------------------------------------------------
+
+    def directory_failed(self, failure: StorageFailure) -> None:
+        """Take the partitions of the failed directory offline, for good. A full disk is not a failed one."""
+        if isinstance(failure, DiskFull):
+            return
+        directory = self.logs.take_offline(failure)
+        if directory is None:
+            return
+        log.error("log directory %s is offline: %s", directory, failure)
+        for partition in list(self):
+            if partition.log is not None and self.logs.directory_of(partition.log) == directory and not partition.offline:
+                was_leader = partition.is_leader
+                partition.go_offline()
+                if was_leader:
+                    self._tell_resigned(partition, deleted=False)
+        self.on_directory_failed(failure)
+
+    # -- Leadership --------------------------------------------------------------------------------------------------
+
+    def _tell_leader(self, partition: Partition) -> None:
+        for listener in self.listeners:
+            listener.on_leader(partition)
+
+    def _tell_resigned(self, partition: Partition, *, deleted: bool) -> None:
+        for listener in self.listeners:
+            listener.on_resigned(partition, deleted=deleted)
