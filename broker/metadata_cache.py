@@ -13,7 +13,7 @@ from typing import Protocol
 
 from controller.metadata.brokers import BrokerRegistration
 from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.partitions import PartitionRegistration
+from controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 
 NO_LEADER = -1
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
@@ -99,13 +99,20 @@ class MetadataCache:
     def offline_replicas(self, partition: PartitionRegistration, listener_name: str) -> list[int]:
         """Replicas whose broker is gone or fenced, does not have the listener, or whose directory failed."""
         offline = []
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True):
+        for replica in partition.replicas:
             broker = self.image.cluster.brokers.get(replica)
             if (
                 broker is None
                 or broker.fenced
                 or broker.endpoint(listener_name) is None
-                or not broker.has_online_directory(directory)
+                or not _is_online(partition.directory(replica), broker)
             ):
                 offline.append(replica)
         return offline
+
+
+def _is_online(directory: bytes, broker: BrokerRegistration) -> bool:
+    """KIP-858: an unassigned directory is one that the broker has not told yet, so it is taken to be fine."""
+    if directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+        return True
+    return directory != LOST_DIR and directory in broker.directories

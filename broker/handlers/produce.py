@@ -18,7 +18,6 @@ from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -49,7 +48,7 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
                 partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
                 if partition.topic in broker.internal_topics and context.client_id != ADMIN_CLIENT_ID:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
-                appended = partition.append(_one_batch(data), acks, now_ms)
+                appended = partition.append(data.records, acks, now_ms)
             except KafkaError as error:
                 failed = True
                 partitions.append(_failed(broker, topic_data.name, topic_data.topic_id, data.index, error, context.api_version))
@@ -68,7 +67,7 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
             )
             partitions.append(response)
             if acks == -1 and not partition.is_committed(appended.last_offset):
-                waits.append(_wait(broker, partition, appended.last_offset, response))
+                waits.append(_wait(partition, appended.last_offset, response))
         responses.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
@@ -87,21 +86,7 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
     return deferred
 
 
-def _one_batch(data: PartitionProduceData) -> memoryview:
-    """Since v3 a partition's records are exactly one batch of magic 2; Log.append checks all the rest."""
-    records = data.records
-    if records is None or len(records) < 17:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must have exactly one record batch per partition")
-    assert isinstance(records, memoryview)
-    if records[16] != 2:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"record batches must have magic 2, this one has {records[16]}")
-    batch_bytes = int.from_bytes(records[8:12], "big", signed=True) + 12
-    if 0 < batch_bytes < len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must have exactly one record batch per partition")
-    return records
-
-
-def _wait(broker: BrokerParts, partition: Partition, last_offset: int, response: PartitionProduceResponse) -> Wait:
+def _wait(partition: Partition, last_offset: int, response: PartitionProduceResponse) -> Wait:
     def fail(error: ErrorCode) -> None:
         response.error_code = error
         response.base_offset = -1

@@ -1,0 +1,113 @@
+"""ListOffsets (2): the offset at a time, or at a named place.
+
+    timestamp   since   answer
+    -1 latest   v0      last stable offset or high watermark by isolation; OFFSET_NOT_AVAILABLE right after an election (v5)
+    -2 earliest v0      log start offset
+    -3 max      v7      the record with the largest timestamp (KIP-734)
+    -4 earliest local, -5 latest tiered (v8, v9), -6 earliest pending upload (v11): nothing is tiered here, so -4 is the log
+                        start and the other two are unknown
+    t >= 0              the first offset whose timestamp is >= t, if it is below what the reader may see
+
+v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, of no meaning without tiered storage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.parts import BrokerParts
+from broker.replication.partition import Partition
+from broker.replication.read import CONSUMER_REPLICA_ID, READ_COMMITTED
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+from storage.log import Log
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+#: The version from which each special timestamp means something.
+SINCE_VERSION = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+DEBUGGING_REPLICA_ID = -2
+UNKNOWN = (-1, -1, -1)
+
+
+def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    counts = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            try:
+                if counts[topic.name, asked.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+                if asked.timestamp < 0 and context.api_version < SINCE_VERSION.get(asked.timestamp, 1 << 15):
+                    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+                partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
+                answer.timestamp, answer.offset, answer.leader_epoch = _look_up(partition, asked, request)
+            except KafkaError as error:
+                answer.error_code = _known_code(error.code, context.api_version)
+            if context.api_version < 4:
+                answer.leader_epoch = -1
+            answers.append(answer)
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _known_code(code: ErrorCode, api_version: int) -> ErrorCode:
+    """OFFSET_NOT_AVAILABLE came with v5: older clients are given the retriable error they know."""
+    if code == ErrorCode.OFFSET_NOT_AVAILABLE and api_version < 5:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code
+
+
+def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> tuple[int, int, int]:
+    log = partition.local_log(
+        asked.current_leader_epoch, require_leader=request.replica_id != DEBUGGING_REPLICA_ID
+    )
+    is_client = request.replica_id == CONSUMER_REPLICA_ID
+    if not is_client:
+        limit = log.log_end_offset
+    elif request.isolation_level == READ_COMMITTED:
+        limit = log.last_stable_offset
+    else:
+        limit = log.high_watermark
+    # Invariant 8: never a smaller answer than the leader before has given.
+    lags = is_client and partition.high_watermark_lags_epoch()
+    match asked.timestamp:
+        case -1:  # LATEST
+            if lags:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return -1, limit, partition.leader_epoch
+        case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
+            return -1, log.log_start_offset, _epoch_at_start(log)
+        case -5 | -6:  # nothing is tiered
+            return UNKNOWN
+        case -3:  # MAX_TIMESTAMP
+            found = log.max_timestamp()
+        case timestamp:
+            found = log.offset_for_timestamp(timestamp)
+    if found is not None and found[1] < limit:
+        return found
+    if lags:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return UNKNOWN
+
+
+def _epoch_at_start(log: Log) -> int:
+    """The leader epoch of the first record, or that of an empty log's last leader."""
+    epoch = log.epoch_for_offset(log.log_start_offset)
+    return -1 if epoch is None else epoch

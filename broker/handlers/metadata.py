@@ -1,0 +1,151 @@
+"""Metadata (3): brokers and topics as the client's listener sees them; creates topics on first mention if allowed.
+
+Creating is asked of the controller. The answer waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that is told
+UNKNOWN_TOPIC_OR_PARTITION sleeps its retry backoff first, which is longer; when it takes longer, the client gets that error.
+
+v0 an empty list asks for all topics, v1+ null does · v1 controller_id, rack, is_internal · v2 cluster_id · v4 allow_auto_topic_creation
+v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 topic ids in answers, v12 in requests · v13 top-level error.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.parts import BrokerParts
+from broker.topic_names import is_valid_topic_name
+from controller.metadata.partitions import PartitionRegistration
+from controller.metadata.topics import TopicImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+NO_LEADER = -1
+#: Creation takes one commit of the metadata log: a millisecond or two here, tens over three machines.
+AUTO_CREATE_WAIT_MS = 1_000
+
+
+def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Deferred:
+    _check(request, context.api_version)
+    missing = _creatable(broker, request, context)
+    if not missing:
+        return answer(broker, request, context)
+    deferred = Deferred()
+    finish = lambda: deferred.complete(answer(broker, request, context))  # noqa: E731
+    deferred.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
+    return deferred
+
+
+def _check(request: MetadataRequest, api_version: int) -> None:
+    if api_version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic ids cannot be asked for in version {api_version}")
+
+
+def _asks_for_all(request: MetadataRequest, api_version: int) -> bool:
+    return request.topics is None or (api_version == 0 and not request.topics)
+
+
+def _creatable(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> list[str]:
+    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable) or not request.topics:
+        return []
+    topics = broker.metadata.image.topics
+    return [
+        topic.name
+        for topic in request.topics
+        if topic.name and topic.topic_id == ZERO_UUID and topic.name not in topics and is_valid_topic_name(topic.name)
+    ]
+
+
+def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    metadata = broker.metadata
+    addresses = metadata.addresses(context)
+    live = {address.node_id for address in addresses}
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in addresses
+        ],
+        cluster_id=metadata.cluster_id,
+        # Any broker forwards to the active controller, so the one that is asked names itself if it is in service.
+        controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
+    )
+    builder = _Builder(broker, request, context, live)
+    if _asks_for_all(request, context.api_version):
+        response.topics = [builder.topic(image) for image in metadata.image.topics]
+    else:
+        seen: set[tuple[str | None, bytes]] = set()
+        for asked in request.topics or ():
+            if (asked.name, asked.topic_id) not in seen:
+                seen.add((asked.name, asked.topic_id))
+                response.topics.append(builder.asked(asked.name, asked.topic_id))
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+class _Builder:
+    """The topics of one response."""
+
+    def __init__(self, broker: BrokerParts, request: MetadataRequest, context: RequestContext, live: set[int]) -> None:
+        self._broker = broker
+        self._authorized = request.include_topic_authorized_operations
+        self._version = context.api_version
+        self._listener = context.connection.listener_name
+        self._live = live
+
+    def asked(self, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+        topics = self._broker.metadata.image.topics
+        if topic_id != ZERO_UUID:
+            image = topics.by_id(topic_id)
+            if image is None:
+                return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            return self.topic(image)
+        if name is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None)
+        image = topics.by_name(name)
+        if image is not None:
+            return self.topic(image)
+        if not is_valid_topic_name(name):
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        else:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return MetadataResponseTopic(error_code=error, name=name, is_internal=name in self._broker.internal_topics)
+
+    def topic(self, image: TopicImage) -> MetadataResponseTopic:
+        topic = MetadataResponseTopic(
+            name=image.name,
+            topic_id=image.id,
+            is_internal=image.name in self._broker.internal_topics,
+            partitions=[self._partition(index, partition) for index, partition in image.sorted_partitions()],
+        )
+        if self._authorized:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        return topic
+
+    def _partition(self, index: int, partition: PartitionRegistration) -> MetadataResponsePartition:
+        leader, error = partition.leader, ErrorCode.NONE
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        if leader not in self._live:
+            alive = self._broker.metadata.is_alive(leader)
+            error = ErrorCode.LISTENER_NOT_FOUND if alive and self._version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
+        if self._version == 0:
+            # The first clients took every id in these lists for a broker that they can reach.
+            replicas = [r for r in replicas if r in self._live]
+            isr = [r for r in isr if r in self._live]
+            if not error and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=self._broker.metadata.offline_replicas(partition, self._listener),
+        )
