@@ -1,0 +1,1 @@
+"""APIs that brokers and controllers answer alike."""

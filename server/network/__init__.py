@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, dispatch of requests, channels to peers."""

@@ -1,0 +1,112 @@
+"""Which function answers which API: one row per API, and the table of all that a node serves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from struct import Struct
+from typing import Any, NamedTuple
+
+from protocol.api import APIS, ApiKey
+from protocol.compile import decoder, encoder
+from protocol.headers import request_header_version, response_header_version
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+Handler = Callable[[Any, RequestContext], Any]
+Answer = Any | Deferred | None
+AsyncHandler = Callable[[Any, RequestContext], Awaitable[Any]]
+
+#: Latencies are counted by the bit length of their microseconds: 40 bits are twelve days.
+LATENCY_BUCKETS = 41
+
+# A reply's size and correlation id, and one byte for no tagged fields.
+_HEAD = Struct(">ii")
+_FLEXIBLE_HEAD = Struct(">iix")
+
+
+class Codec(NamedTuple):
+    """How one version of an API is read and written."""
+
+    version: int
+    decode: Callable[[Any, int, int], tuple[Any, int]]
+    encode: Callable[[Any, list[Any]], None]
+    flexible_request: bool  # the request header has tagged fields
+    pack_head: Callable[[int, int], bytes]
+    head_bytes: int  # of the reply's header, its size field not counted
+
+
+class Route:
+    """One API: its handler, the versions served, and counts of its requests.
+
+    A plain handler answers at once, by a Deferred, or not at all; an `async def` handler runs as a task, and its
+    connection dispatches nothing further until it has answered.
+    """
+
+    __slots__ = (
+        "advertised_min", "api", "api_key", "codecs", "errors", "handler", "is_async", "latency_buckets", "latency_ns",
+        "max_version", "min_version", "name", "requests",
+    )  # fmt: skip
+
+    def __init__(
+        self, api_key: int, handler: Handler, *, min_version: int | None = None, max_version: int | None = None
+    ) -> None:
+        self.api = APIS[ApiKey(api_key)]
+        self.api_key = api_key
+        self.name = self.api.name
+        self.handler = handler
+        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
+        latest = self.api.max_version - 1 if self.api.latest_unstable else self.api.max_version
+        self.min_version = self.api.min_version if min_version is None else min_version
+        self.max_version = latest if max_version is None else max_version
+        # Only ever lower than what is served, for clients that need to see it so (KAFKA-18659).
+        self.advertised_min = min(self.min_version, self.api.advertised_min)
+        # By version; made when the version is first used, which for most is never.
+        self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
+        self.requests = 0
+        self.latency_ns = 0
+        self.latency_buckets = [0] * LATENCY_BUCKETS
+        self.errors: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Route {self.name} {self.min_version}-{self.max_version}>"
+
+    def codec(self, version: int) -> Codec | None:
+        """None when the version is not served."""
+        if not self.min_version <= version <= self.max_version:
+            return None
+        known = self.codecs[version]
+        if known is None:
+            known = self.codecs[version] = make_codec(self.api_key, version)
+        return known
+
+    def count_error(self, code: int) -> None:
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+
+def make_codec(api_key: int, version: int) -> Codec:
+    api = APIS[ApiKey(api_key)]
+    flexible_response = response_header_version(api_key, version) == 1
+    return Codec(
+        version=version,
+        decode=decoder(api.request, version),
+        encode=encoder(api.response, version),
+        flexible_request=request_header_version(api_key, version) == 2,
+        pack_head=_FLEXIBLE_HEAD.pack if flexible_response else _HEAD.pack,
+        head_bytes=5 if flexible_response else 4,
+    )
+
+
+class RouteTable:
+    """All routes of a node, by API key. Two rows for one API are our own mistake."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.rows = sorted(routes, key=lambda route: route.api_key)
+        # One longer than the highest key there is; lookups by unknown keys are checked against its length.
+        self.by_key: list[Route | None] = [None] * (max(APIS) + 1)
+        for route in self.rows:
+            assert self.by_key[route.api_key] is None, f"two routes for {route.name}"
+            self.by_key[route.api_key] = route
+
+    def get(self, api_key: int) -> Route | None:
+        return self.by_key[api_key] if 0 <= api_key < len(self.by_key) else None

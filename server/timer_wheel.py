@@ -1,0 +1,88 @@
+"""Deadlines of thousands of waits behind one timer of the clock, cheap to add and cheaper to take back.
+
+Most waits end before their deadline: an acks=all produce with a 30 s timeout is answered within a millisecond. So an
+entry leaves its slot at once when it is removed, and no dead entries pile up until they would have expired. Entries that
+expire do so a little late, never early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from server.clock import Clock, TimerHandle
+
+#: How late an entry may expire. Kafka's wheel ticks every millisecond; the shortest waits that clients ask for are
+#: librdkafka's fetch.wait.max.ms of 100, so 5 ms are within them by far and spare an idle node most of its wake-ups.
+TICK_MS = 5
+
+
+class Expiring(Hashable, Protocol):
+    """An entry of the wheel."""
+
+    def expire(self) -> None: ...
+
+
+class TimerWheel:
+    """`add` gives the slot that `remove` wants back."""
+
+    def __init__(self, clock: Clock, tick_ms: int = TICK_MS) -> None:
+        self._clock = clock
+        self._tick_ms = tick_ms
+        self._slots: dict[int, dict[Expiring, None]] = {}
+        self._order: list[int] = []  # heap of the slots that exist
+        self._armed_slot = -1
+        self._handle: TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return sum(len(entries) for entries in self._slots.values())
+
+    def add(self, entry: Expiring, delay_ms: int) -> int:
+        """Call `entry.expire()` after `delay_ms`."""
+        slot = (self._clock.mono_ms() + delay_ms) // self._tick_ms + 1
+        entries = self._slots.get(slot)
+        if entries is not None:
+            entries[entry] = None
+            return slot
+        self._slots[slot] = {entry: None}
+        heappush(self._order, slot)
+        if self._armed_slot < 0 or slot < self._armed_slot:
+            self._arm()
+        return slot
+
+    def remove(self, entry: Expiring, slot: int) -> None:
+        """Forget the entry; nothing happens when it has expired already."""
+        entries = self._slots.get(slot)
+        if entries is not None:
+            entries.pop(entry, None)
+
+    def close(self) -> None:
+        """Forget all entries."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._armed_slot = -1
+        self._slots.clear()
+        self._order.clear()
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._armed_slot = -1
+        if self._order:
+            self._armed_slot = self._order[0]
+            delay_ms = max(0, self._armed_slot * self._tick_ms - self._clock.mono_ms())
+            self._handle = self._clock.call_later(delay_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._handle = None
+        self._armed_slot = -1
+        now_ms = self._clock.mono_ms()
+        expired: list[Expiring] = []
+        while self._order and self._order[0] * self._tick_ms <= now_ms:
+            expired.extend(self._slots.pop(heappop(self._order)))
+        self._arm()
+        for entry in expired:
+            entry.expire()

@@ -1,0 +1,41 @@
+"""Threads for work that leaves the interpreter: fsync, compression, directory scans, password hashing.
+
+Work made of Python bytecode does not belong here: it would take the event loop's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+#: Kafka's background.threads is 10; ours share one interpreter, and two cores are busy with four waiting system calls.
+THREADS = 4
+#: Callers beyond this many wait before their work is queued, so that a slow disk cannot fill the memory with closures.
+QUEUED_MAX = 256
+
+
+class Workers(Protocol):
+    """Somewhere to run a blocking function."""
+
+    async def run(self, function: Callable[..., T], *args: object) -> T: ...
+
+
+class ThreadWorkers:
+    """A bounded pool of named threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS, name: str = "worker") -> None:
+        self._loop = loop
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._room = asyncio.Semaphore(QUEUED_MAX)
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        async with self._room:
+            return await self._loop.run_in_executor(self._executor, function, *args)
+
+    def close(self) -> None:
+        """Let running work end; drop what has not begun."""
+        self._executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,53 @@
+"""Everything of the outside world that a part of a node may touch, in one object.
+
+The real one is made here; the simulator makes its own, with virtual time, seeded chance, and a disk and a network that
+fail on request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from server.clock import Clock, SystemClock
+from server.network.transport import Network, TcpNetwork
+from server.service import Tasks
+from server.workers import ThreadWorkers, Workers
+from storage.files import Files, OsFiles
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """`spawn(coroutine, name)` runs a task that belongs to the node."""
+
+    clock: Clock
+    rng: random.Random
+    files: Files
+    network: Network
+    workers: Workers
+    spawn: Spawn
+
+
+class RealWorld:
+    """The world outside the simulator, with what has to be closed when the node stops."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.tasks = Tasks(loop)
+        self.workers = ThreadWorkers(loop)
+        self.world = World(
+            clock=SystemClock(loop),
+            rng=random.Random(random.SystemRandom().getrandbits(128)),
+            files=OsFiles(),
+            network=TcpNetwork(loop),
+            workers=self.workers,
+            spawn=self.tasks.spawn,
+        )
+
+    async def close(self) -> None:
+        await self.tasks.close()
+        self.workers.close()
