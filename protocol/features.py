@@ -1,0 +1,164 @@
+"""Feature levels: what a cluster as a whole has switched on, and what follows from it.
+
+Every node says which levels it supports (ApiVersions, broker registration); the controller finalizes one level per
+feature. metadata.version is the first of them: it decides which versions of metadata records may be written, and
+which versions of Fetch and ListOffsets brokers use between themselves. Levels are Apache Kafka's. We present
+ourselves as 4.3, the newest release whose every level is implemented here, and read the names of 4.4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
+
+
+class MetadataVersion(NamedTuple):
+    """`changed`: the records' format changed, so that no level below can be gone back to without losing some."""
+
+    level: int
+    name: str
+    changed: bool = False
+
+
+METADATA_VERSIONS = (
+    MetadataVersion(7, "3.3-IV3", True),  # the lowest a KRaft cluster can have
+    MetadataVersion(8, "3.4-IV0", True),  # migration from ZooKeeper
+    MetadataVersion(9, "3.5-IV0"),  # tiered storage (KIP-405)
+    MetadataVersion(10, "3.5-IV1"),  # replica epoch in Fetch (KIP-903)
+    MetadataVersion(11, "3.5-IV2", True),  # SCRAM credentials in metadata (KIP-900)
+    MetadataVersion(12, "3.6-IV0"),  # a shrinking ISR keeps the leader epoch
+    MetadataVersion(13, "3.6-IV1", True),  # metadata transactions (KIP-868)
+    MetadataVersion(14, "3.6-IV2", True),  # delegation tokens (KIP-900)
+    MetadataVersion(15, "3.7-IV0", True),  # controller registration (KIP-919)
+    MetadataVersion(16, "3.7-IV1"),
+    MetadataVersion(17, "3.7-IV2", True),  # log directories in metadata (KIP-858)
+    MetadataVersion(18, "3.7-IV3"),
+    MetadataVersion(19, "3.7-IV4"),  # new leaders in Fetch (KIP-951)
+    MetadataVersion(20, "3.8-IV0"),
+    MetadataVersion(21, "3.9-IV0"),  # directory ids in Fetch (KIP-853)
+    MetadataVersion(22, "4.0-IV0"),  # consumer groups (KIP-848)
+    MetadataVersion(23, "4.0-IV1", True),  # eligible leader replicas (KIP-966)
+    MetadataVersion(24, "4.0-IV2"),  # new transactions (KIP-890)
+    MetadataVersion(25, "4.0-IV3"),  # waiting ListOffsets (KIP-1075)
+    MetadataVersion(26, "4.1-IV0"),  # eligible leader replicas by default
+    MetadataVersion(27, "4.1-IV1"),  # high watermark in Fetch (KIP-1166)
+    MetadataVersion(28, "4.2-IV0"),  # share groups (KIP-932)
+    MetadataVersion(29, "4.2-IV1"),  # streams groups (KIP-1071)
+    MetadataVersion(30, "4.3-IV0", True),  # cordoned log directories (KIP-1066)
+    MetadataVersion(31, "4.4-IV0"),  # dead-letter queues of share groups (KIP-1191)
+    MetadataVersion(32, "4.4-IV1", True),  # address ranges in access rules (KIP-1276)
+    MetadataVersion(33, "4.4-IV2", True),  # unregistering controllers (KIP-1312)
+)
+
+METADATA_VERSION_MIN = METADATA_VERSIONS[0].level
+METADATA_VERSION_LATEST = 30
+
+_BY_LEVEL = {version.level: version for version in METADATA_VERSIONS}
+assert list(_BY_LEVEL) == list(range(METADATA_VERSION_MIN, METADATA_VERSIONS[-1].level + 1))
+
+
+class Feature(NamedTuple):
+    """`since[n]`: the metadata.version from which level n + 1 is the default; a new cluster starts with that level.
+
+    `needs[n]`: the metadata.version without which level n + 1 cannot be had at all, 0 for none.
+    """
+
+    name: str
+    since: tuple[int, ...]
+    needs: tuple[int, ...]
+
+    @property
+    def max_level(self) -> int:
+        """The highest level we support."""
+        return sum(1 for level in self.since if level <= METADATA_VERSION_LATEST)
+
+    def default_level(self, metadata_version: int) -> int:
+        """The level of a new cluster."""
+        return sum(1 for level in self.since if level <= metadata_version)
+
+
+FEATURES = {
+    feature.name: feature
+    for feature in (
+        Feature(KRAFT_VERSION, since=(21,), needs=(0,)),  # 1: voters can change (KIP-853)
+        Feature(
+            TRANSACTION_VERSION, since=(24, 24), needs=(0, 0)
+        ),  # 1: flexible log; 2: epoch per transaction (KIP-890)
+        Feature(GROUP_VERSION, since=(22,), needs=(0,)),  # 1: consumer groups (KIP-848)
+        Feature(ELR_VERSION, since=(26,), needs=(23,)),  # 1: eligible leader replicas (KIP-966)
+        Feature(SHARE_VERSION, since=(28, 31), needs=(0, 0)),  # 1: share groups (KIP-932); 2: dead letters (KIP-1191)
+        Feature(STREAMS_VERSION, since=(29,), needs=(0,)),  # 1: streams groups (KIP-1071)
+    )
+}
+
+
+def supported_levels() -> dict[str, tuple[int, int]]:
+    """Lowest and highest supported level by feature, as a node advertises them."""
+    ranges = {name: (0, feature.max_level) for name, feature in FEATURES.items()}
+    return {METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_LATEST)} | ranges
+
+
+def default_levels(metadata_version: int = METADATA_VERSION_LATEST) -> dict[str, int]:
+    """The levels of a new cluster; kraft.version is the quorum's own and depends on how it was formatted."""
+    levels = {name: feature.default_level(metadata_version) for name, feature in FEATURES.items()}
+    return {METADATA_VERSION: metadata_version} | levels
+
+
+def metadata_version_name(level: int) -> str:
+    """ "4.3-IV0" for 30; the number for levels we do not know."""
+    known = _BY_LEVEL.get(level)
+    return known.name if known else str(level)
+
+
+def metadata_version_level(name: str) -> int:
+    """30 for "4.3-IV0", "4.3" (the release's last) or "30"; ValueError for anything else."""
+    if name.isdecimal() and int(name) in _BY_LEVEL:
+        return int(name)
+    release = name.partition("-")[0] if "-" in name else ".".join(name.split(".")[:2])
+    matches = [version.level for version in METADATA_VERSIONS if name == version.name]
+    matches = matches or [v.level for v in METADATA_VERSIONS if "-" not in name and v.name.startswith(release + "-")]
+    if not matches:
+        raise ValueError(f"{name!r} is not a release or metadata.version; the latest is {METADATA_VERSIONS[-1].name}")
+    return matches[-1]
+
+
+def is_lossy_downgrade(current: int, target: int) -> bool:
+    """Whether going back drops metadata, because the format changed between the two."""
+    return any(target < version.level <= current and version.changed for version in METADATA_VERSIONS)
+
+
+# What metadata.version decides
+
+
+def register_broker_record_version(metadata_version: int) -> int:
+    return _count(metadata_version, 7, 8, 17, 30)
+
+
+def partition_record_version(metadata_version: int) -> int:
+    """Of Partition and PartitionChange records: v1 directories, v2 eligible leader replicas."""
+    return _count(metadata_version, 17, 23)
+
+
+def fetch_request_version(metadata_version: int) -> int:
+    """The version followers fetch with."""
+    return 13 + _count(metadata_version, 9, 10, 19, 21, 27)
+
+
+def list_offsets_request_version(metadata_version: int) -> int:
+    """The version brokers use among themselves."""
+    return 7 + _count(metadata_version, 9, 21, 25, 29)
+
+
+def transaction_log_value_version(transaction_version: int) -> int:
+    return 1 if transaction_version >= 1 else 0
+
+
+def _count(level: int, *starts: int) -> int:
+    return sum(1 for start in starts if level >= start)
