@@ -1,0 +1,277 @@
+"""A network in memory: links between named hosts that can be cut (one way or both), delayed and reset.
+
+A link delivers the bytes of a direction in order, in pieces cut at random, after a random delay. A cut link keeps bytes
+back, as TCP would retransmit them, until it is healed or the connection is given up after `GIVE_UP_SECONDS`. A host that
+is down refuses connections, and resets those it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from server.network.transport import LISTEN_BACKLOG, ProtocolFactory
+
+#: Linux gives up an established connection after some fifteen minutes; thirty seconds show the same within a run.
+GIVE_UP_SECONDS = 30.0
+CONNECT_SECONDS_MAX = 10.0
+WRITE_BUFFER_HIGH_BYTES = 64 * 1024
+Address = tuple[str, int]
+
+
+class SimHub:
+    """All hosts and the links between them; the faults are set here."""
+
+    def __init__(self, rng: random.Random, delay_ms: tuple[float, float] = (0.1, 2.0)) -> None:
+        self.rng, self.delay_ms = rng, delay_ms
+        self.listeners: dict[Address, tuple[str, ProtocolFactory]] = {}
+        self.transports: set[SimTransport] = set()
+        self._cut: set[tuple[str, str]] = set()
+        self._next_port = 50_000
+
+    def host(self, name: str) -> SimNetwork:
+        return SimNetwork(self, name)
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing goes from `source` to `target` any more; the other way is not touched."""
+        self._cut.add((source, target))
+
+    def partition(self, some: Iterable[str], others: Iterable[str]) -> None:
+        others = list(others)
+        for one in some:
+            for other in others:
+                self.cut(one, other)
+                self.cut(other, one)
+
+    def heal(self) -> None:
+        self._cut.clear()
+        for transport in list(self.transports):
+            transport.deliver_soon()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cut
+
+    def reset(self, some: str, other: str) -> None:
+        """Every connection between the two ends with ECONNRESET on both sides."""
+        for transport in [t for t in self.transports if {t.host, t.peer_host} == {some, other}]:
+            transport.lose(ConnectionResetError("simulated reset"))
+
+    def take_down(self, host: str) -> None:
+        """The process of `host` ended: its sockets are closed by the kernel."""
+        self.listeners = {address: entry for address, entry in self.listeners.items() if entry[0] != host}
+        for transport in [t for t in self.transports if t.host == host]:
+            transport.silence()
+
+    def delay(self) -> float:
+        return self.rng.uniform(*self.delay_ms) / 1000
+
+    def new_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+
+class SimTransport(asyncio.Transport):
+    """One side of a connection."""
+
+    def __init__(self, hub: SimHub, host: str, peer_host: str, local: Address, remote: Address) -> None:
+        super().__init__({"sockname": local, "peername": remote})
+        self.hub, self.host, self.peer_host = hub, host, peer_host
+        self.peer: SimTransport | None = None
+        self._protocol: Any = None
+        self._loop = asyncio.get_running_loop()
+        self._outgoing = bytearray()
+        self._incoming = bytearray()
+        self._closing = self._lost = self._silent = self._reading_paused = self._writing_paused = False
+        self._eof_after_outgoing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._give_up: asyncio.TimerHandle | None = None
+        hub.transports.add(self)
+
+    # -- asyncio.Transport -------------------------------------------------------------------------------------------
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._lost or self._closing:
+            return
+        self._outgoing += data
+        if len(self._outgoing) > WRITE_BUFFER_HIGH_BYTES and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+        self.deliver_soon()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._outgoing)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        return None
+
+    def pause_reading(self) -> None:
+        self._reading_paused = True
+
+    def resume_reading(self) -> None:
+        self._reading_paused = False
+        self._loop.call_soon(self._hand_over)
+
+    def is_reading(self) -> bool:
+        return not self._reading_paused
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._eof_after_outgoing = True
+            self.deliver_soon()
+            self._loop.call_soon(self.lose, None, False)
+
+    def abort(self) -> None:
+        self._outgoing.clear()
+        self._closing = True
+        self.lose(None)
+
+    # -- the link ----------------------------------------------------------------------------------------------------
+
+    def deliver_soon(self) -> None:
+        if self._timer is None and (self._outgoing or self._eof_after_outgoing):
+            self._timer = self._loop.call_later(self.hub.delay(), self._deliver)
+
+    def _deliver(self) -> None:
+        self._timer = None
+        peer = self.peer
+        if peer is None or peer._lost:
+            return
+        if self.hub.is_cut(self.host, self.peer_host):
+            if self._give_up is None:
+                self._give_up = self._loop.call_later(GIVE_UP_SECONDS, self._time_out)
+            return
+        if self._give_up is not None:
+            self._give_up.cancel()
+            self._give_up = None
+        if self._outgoing:
+            n = len(self._outgoing)
+            n = n if self.hub.rng.random() < 0.7 else self.hub.rng.randint(1, n)
+            peer._incoming += self._outgoing[:n]
+            del self._outgoing[:n]
+            peer._hand_over()
+        if self._writing_paused and len(self._outgoing) < WRITE_BUFFER_HIGH_BYTES // 4:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+        if self._outgoing:
+            self.deliver_soon()
+        elif self._eof_after_outgoing:
+            self._eof_after_outgoing = False
+            peer.lose(None)
+
+    def _time_out(self) -> None:
+        if self.hub.is_cut(self.host, self.peer_host):
+            self.lose(TimeoutError("simulated connection time-out"))
+
+    def _hand_over(self) -> None:
+        """Gives the protocol what came, through whichever of asyncio's two interfaces it has."""
+        while self._incoming and not self._reading_paused and not self._lost and not self._closing:
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                room = memoryview(self._protocol.get_buffer(len(self._incoming)))
+                n = min(len(room), len(self._incoming))
+                room[:n] = self._incoming[:n]
+                room.release()
+                del self._incoming[:n]
+                self._protocol.buffer_updated(n)
+            else:
+                data = bytes(self._incoming)
+                self._incoming.clear()
+                self._protocol.data_received(data)
+
+    def lose(self, error: Exception | None, tell_peer: bool = True) -> None:
+        """The connection is over for this side, and with `tell_peer` a moment later for the other."""
+        if self._lost:
+            return
+        self._lost = self._closing = True
+        if not self._eof_after_outgoing:
+            self._forget()
+        if not self._silent:
+            self._loop.call_soon(self._protocol.connection_lost, error)
+        peer = self.peer
+        if tell_peer and peer is not None and not peer._lost:
+            self._loop.call_later(self.hub.delay(), peer.lose, error)
+
+    def silence(self) -> None:
+        """The process is gone: this side runs no more code of the node; the other side sees a reset."""
+        self._silent = True
+        self._outgoing.clear()
+        self.lose(ConnectionResetError("simulated end of the process"))
+
+    def _forget(self) -> None:
+        self.hub.transports.discard(self)
+        for timer in (self._timer, self._give_up):
+            if timer is not None:
+                timer.cancel()
+
+
+class SimServer:
+    """See `server.network.transport.Server`."""
+
+    def __init__(self, hub: SimHub, address: Address) -> None:
+        self._hub, self._address = hub, address
+
+    @property
+    def port(self) -> int:
+        return self._address[1]
+
+    async def close(self) -> None:
+        self._hub.listeners.pop(self._address, None)
+
+
+class SimNetwork:
+    """See `server.network.transport.Network`; what one host sees of the hub. Host names are the addresses."""
+
+    def __init__(self, hub: SimHub, host: str) -> None:
+        self._hub, self._host = hub, host
+
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None, backlog: int = LISTEN_BACKLOG
+    ) -> SimServer:
+        address = (self._host, port or self._hub.new_port())
+        if address in self._hub.listeners:
+            raise OSError(98, f"address {address} is in use")
+        self._hub.listeners[address] = (self._host, protocol_factory)
+        return SimServer(self._hub, address)
+
+    async def connect(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        await asyncio.sleep(self._hub.delay())
+        while self._hub.is_cut(self._host, host) or self._hub.is_cut(host, self._host):
+            if loop.time() - begin > CONNECT_SECONDS_MAX:
+                raise TimeoutError(f"no answer from {host}:{port}")
+            await asyncio.sleep(0.2)
+        entry = self._hub.listeners.get((host, port))
+        if entry is None:
+            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+        return self._join(entry, (host, port), protocol_factory)
+
+    def _join(
+        self, entry: tuple[str, ProtocolFactory], remote: Address, protocol_factory: ProtocolFactory
+    ) -> SimTransport:
+        peer_host, accept = entry
+        local = (self._host, self._hub.new_port())
+        ours = SimTransport(self._hub, self._host, peer_host, local, remote)
+        theirs = SimTransport(self._hub, peer_host, self._host, remote, local)
+        ours.peer, theirs.peer = theirs, ours
+        for transport, factory in ((theirs, accept), (ours, protocol_factory)):
+            protocol = factory()
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+        return ours

@@ -1,0 +1,72 @@
+"""A `World` made of virtual time, seeded chance, and a disk and a network that fail on request."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from server.service import Tasks
+from server.world import World
+from tests.sim.disk import SimDisk
+from tests.sim.network import SimHub
+
+T = TypeVar("T")
+#: The run begins at this wall time: any fixed one will do, as long as it is not near zero.
+EPOCH_MS = 1_700_000_000_000
+
+
+class SimClock:
+    """Virtual time; `skew_ms` moves this host's wall clock against the others'."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, skew_ms: int = 0) -> None:
+        self._loop, self.skew_ms = loop, skew_ms
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self.skew_ms + self.mono_ms()
+
+    def mono_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def mono_ns(self) -> int:
+        return int(self._loop.time() * 1_000_000_000)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class SimWorkers:
+    """Runs the work at once, and lets its caller wait as long as a disk might."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        await asyncio.sleep(self._rng.uniform(0.0001, 0.005))
+        return function(*args)
+
+
+class SimHost:
+    """One host: its disk outlives its processes, each of which gets a `World` and a set of tasks of its own."""
+
+    def __init__(self, name: str, hub: SimHub, rng: random.Random) -> None:
+        self.name, self.hub, self.rng = name, hub, rng
+        loop = asyncio.get_running_loop()
+        self.clock = SimClock(loop)
+        self.disk = SimDisk(random.Random(rng.getrandbits(64)), self.clock.wall_ms)
+        self.tasks: Tasks | None = None
+
+    def boot(self) -> World:
+        """A new process on this host."""
+        self.tasks = Tasks(asyncio.get_running_loop())
+        rng = random.Random(self.rng.getrandbits(64))
+        return World(self.clock, rng, self.disk, self.hub.host(self.name), SimWorkers(rng), self.tasks.spawn)
+
+    async def crash(self, power: bool) -> None:
+        """The process ends without running another line; with `power` lost, unsynced pages go too."""
+        self.hub.take_down(self.name)
+        tasks: Any = self.tasks
+        if tasks is not None:
+            await tasks.close()
+        self.disk.crash(power)
