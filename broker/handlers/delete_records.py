@@ -1,0 +1,55 @@
+"""DeleteRecords (21): move the log start offset of partitions led here, and wait until all replicas have.
+
+-1 is the high watermark. Internal topics and topics without cleanup.policy=delete refuse. v2 flexible.
+"""
+
+from __future__ import annotations
+
+from broker.parts import BrokerParts
+from broker.replication.partition import Partition
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+from storage.errors import StorageFailure
+
+HIGH_WATERMARK = -1
+
+
+def handle(broker: BrokerParts, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = []
+        for asked in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+            try:
+                if topic.name in broker.internal_topics:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
+                result.low_watermark = _delete(partition, asked.offset)
+            except KafkaError as error:
+                result.error_code = error.code
+            except StorageFailure as failure:
+                broker.replicas.directory_failed(failure)
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            results.append(result)
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return response
+
+
+def _delete(partition: Partition, offset: int) -> int:
+    log = partition.local_log(-1, require_leader=True)
+    if not log.config.delete:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic without cleanup.policy=delete cannot be deleted")
+    if offset == HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    log.delete_records(offset)
+    partition.wake_fetches()
+    return partition.low_watermark()

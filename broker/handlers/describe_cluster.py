@@ -1,0 +1,42 @@
+"""DescribeCluster (60): the brokers, on a broker's listener. Asked for the controllers, it is the wrong endpoint (KIP-919).
+
+v1 endpoint_type · v2 include_fenced_brokers (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from server.network.context import RequestContext
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(broker: BrokerParts, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener: ask a controller's")
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+    metadata = broker.metadata
+    response = DescribeClusterResponse(cluster_id=metadata.cluster_id)
+    for node_id, registration in sorted(metadata.image.cluster.brokers.items()):
+        if registration.fenced and not request.include_fenced_brokers:
+            continue
+        address = metadata.address(registration, context)
+        if address is not None:
+            response.brokers.append(
+                DescribeClusterBroker(
+                    broker_id=node_id,
+                    host=address.host,
+                    port=address.port,
+                    rack=address.rack,
+                    is_fenced=registration.fenced,
+                )
+            )
+    live = [b.broker_id for b in response.brokers if not b.is_fenced]
+    response.controller_id = broker.node_id if broker.node_id in live else min(live, default=-1)
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,42 @@
+"""DescribeProducers (61): the producers with state in partitions led here (KIP-664)."""
+
+from __future__ import annotations
+
+from broker.parts import BrokerParts
+from protocol.errors import KafkaError
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+
+
+def handle(broker: BrokerParts, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            answer = PartitionResponse(partition_index=index)
+            try:
+                log = broker.replicas.lookup(topic.name, ZERO_UUID, index).local_log(-1, require_leader=True)
+                answer.active_producers = [
+                    ProducerState(
+                        producer_id=p.producer_id,
+                        producer_epoch=p.producer_epoch,
+                        last_sequence=p.last_sequence,
+                        last_timestamp=p.last_timestamp,
+                        coordinator_epoch=p.coordinator_epoch,
+                        current_txn_start_offset=p.current_txn_start_offset,
+                    )
+                    for p in log.producers.active()
+                ]
+            except KafkaError as error:
+                answer.error_code = error.code
+                answer.error_message = error.message
+            partitions.append(answer)
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return response

@@ -1,0 +1,86 @@
+"""DescribeTopicPartitions (75): topics page by page, with ELR (KIP-966).
+
+Topics come in order of their names. The page ends after min(response_partition_limit, max.request.partition.size.limit)
+partitions; next_cursor says where the next page starts, and cursor repeats that.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.authorized_operations import TOPIC_OPERATIONS
+from broker.parts import BrokerParts
+from broker.topic_names import is_valid_topic_name
+from controller.metadata.partitions import PartitionRegistration
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from server.network.context import RequestContext
+
+
+def handle(
+    broker: BrokerParts, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor's partition index is negative")
+    topics = broker.metadata.image.topics
+    names = sorted({topic.name for topic in request.topics} or topics.names)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    room = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        image = topics.by_name(name)
+        if image is None:
+            # A topic deleted between two pages is just not in the next one, unless it was asked for by name.
+            if request.topics:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if not is_valid_topic_name(name):
+                    error = ErrorCode.INVALID_TOPIC_EXCEPTION
+                response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=error, name=name))
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        partitions = [(index, p) for index, p in image.sorted_partitions() if index >= first]
+        if room <= 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        page = partitions[:room]
+        room -= len(page)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=image.id,
+                is_internal=name in broker.internal_topics,
+                partitions=[_partition(broker, index, p, context) for index, p in page],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        if len(page) < len(partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=partitions[len(page)][0])
+            break
+    return response
+
+
+def _partition(
+    broker: BrokerParts, index: int, partition: PartitionRegistration, context: RequestContext
+) -> DescribeTopicPartitionsResponsePartition:
+    metadata = broker.metadata
+    leader, error = partition.leader, ErrorCode.NONE
+    if metadata.endpoint(leader, context) is None:
+        error = ErrorCode.LISTENER_NOT_FOUND if metadata.is_alive(leader) else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = -1
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=metadata.offline_replicas(partition, context.connection.listener_name),
+    )

@@ -1,0 +1,33 @@
+"""What the handlers of a broker are given: the parts of one broker process, by name. `broker/node.py` fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.controller_channel import ControllerChannel
+from broker.metadata_cache import MetadataCache
+from broker.producer_ids import ProducerIds
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.replicas import Replicas
+from broker.replication.waiting import TimerWheel
+from broker.topic_creation import TopicCreation
+from broker.topic_names import INTERNAL_TOPICS
+from server.config.load import NodeConfig
+from server.world import World
+
+
+@dataclass(slots=True)
+class BrokerParts:
+    world: World
+    config: NodeConfig
+    node_id: int
+    replicas: Replicas
+    metadata: MetadataCache
+    controller: ControllerChannel
+    topic_creation: TopicCreation
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessionCache
+    wheel: TimerWheel
+    #: fetch.max.bytes, looked at by every fetch.
+    fetch_max_bytes: int
+    internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)
