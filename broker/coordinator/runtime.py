@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from broker.coordinator import batches
 from broker.coordinator.loading import Loader
@@ -23,6 +24,7 @@ from broker.coordinator.partition_log import PartitionLog, TopicPartition
 from broker.coordinator.shard import RecordCodec, Shard
 from broker.coordinator.timers import Timers
 from protocol.errors import ErrorCode, KafkaError
+from server.clock import Clock, TimerHandle
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +46,6 @@ APPEND_ERRORS = {
 }
 
 
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """The part of `server.clock.Clock` that coordinators use."""
-
-    def wall_ms(self) -> int: ...
-
-    def mono_ms(self) -> int: ...
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle: ...
-
-
 class State(Enum):
     LOADING = 0
     ACTIVE = 1
@@ -66,12 +54,12 @@ class State(Enum):
 
 
 # From -> to; anything else is our own mistake.
-TRANSITIONS = {
+TRANSITIONS: dict[State, set[State]] = {
     State.LOADING: {State.ACTIVE, State.FAILED, State.CLOSED},
     State.ACTIVE: {State.CLOSED},
     State.FAILED: {State.CLOSED},
     State.CLOSED: set(),
-}  # type: dict[State, set[State]]
+}
 
 
 class CoordinatorRuntime(Generic[ShardT]):
@@ -151,7 +139,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """Let every loaded shard decide on an event that nobody waits for."""
         for context in list(self._contexts.values()):
             if context.state is State.ACTIVE:
-                context.perform_unasked(lambda shard=context.shard: decide(shard, self.clock.wall_ms(), *args))
+                context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args))
 
     def _active(self, partition: int) -> _Context[ShardT]:
         context = self._contexts.get(partition)
@@ -292,7 +280,7 @@ class _Context(Generic[ShardT]):
             _, pending, response = waiting.popleft()
             pending.complete(response)
 
-    def _append(self, records: list[CoordinatorRecord], atomic: bool) -> None:
+    def _append(self, records: Sequence[CoordinatorRecord], atomic: bool) -> None:
         runtime, shard = self.runtime, self.shard
         now_ms = runtime.clock.wall_ms()
         bytes_max = runtime.partition_log.max_batch_bytes(self.tp)

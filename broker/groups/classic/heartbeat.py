@@ -1,0 +1,29 @@
+"""Heartbeat: a member lives, and hears whether it has to join again. Changes nothing but its session's deadline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupShard
+
+
+def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Answer a heartbeat, KafkaError for one that no member of this generation sends."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.state is DEAD:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group.validate_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    assert group.state is not EMPTY
+    shard.restart_session(group, group.members[request.member_id])
+    if group.state is PREPARING_REBALANCE:
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    return HeartbeatResponse()

@@ -1,0 +1,171 @@
+"""JoinGroup: become a member, or say again that one is, with what one supports.
+
+New dynamic members are first given an id and sent back to join with it, so that a client whose answers get lost does
+not leave a trail of members (KIP-394, v4+). Members with a group.instance.id are in `static.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import Outcome, Pending
+from broker.groups.classic import rebalance, static
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member, Protocols
+from broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from broker.groups.records import group_metadata_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.group_records import GroupMetadataValue
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Client, GroupShard
+
+# KIP-394
+MEMBER_ID_REQUIRED_SINCE = 4
+
+
+def join(shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Client, pending: Pending) -> Outcome:
+    """Decide on a JoinGroup; without a response in the outcome it is parked as `pending`."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        # The group exists in the log before anything is told about it.
+        value = GroupMetadataValue(protocol_type="", generation=0, protocol=None, current_state_timestamp=now_ms)
+        return Outcome(
+            [group_metadata_record(request.group_id, value)],
+            then=lambda: join(shard, now_ms, request, client, pending),
+        )
+    protocols: Protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+    if not _has_room(shard, group, request.member_id):
+        group.remove(request.member_id)
+        return refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if group.state is DEAD:
+        return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
+    if not group.supports(request.protocol_type, protocols):
+        return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    if request.member_id:
+        return _join_known(shard, group, now_ms, request, protocols, client, pending)
+    return _join_new(shard, group, now_ms, request, protocols, client, pending)
+
+
+def refusal(error: ErrorCode, member_id: str = "") -> Outcome:
+    return Outcome(response=JoinGroupResponse(error_code=error, member_id=member_id))
+
+
+def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
+    """group.max.size; while members rejoin, those who came count, so that after a lower limit the last ones go."""
+    size_max = shard.config.group_max_size
+    if group.state is PREPARING_REBALANCE:
+        member = group.members.get(member_id)
+        return (member is not None and member.awaiting_join is not None) or group.awaiting_join_count < size_max
+    if group.state in (COMPLETING_REBALANCE, STABLE):
+        return member_id in group.members or len(group.members) < size_max
+    return True
+
+
+def _join_new(
+    shard: GroupShard,
+    group: ClassicGroup,
+    now_ms: int,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    client: Client,
+    pending: Pending,
+) -> Outcome:
+    instance_id = request.group_instance_id
+    member_id = f"{client.client_id if instance_id is None else instance_id}-{shard.new_uuid()}"
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is not None:
+            return static.replace(shard, group, now_ms, request, protocols, client, pending, holder, member_id)
+    elif client.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        group.pending_members.add(member_id)
+        shard.timers.schedule(
+            rebalance.session_key(group.group_id, member_id),
+            request.session_timeout_ms,
+            lambda: rebalance.expire_session(shard, group, member_id),
+        )
+        return refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    return _add(shard, group, now_ms, request, protocols, client, pending, member_id)
+
+
+def _add(
+    shard: GroupShard,
+    group: ClassicGroup,
+    now_ms: int,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    client: Client,
+    pending: Pending,
+    member_id: str,
+) -> Outcome:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=protocols,
+        is_new=True,
+        awaiting_join=pending,
+    )
+    if group.state is PREPARING_REBALANCE and group.initial_rebalance:
+        group.new_member_added = True
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    group.add(member)
+    # It does not know its id yet, so it cannot heartbeat; this limit keeps lost clients from piling up.
+    shard.timers.schedule(
+        rebalance.session_key(group.group_id, member_id),
+        shard.config.new_member_join_timeout_ms,
+        lambda: rebalance.expire_session(shard, group, member_id),
+    )
+    return rebalance.rebalance_or_complete(shard, group, now_ms)
+
+
+def _join_known(
+    shard: GroupShard,
+    group: ClassicGroup,
+    now_ms: int,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    client: Client,
+    pending: Pending,
+) -> Outcome:
+    member_id = request.member_id
+    if member_id in group.pending_members and request.group_instance_id is None:
+        return _add(shard, group, now_ms, request, protocols, client, pending, member_id)
+    try:
+        group.validate_member(member_id, request.group_instance_id)
+    except KafkaError as error:
+        return Outcome(response=JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_name=None))
+    member = group.members[member_id]
+    if group.state is EMPTY:
+        return refusal(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+    same = member.protocols == protocols
+    if group.state is COMPLETING_REBALANCE and same:
+        # Its first answer got lost.
+        return Outcome(response=rebalance.joined(group, member_id))
+    if group.state is STABLE and same and group.leader != member_id:
+        return Outcome(response=rebalance.joined(group, member_id))
+    # Changed metadata, or the leader: it rejoins to have the group rebalanced, say for new partitions.
+    replies = park(group, member, protocols, request, pending)
+    return Outcome(replies=replies, then=lambda: rebalance.rebalance_or_complete(shard, group, now_ms))
+
+
+def park(
+    group: ClassicGroup, member: Member, protocols: Protocols, request: JoinGroupRequest, pending: Pending
+) -> list[tuple[Pending, JoinGroupResponse]]:
+    """Take over what a rejoining member says, and keep its request; an older parked one gives way."""
+    replies = []
+    group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    if member.awaiting_join is None:
+        group.awaiting_join_count += 1
+    else:
+        # Kafka leaves the older request unanswered; its connection would wait for ever.
+        replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+    member.awaiting_join = pending
+    return replies

@@ -1,0 +1,67 @@
+"""LeaveGroup: members go, one by itself (v0-2) or several by an administrator, also by instance id alone (v3+)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.outcome import Outcome, Pending
+from broker.groups.classic import rebalance
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupShard
+
+
+def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome:
+    """Each member is answered by itself; one rebalance follows for all that left."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return Outcome(response=LeaveGroupResponse(members=[
+            _answer(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
+        ]))  # fmt: skip
+    if group.state is DEAD:
+        return Outcome(response=LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    replies: list[tuple[Pending, Any]] = []
+    answers = [_answer(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
+    outcome = Outcome(response=LeaveGroupResponse(members=answers), replies=replies)
+    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+        if group.state in (STABLE, COMPLETING_REBALANCE):
+            outcome.then = lambda: rebalance.prepare(shard, group, now_ms)
+        elif group.state is PREPARING_REBALANCE:
+            outcome.then = lambda: rebalance.complete_if_all_joined(shard, group, now_ms)
+    return outcome
+
+
+def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    return MemberResponse(identity.member_id, identity.group_instance_id, error)
+
+
+def _leave_one(
+    shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, replies: list[tuple[Pending, Any]]
+) -> ErrorCode:
+    member_id: str | None = identity.member_id
+    if not member_id:
+        member_id = group.static_members.get(identity.group_instance_id or "")
+        if member_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
+        return ErrorCode.NONE
+    else:
+        try:
+            group.validate_member(member_id, identity.group_instance_id)
+        except KafkaError as error:
+            return error.code
+    shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
+    member = group.members[member_id]
+    if member.awaiting_sync is not None:
+        # Only an administrator can make a member leave that waits; Kafka never answers it.
+        replies.append((member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+        member.awaiting_sync = None
+    replies.extend(rebalance.remove_member(group, member))
+    return ErrorCode.NONE

@@ -1,0 +1,45 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from broker.coordinator.outcome import Pending
+
+# (name, metadata) in the member's order of preference.
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    # ---- soft: gone when the coordinator moves
+    # Joined without a member id and not yet answered: it cannot heartbeat, so only its own timeout removes it.
+    is_new: bool = False
+    awaiting_join: Pending | None = None
+    awaiting_sync: Pending | None = None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise AssertionError(f"member {self.member_id} does not support protocol {protocol_name}")
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The first of the member's protocols that all members support."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise AssertionError(f"member {self.member_id} supports none of {candidates}")
+
+    def has_satisfied_heartbeat(self) -> bool:
+        """A parked request is as good as a heartbeat, but not a new member's: its connection may be long gone."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

@@ -1,0 +1,231 @@
+"""The course of a rebalance: who is waited for, for how long, and what happens when they came or time is up.
+
+    Empty --first member--> PreparingRebalance --all joined / time up--> CompletingRebalance --assignment--> Stable
+
+The first rebalance of a group waits group.initial.rebalance.delay.ms for more members, again after each one that comes,
+up to the rebalance timeout (KIP-134). Later ones wait for the known members, up to the longest rebalance timeout among
+them. All of it is soft state; only an Empty group at the end is written from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import Outcome, Pending
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.state import (
+    CAN_REBALANCE,
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+)
+from broker.groups.records import group_metadata_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupShard
+
+# The record of a group that became empty is not urgent: nobody waits for it.
+EMPTY_RETRY_MS = 5_000
+
+
+def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return ("session", group_id, member_id)
+
+
+def join_key(group_id: str) -> tuple[str, str]:
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> tuple[str, str]:
+    return ("sync", group_id)
+
+
+# ---- starting one
+
+
+def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+    """A change of membership: start a rebalance, or see whether the one under way has everybody now."""
+    if group.state in CAN_REBALANCE:
+        return prepare(shard, group, now_ms)
+    return complete_if_all_joined(shard, group, now_ms)
+
+
+def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+    """Ask everybody to join again."""
+    replies: list[tuple[Pending, SyncGroupResponse]] = []
+    if group.state is COMPLETING_REBALANCE:
+        replies = fail_syncs(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync_members.clear()
+    shard.timers.cancel(sync_key(group.group_id))
+    group.initial_rebalance = group.state is EMPTY
+    if group.initial_rebalance:
+        delay_ms = shard.config.group_initial_rebalance_delay_ms
+        _wait_for_more(shard, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+        group.transition(PREPARING_REBALANCE, now_ms)
+        return Outcome(replies=replies)
+    group.transition(PREPARING_REBALANCE, now_ms)
+    if group.has_all_members_joined():
+        return Outcome(replies=replies, then=lambda: complete(shard, group, now_ms))
+    _wait_for_joins(shard, group)
+    return Outcome(replies=replies)
+
+
+def _wait_for_joins(shard: GroupShard, group: ClassicGroup) -> None:
+    shard.timers.schedule(join_key(group.group_id), group.rebalance_timeout_ms(), lambda: _joins_due(shard, group))
+
+
+def _joins_due(shard: GroupShard, group: ClassicGroup) -> Outcome:
+    return complete(shard, group, shard.wall_ms())
+
+
+def _wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    shard.timers.schedule(join_key(group.group_id), delay_ms, lambda: _more_due(shard, group, delay_ms, remaining_ms))
+
+
+def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Outcome:
+    if group.new_member_added and remaining_ms:
+        group.new_member_added = False
+        next_delay_ms = min(shard.config.group_initial_rebalance_delay_ms, remaining_ms)
+        _wait_for_more(shard, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+        return Outcome()
+    return complete(shard, group, shard.wall_ms())
+
+
+# ---- completing the join phase
+
+
+def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+    """Go on when nobody is missing; the first rebalance always waits its delay."""
+    if group.state is PREPARING_REBALANCE and not group.initial_rebalance and group.has_all_members_joined():
+        return complete(shard, group, now_ms)
+    return Outcome()
+
+
+def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+    """Go on with those who joined: dynamic members who did not are removed, static ones have their session (KIP-345)."""
+    if group.state is not PREPARING_REBALANCE:
+        return Outcome()
+    shard.timers.cancel(join_key(group.group_id))
+    for member in list(group.members.values()):
+        if member.awaiting_join is None and member.group_instance_id is None:
+            group.remove(member.member_id)
+            shard.timers.cancel(session_key(group.group_id, member.member_id))
+    if not group.members:
+        return _become_empty(shard, group, now_ms)
+    if not group.elect_joined_leader():
+        # Static members only, none of which came back: their session timeouts will remove them.
+        _wait_for_joins(shard, group)
+        return Outcome()
+    group.next_generation(now_ms)
+    replies = []
+    for member in group.members.values():
+        if member.awaiting_join is not None:
+            replies.append((member.awaiting_join, joined(group, member.member_id)))
+            member.awaiting_join = None
+        member.is_new = False
+        shard.restart_session(group, member)
+        group.pending_sync_members.add(member.member_id)
+    group.awaiting_join_count = 0
+    generation = group.generation
+    shard.timers.schedule(
+        sync_key(group.group_id), group.rebalance_timeout_ms(), lambda: _syncs_due(shard, group, generation)
+    )
+    return Outcome(replies=replies)
+
+
+def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+    value = group.value(generation=group.generation + 1, members=(), assignments={}, now_ms=now_ms)
+
+    def refused(error: KafkaError) -> Outcome:
+        shard.timers.schedule(join_key(group.group_id), EMPTY_RETRY_MS, lambda: _joins_due(shard, group))
+        return Outcome()
+
+    return Outcome([group_metadata_record(group.group_id, value)], refused=refused)
+
+
+def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    """The answer of the current generation; the leader's has all members in it."""
+    members = []
+    if group.leader == member_id:
+        members = [
+            JoinGroupResponseMember(m.member_id, m.group_instance_id, m.metadata(group.protocol_name))
+            for m in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+# ---- waiting for SyncGroup
+
+
+def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[tuple[Pending, SyncGroupResponse]]:
+    """Answer every parked SyncGroup with an error; what was assigned no longer counts."""
+    replies = []
+    for member in group.members.values():
+        member.assignment = b""
+        if member.awaiting_sync is not None:
+            replies.append((member.awaiting_sync, SyncGroupResponse(error_code=error)))
+            member.awaiting_sync = None
+            shard.restart_session(group, member)
+    return replies
+
+
+def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Outcome:
+    """A member that joined but never synced holds its partitions idle: it is removed after the rebalance timeout."""
+    if group.generation != generation or group.state not in (COMPLETING_REBALANCE, STABLE):
+        return Outcome()
+    if not group.pending_sync_members:
+        return Outcome()
+    for member_id in list(group.pending_sync_members):
+        group.remove(member_id)
+        shard.timers.cancel(session_key(group.group_id, member_id))
+    return prepare(shard, group, shard.wall_ms())
+
+
+# ---- members that fall silent
+
+
+def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Outcome:
+    """No heartbeat came in the session timeout."""
+    if group.state is DEAD:
+        return Outcome()
+    if member_id in group.pending_members:
+        group.remove(member_id)
+        return complete_if_all_joined_at_once(shard, group)
+    member = group.members.get(member_id)
+    if member is None or member.has_satisfied_heartbeat():
+        return Outcome()
+    replies = remove_member(group, member)
+    if group.state is PREPARING_REBALANCE:
+        return Outcome(replies=replies, then=lambda: complete_if_all_joined_at_once(shard, group))
+    return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms()))
+
+
+def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Outcome:
+    """As above, but a first rebalance that has nobody left to wait for ends too."""
+    if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
+        return complete(shard, group, shard.wall_ms())
+    return Outcome()
+
+
+def remove_member(group: ClassicGroup, member: Member) -> list[tuple[Pending, JoinGroupResponse]]:
+    """Remove it; its parked JoinGroup is told to start anew."""
+    replies = []
+    if member.awaiting_join is not None:
+        replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+    group.remove(member.member_id)
+    member.awaiting_join = None
+    return replies

@@ -1,0 +1,121 @@
+"""Static membership (KIP-345): a group.instance.id names a member across restarts of its process.
+
+A process that joins with a known instance id and no member id takes the place of the former one under a new member id.
+The former id is fenced. In a Stable group that needs no rebalance as long as the chosen protocol stays (and the leader
+is told to skip the assignment, KIP-814); only the new id is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as copy_with
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import Outcome, Pending
+from broker.groups.classic import rebalance
+from broker.groups.classic.group import ClassicGroup, select_protocol
+from broker.groups.classic.member import Member, Protocols
+from broker.groups.classic.state import COMPLETING_REBALANCE, STABLE
+from broker.groups.records import group_metadata_record
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Client, GroupShard
+
+# KIP-814
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+def replace(
+    shard: GroupShard,
+    group: ClassicGroup,
+    now_ms: int,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    client: Client,
+    pending: Pending,
+    old_member_id: str,
+    new_member_id: str,
+) -> Outcome:
+    """A new process took over the instance id."""
+    former = group.members[old_member_id]
+    if group.state is STABLE:
+        newcomer = copy_with(
+            former,
+            member_id=new_member_id,
+            protocols=protocols,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            awaiting_join=None,
+            awaiting_sync=None,
+        )
+        members = [newcomer if member is former else member for member in group.members.values()]
+        if select_protocol(members) == group.protocol_name:
+            return _replace_in_log(shard, group, now_ms, members, former, newcomer, client)
+    replies = _fence(former)
+    group.awaiting_join_count -= any(isinstance(response, JoinGroupResponse) for _, response in replies)
+    member = group.rename(old_member_id, new_member_id)
+    shard.timers.cancel(rebalance.session_key(group.group_id, old_member_id))
+    group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    member.awaiting_join = pending
+    group.awaiting_join_count += 1
+    shard.restart_session(group, member)
+    if group.state in (STABLE, COMPLETING_REBALANCE):
+        # CompletingRebalance: the leader may be assigning to the old id right now, so everybody has to join again.
+        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
+    return Outcome(replies=replies, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
+
+
+def _replace_in_log(
+    shard: GroupShard,
+    group: ClassicGroup,
+    now_ms: int,
+    members: list[Member],
+    former: Member,
+    newcomer: Member,
+    client: Client,
+) -> Outcome:
+    old_leader = group.leader
+    value = group.value(
+        generation=group.generation,
+        members=members,
+        assignments={member.member_id: member.assignment for member in members},
+        now_ms=group.state_timestamp_ms,
+    )
+    if old_leader == former.member_id:
+        value.leader = newcomer.member_id
+
+    def replayed() -> Outcome:
+        member = group.members[newcomer.member_id]
+        member.protocols = newcomer.protocols
+        group.recount()
+        group.pending_sync_members.discard(former.member_id)
+        shard.timers.cancel(rebalance.session_key(group.group_id, former.member_id))
+        shard.restart_session(group, member)
+        if client.api_version >= SKIP_ASSIGNMENT_SINCE:
+            is_leader = group.leader == newcomer.member_id
+            response = rebalance.joined(group, newcomer.member_id, skip_assignment=is_leader)
+        else:
+            # An older client that found itself leader would assign anew: it is told of the leader's former id.
+            response = rebalance.joined(group, newcomer.member_id)
+            response.leader = old_leader or ""
+            response.members = []
+        return Outcome(response=response, replies=_fence(former))
+
+    return Outcome([group_metadata_record(group.group_id, value)], then=replayed)
+
+
+def _fence(former: Member) -> list[tuple[Pending, JoinGroupResponse | SyncGroupResponse]]:
+    """Whatever the former process waits for, it is told that it was replaced."""
+    replies: list[tuple[Pending, JoinGroupResponse | SyncGroupResponse]] = []
+    if former.awaiting_join is not None:
+        response = JoinGroupResponse(
+            error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=former.member_id, protocol_name=None
+        )
+        replies.append((former.awaiting_join, response))
+        former.awaiting_join = None
+    if former.awaiting_sync is not None:
+        replies.append((former.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)))
+        former.awaiting_sync = None
+    return replies

@@ -1,0 +1,103 @@
+"""SyncGroup: the leader hands in the assignment, everybody gets its part.
+
+Followers are parked until the leader's assignment is in the log. Its record, replayed, makes the group Stable; the
+answers leave once it is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import Outcome, Pending
+from broker.groups.classic import rebalance
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from broker.groups.records import group_metadata_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupShard
+
+
+def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pending) -> Outcome:
+    """Decide on a SyncGroup; without a response in the outcome it is parked as `pending`."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is EMPTY:
+        return _refusal(ErrorCode.UNKNOWN_MEMBER_ID)
+    try:
+        _validate(group, request)
+    except KafkaError as error:
+        return _refusal(error.code)
+    if group.state is PREPARING_REBALANCE:
+        return _refusal(ErrorCode.REBALANCE_IN_PROGRESS)
+    member = group.members[request.member_id]
+    if group.state is not COMPLETING_REBALANCE:
+        _synced(shard, group, member)
+        return Outcome(response=_assigned(group, member))
+    replies = []
+    if member.awaiting_sync is not None:
+        # A retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
+        replies.append((member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
+    member.awaiting_sync = pending
+    _synced(shard, group, member)
+    if group.leader != member.member_id:
+        return Outcome(replies=replies)
+    return Outcome(replies=replies, then=lambda: _assign(shard, group, request, now_ms))
+
+
+def _refusal(error: ErrorCode) -> Outcome:
+    return Outcome(response=SyncGroupResponse(error_code=error))
+
+
+def _validate(group: ClassicGroup, request: SyncGroupRequest) -> None:
+    if group.state is DEAD:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group.validate_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    for said, chosen in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if said is not None and chosen is not None and said != chosen:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+    group.pending_sync_members.discard(member.member_id)
+    if not group.pending_sync_members:
+        shard.timers.cancel(rebalance.sync_key(group.group_id))
+
+
+def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Outcome:
+    """Members that the leader left out get an empty assignment; assignments to strangers are dropped."""
+    assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
+    value = group.value(
+        generation=group.generation,
+        members=list(group.members.values()),
+        assignments=assignments,
+        now_ms=now_ms,
+    )
+
+    def replayed() -> Outcome:
+        replies = []
+        for member in group.members.values():
+            if member.awaiting_sync is not None:
+                replies.append((member.awaiting_sync, _assigned(group, member)))
+                member.awaiting_sync = None
+                shard.restart_session(group, member)
+        return Outcome(replies=replies)
+
+    def refused(error: KafkaError) -> Outcome:
+        replies = rebalance.fail_syncs(shard, group, error.code)
+        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
+
+    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
+
+
+def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )

@@ -1,0 +1,85 @@
+"""Describing, listing and deleting groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.groups import offsets
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.state import DEAD, STABLE
+from broker.groups.records import group_metadata_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_groups import DeletableGroupResult
+from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from protocol.messages.list_groups import ListedGroup
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupShard
+
+CLASSIC = "Classic"
+
+
+def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
+    """Groups as their members see them; unknown ones as Dead, since v6 (`error_since`) with an error too (KIP-1043)."""
+    return [_describe_one(shard.groups.get(group_id), group_id, error_since) for group_id in group_ids]
+
+
+def _describe_one(group: ClassicGroup | None, group_id: str, error_since: bool) -> DescribedGroup:
+    if group is None:
+        described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
+        if error_since:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        return described
+    stable = group.state is STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    """Groups of the shard in one of the states and of one of the types; none named means any, case does not matter."""
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {kind.lower() for kind in types}
+    if wanted_types and CLASSIC.lower() not in wanted_types:
+        return []
+    return [
+        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+        for group in shard.groups.values()
+        if not wanted_states or group.state.value.lower() in wanted_states
+    ]
+
+
+def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome:
+    """Tombstones for the groups without members, and for their offsets. The response is a list of results."""
+    records: list[CoordinatorRecord] = []
+    results = []
+    for group_id in group_ids:
+        result = DeletableGroupResult(group_id=group_id)
+        try:
+            group = shard.groups.get(group_id)
+            if group is None:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            group.validate_delete()
+            records.extend(offsets.tombstones(shard, group_id))
+            records.append(group_metadata_record(group_id, None))
+        except KafkaError as error:
+            result.error_code = error.code
+        results.append(result)
+    return Outcome(records, results)

@@ -1,0 +1,75 @@
+"""Expiry of committed offsets, and of groups that have none left (offsets.retention.minutes, KIP-211).
+
+    group                                     an offset expires, retention after
+    Empty, had members                        the group became Empty
+    Stable, consumers, topic not subscribed   it was committed
+    simple: no members ever                   it was committed
+    any other                                 never
+
+An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.state import EMPTY, STABLE
+from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
+from broker.groups.records import group_metadata_record, offset_commit_record
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupShard
+
+
+def expire(shard: GroupShard, now_ms: int) -> Outcome:
+    """Tombstones for everything that is due in this shard."""
+    records: list[CoordinatorRecord] = []
+    for group_id, group in shard.groups.items():
+        if _expire_offsets(shard, group, now_ms, records) and group.state is EMPTY:
+            records.append(group_metadata_record(group_id, None))
+    return Outcome(records, atomic=False)
+
+
+def _expire_offsets(shard: GroupShard, group: ClassicGroup, now_ms: int, records: list[CoordinatorRecord]) -> bool:
+    """Add the group's tombstones; True when no offset stays."""
+    topics = shard.offsets.of_group(group.group_id)
+    if not topics:
+        return group.group_id not in shard.offsets.open_transactions
+    since = _since(group)
+    if since is None:
+        return False
+    all_expired = True
+    for topic, partitions in topics.items():
+        if group.is_subscribed_to(topic):
+            all_expired = False
+            continue
+        for partition, offset in partitions.items():
+            if offset.expire_timestamp_ms != NO_TIMESTAMP:
+                expired = now_ms >= offset.expire_timestamp_ms
+            else:
+                expired = now_ms - since(offset) >= shard.config.offsets_retention_ms
+            if expired and not shard.offsets.has_pending(group.group_id, topic, partition):
+                records.append(offset_commit_record(group.group_id, topic, partition, None))
+            else:
+                all_expired = False
+    return all_expired and group.group_id not in shard.offsets.open_transactions
+
+
+def _since(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+    """From when the retention of the group's offsets counts."""
+    if group.protocol_type is None:
+        return _commit_time
+    if group.state is EMPTY:
+        # Records before v2 have no time of the state's change.
+        empty_since_ms = group.state_timestamp_ms
+        return _commit_time if empty_since_ms == NO_TIMESTAMP else lambda offset: empty_since_ms
+    if group.state is STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
+        return _commit_time
+    return None
+
+
+def _commit_time(offset: CommittedOffset) -> int:
+    return offset.commit_timestamp_ms

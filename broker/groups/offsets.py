@@ -1,0 +1,185 @@
+"""Committing, fetching and deleting offsets: decisions over the committed ones. Nothing here changes them.
+
+Names and ids of topics were resolved before: a request's topics carry both where both are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
+from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
+from broker.groups.records import offset_commit_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.group_records import OffsetCommitValue
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from protocol.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.groups.classic.group import ClassicGroup
+    from broker.groups.shard import GroupShard
+
+# OffsetCommit tells of a missing group in words its clients know.
+GROUP_ID_NOT_FOUND_SINCE = 9
+
+
+# ---- commit
+
+
+def commit(shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_version: int) -> Outcome:
+    """One record for each partition whose metadata is not too long."""
+    group = _group_of_commit(shard, request, api_version)
+    if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
+        # A commit is as good as a heartbeat.
+        shard.restart_session(group, group.members[request.member_id])
+    expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+    metadata_max = shard.config.offset_metadata_max_bytes
+    group_id = request.group_id
+    records: list[CoordinatorRecord] = []
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            if len(metadata) > metadata_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                partitions.append(OffsetCommitResponsePartition(partition.partition_index, error))
+                continue
+            partitions.append(OffsetCommitResponsePartition(partition.partition_index))
+            value = OffsetCommitValue(
+                offset=partition.committed_offset,
+                leader_epoch=partition.committed_leader_epoch,
+                metadata=metadata,
+                commit_timestamp=now_ms,
+                expire_timestamp=expire_ms,
+                topic_id=topic.topic_id,
+            )
+            records.append(offset_commit_record(group_id, topic.name, partition.partition_index, value))
+        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    return Outcome(records, OffsetCommitResponse(topics=topics))
+
+
+def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
+    generation = request.generation_id_or_member_epoch
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if generation < 0:
+            # A "simple" group: replaying its first offset creates it.
+            return None
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
+        )
+    group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=False)
+    return group
+
+
+# ---- fetch
+
+
+def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+    """Offsets of the partitions asked for, -1 where there is none; of all that have one when `topics` is None."""
+    group = shard.groups.get(request.group_id)
+    found = group is not None and group.state is not DEAD
+    offsets = shard.offsets.of_group(request.group_id) if found else {}
+    wanted: Iterable[tuple[str, bytes, Iterable[int]]]
+    if request.topics is None:
+        wanted = [(name, ZERO_UUID, list(partitions)) for name, partitions in offsets.items()]
+    else:
+        wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+    pending = require_stable and request.group_id in shard.offsets.open_transactions
+    topics = []
+    for name, topic_id, indexes in wanted:
+        known = offsets.get(name, {})
+        partitions = []
+        for index in indexes:
+            if pending and shard.offsets.has_pending(request.group_id, name, index):
+                partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                continue
+            offset = known.get(index)
+            if offset is None or _is_of_another_topic(offset, topic_id):
+                partitions.append(_no_offset(index))
+            else:
+                partitions.append(
+                    OffsetFetchResponsePartitions(index, offset.offset, offset.leader_epoch, offset.metadata)
+                )
+        topics.append(OffsetFetchResponseTopics(name, topic_id, partitions))
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+
+def _no_offset(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(index, -1, -1, "", error)
+
+
+def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
+    """Committed for a topic of the same name that was deleted since."""
+    return ZERO_UUID not in (topic_id, offset.topic_id) and offset.topic_id != topic_id
+
+
+# ---- delete
+
+
+def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome:
+    """Tombstones for what is there; topics the group is subscribed to are refused (KIP-496)."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is DEAD:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    group.validate_offset_delete()
+    records: list[CoordinatorRecord] = []
+    topics = []
+    for topic in request.topics:
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else ErrorCode.NONE
+        indexes = [partition.partition_index for partition in topic.partitions]
+        if error == ErrorCode.NONE:
+            records.extend(
+                offset_commit_record(request.group_id, topic.name, index, None)
+                for index in indexes
+                if _has_any(shard, request.group_id, topic.name, index)
+            )
+        answers = [OffsetDeleteResponsePartition(index, error) for index in indexes]
+        topics.append(OffsetDeleteResponseTopic(topic.name, answers))
+    return Outcome(records, OffsetDeleteResponse(topics=topics))
+
+
+def _has_any(shard: GroupShard, group_id: str, topic: str, partition: int) -> bool:
+    offsets = shard.offsets
+    return offsets.get(group_id, topic, partition) is not None or offsets.has_pending(group_id, topic, partition)
+
+
+def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
+    """One for every offset of a group, pending ones too."""
+    partitions = {
+        (topic, partition): None for topic, known in shard.offsets.of_group(group_id).items() for partition in known
+    }
+    partitions.update(dict.fromkeys(shard.offsets.pending_partitions(group_id)))
+    return [offset_commit_record(group_id, topic, partition, None) for topic, partition in partitions]
+
+
+def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> Outcome:
+    """No offset outlives its topic: a new topic of that name starts without any."""
+    records: dict[tuple[str, str, int], CoordinatorRecord] = {}
+    for store in (shard.offsets.groups, *shard.offsets.pending.values()):
+        for group_id, topics in store.items():
+            for topic in names & topics.keys():
+                for partition in topics[topic]:
+                    key = (group_id, topic, partition)
+                    records[key] = offset_commit_record(*key, None)
+    return Outcome(list(records.values()), atomic=False)

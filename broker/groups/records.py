@@ -1,0 +1,74 @@
+"""Records of `__consumer_offsets`: which of them groups understand, and in which version they are written.
+
+Kafka 4.3 writes GroupMetadata in v3, offsets in v4, and in v1 when a client still asks for a retention time of its own
+(OffsetCommit v2-4). Unknown key types are skipped when loading, so that a newer broker's records survive (KIP-915);
+an unknown version of a known value stops it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinator.outcome import CoordinatorRecord
+from protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
+from protocol.group_records import (
+    GROUP_RECORDS,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+GROUP_METADATA_VERSION = 3
+OFFSET_COMMIT_VERSION = 4
+OFFSET_COMMIT_EXPIRING_VERSION = 1
+
+# The types that the shard replays. Those of the other protocols join with them.
+RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2)}
+
+
+def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
+    """A group's record; without a value, its tombstone."""
+    return GroupMetadataKey(group=group_id), value
+
+
+def offset_commit_record(
+    group_id: str, topic: str, partition: int, value: OffsetCommitValue | None
+) -> CoordinatorRecord:
+    """A committed offset; without a value, its tombstone."""
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
+
+
+class GroupRecordCodec:
+    """Bytes of records, both ways."""
+
+    def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
+        return encode_key(key), None if value is None else encode_value(value, value_version(value))
+
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None:
+        try:
+            known_key = decode_key(RECORDS, key)
+        except UnknownRecord:
+            return None
+        known_value = None if value is None else decode_value(RECORDS, known_key, value)
+        if type(known_key) is LegacyOffsetCommitKey:
+            return _modern(known_key, known_value)
+        return known_key, known_value
+
+
+def value_version(value: Any) -> int:
+    """The version a value is written in."""
+    if type(value) is OffsetCommitValue:
+        return OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_EXPIRING_VERSION
+    return GROUP_METADATA_VERSION
+
+
+def _modern(key: LegacyOffsetCommitKey, value: Any) -> CoordinatorRecord:
+    """An offset of the oldest format as today's."""
+    modern = None
+    if value is not None:
+        modern = OffsetCommitValue(
+            offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+        )
+    return OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition), modern

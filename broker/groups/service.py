@@ -1,0 +1,253 @@
+"""The group coordinator as handlers see it: finds the shard of a group, and gives a response or a Pending.
+
+Here are the checks that need no shard, and the shape of each API's answer to an error. What a group does is in the
+verbs' modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from broker.coordinator.gather import gather
+from broker.coordinator.outcome import Pending
+from broker.coordinator.partition_log import PartitionLog
+from broker.coordinator.partitions import partition_for
+from broker.coordinator.runtime import CoordinatorRuntime
+from broker.groups import describe, offsets
+from broker.groups.classic import heartbeat, join, leave, sync
+from broker.groups.config import GroupCoordinatorConfig
+from broker.groups.records import GroupRecordCodec
+from broker.groups.shard import Client, GroupShard
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_groups import DeletableGroupResult
+from protocol.messages.describe_groups import DescribedGroup
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.list_groups import ListedGroup
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from server.clock import Clock
+
+T = TypeVar("T")
+
+TOPIC = "__consumer_offsets"
+
+# OffsetFetch clients before 3.9 do not retry what the runtime makes of these.
+FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
+
+
+class GroupCoordinator:
+    """`partition_count()` is that of the topic, or the number it will be created with."""
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        partition_log: PartitionLog,
+        clock: Clock,
+        new_uuid: Callable[[], str],
+        partition_count: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.partition_count = partition_count
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            TOPIC,
+            partition_log,
+            clock,
+            GroupRecordCodec(),
+            lambda timers: GroupShard(timers, config, clock.wall_ms, new_uuid),
+        )
+
+    # ---- what the broker tells
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition of `__consumer_offsets`."""
+        self.runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """It does no longer, or the partition was deleted."""
+        self.runtime.on_resigned(partition, leader_epoch)
+
+    def on_topics_deleted(self, names: Iterable[str]) -> None:
+        """Their offsets go with them."""
+        deleted = frozenset(names)
+        if deleted:
+            self.runtime.write_all(offsets.on_topics_deleted, deleted)
+
+    def close(self) -> None:
+        self.runtime.close()
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self.partition_count())
+
+    # ---- membership
+
+    def join(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse | Pending:
+        member_id = request.member_id
+        if not request.group_id:
+            return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=member_id)
+        config = self.config
+        if not (
+            config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms
+        ):
+            return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
+        pending = Pending(_join_error)
+        partition = self.partition_for(request.group_id)
+        answer = self.runtime.write(partition, join.join, _join_error, request, client, pending)
+        return pending if answer is None else answer
+
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Pending:
+        if not request.group_id:
+            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        pending = Pending(_sync_error)
+        partition = self.partition_for(request.group_id)
+        answer = self.runtime.write(partition, sync.sync, _sync_error, request, pending)
+        return pending if answer is None else answer
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
+        if not request.group_id:
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        partition = self.partition_for(request.group_id)
+        answer: HeartbeatResponse | Pending = self.runtime.read(
+            partition, heartbeat.heartbeat, _heartbeat_error, request
+        )
+        return answer
+
+    def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse | Pending:
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        partition = self.partition_for(request.group_id)
+        answer: LeaveGroupResponse | Pending = self.runtime.write(partition, leave.leave, _leave_error, request)
+        return answer
+
+    # ---- offsets
+
+    def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> OffsetCommitResponse | Pending:
+        """The empty group id is a group like others here and below, as very old consumers used it."""
+        partition = self.partition_for(request.group_id)
+
+        def on_error(error: KafkaError) -> OffsetCommitResponse:
+            return commit_error(request, error.code)
+
+        answer: OffsetCommitResponse | Pending = self.runtime.write(
+            partition, offsets.commit, on_error, request, api_version
+        )
+        return answer
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponseGroup | Pending:
+        def on_error(error: KafkaError) -> OffsetFetchResponseGroup:
+            code = FETCH_ERRORS.get(error.code, error.code)
+            return OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
+
+        answer: OffsetFetchResponseGroup | Pending = self.runtime.read(
+            self.partition_for(request.group_id), offsets.fetch, on_error, request, require_stable
+        )
+        return answer
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Pending:
+        if not request.group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        partition = self.partition_for(request.group_id)
+        answer: OffsetDeleteResponse | Pending = self.runtime.write(
+            partition, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
+        )
+        return answer
+
+    # ---- many groups at once
+
+    def describe(self, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup] | Pending:
+        def refuse(refused: Sequence[str], error: ErrorCode) -> list[DescribedGroup]:
+            return [DescribedGroup(group_id=group_id, error_code=error) for group_id in refused]
+
+        def ask(partition: int, part: list[str]) -> Any:
+            return self.runtime.read(
+                partition, describe.describe, lambda error: refuse(part, error.code), part, error_since
+            )
+
+        return self._by_partition(group_ids, ask, refuse)
+
+    def delete(self, group_ids: Sequence[str]) -> list[DeletableGroupResult] | Pending:
+        def refuse(refused: Sequence[str], error: ErrorCode) -> list[DeletableGroupResult]:
+            return [DeletableGroupResult(group_id=group_id, error_code=error) for group_id in refused]
+
+        def ask(partition: int, part: list[str]) -> Any:
+            return self.runtime.write(partition, describe.delete, lambda error: refuse(part, error.code), part)
+
+        return self._by_partition(group_ids, ask, refuse)
+
+    def _by_partition(
+        self,
+        group_ids: Sequence[str],
+        ask: Callable[[int, list[str]], Any],
+        refuse: Callable[[Sequence[str], ErrorCode], list[T]],
+    ) -> list[T] | Pending:
+        empty = [group_id for group_id in group_ids if not group_id]
+        parts: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            if group_id:
+                parts.setdefault(self.partition_for(group_id), []).append(group_id)
+        answers = [refuse(empty, ErrorCode.INVALID_GROUP_ID)] if empty else []
+        answers.extend(ask(partition, part) for partition, part in parts.items())
+        return gather(answers, lambda lists: [item for items in lists for item in items])
+
+    def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]] | Pending:
+        """Groups of all shards here; while one is loading there is no answer to give (KIP-518)."""
+        answers = [
+            self.runtime.read(partition, describe.list_groups, lambda error: error, states, types)
+            for partition in self.runtime.partitions()
+        ]
+        return gather(answers, _listed)
+
+
+def _listed(answers: list[Any]) -> tuple[ErrorCode, list[ListedGroup]]:
+    groups: list[ListedGroup] = []
+    for answer in answers:
+        if isinstance(answer, KafkaError):
+            if answer.code != ErrorCode.NOT_COORDINATOR:
+                return answer.code, []
+        else:
+            groups.extend(answer)
+    return ErrorCode.NONE, groups
+
+
+def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """The same error for every partition."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [OffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _join_error(error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code)
+
+
+def _sync_error(error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
+
+
+def _heartbeat_error(error: KafkaError) -> HeartbeatResponse:
+    """While the group is loading nothing is known against its members."""
+    if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return HeartbeatResponse()
+    return HeartbeatResponse(error_code=error.code)
+
+
+def _leave_error(error: KafkaError) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)

@@ -1,0 +1,120 @@
+"""One partition of `__consumer_offsets` as state: its groups and their committed offsets.
+
+`replay` is where hard state changes. The verbs are in modules of their own (`classic/`, `offsets`, `describe`,
+`expiry`): functions that take the shard, and give an Outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.coordinator.outcome import Outcome
+from broker.coordinator.timers import Timers
+from broker.groups import expiry
+from broker.groups.classic import rebalance
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.state import DEAD
+from broker.groups.committed import CommittedOffsets
+from broker.groups.config import GroupCoordinatorConfig
+from protocol.errors import ErrorCode
+from protocol.group_records import GroupMetadataKey
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
+
+EXPIRY_KEY = "expire-group-metadata"
+
+
+class Client(NamedTuple):
+    """Who sent a request, as far as groups care."""
+
+    api_version: int
+    client_id: str
+    # As Java prints an address without a name, "/127.0.0.1": tools show it.
+    host: str
+
+
+class GroupShard:
+    """`wall_ms` is for what timers set off; requests bring their own time."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        config: GroupCoordinatorConfig,
+        wall_ms: Callable[[], int],
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self.timers = timers
+        self.config = config
+        self.wall_ms = wall_ms
+        self.new_uuid = new_uuid
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = CommittedOffsets()
+
+    # ---- hard state
+
+    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        if type(key) is GroupMetadataKey:
+            if value is None:
+                self.groups.pop(key.group, None)
+            else:
+                self._group(key.group).install(value)
+        elif value is None:
+            self.offsets.replay_tombstone(key.group, key.topic, key.partition)
+        else:
+            if key.group not in self.groups:
+                self._group(key.group)
+            self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
+
+    def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
+        self.offsets.replay_marker(producer_id, committed)
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    # ---- soft state
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
+        self._schedule_expiry()
+        for group in self.groups.values():
+            for member in group.members.values():
+                self.restart_session(group, member)
+            if len(group.members) > self.config.group_max_size:
+                outcome = rebalance.prepare(self, group, now_ms)
+                assert outcome == Outcome(), "nobody waits for a group that was just loaded"
+        return Outcome()
+
+    def on_unloaded(self) -> Outcome:
+        replies: list[tuple[Any, Any]] = []
+        error = ErrorCode.NOT_COORDINATOR
+        for group in self.groups.values():
+            for member in group.members.values():
+                if member.awaiting_join is not None:
+                    response = JoinGroupResponse(error_code=error, member_id=member.member_id)
+                    replies.append((member.awaiting_join, response))
+                if member.awaiting_sync is not None:
+                    replies.append((member.awaiting_sync, SyncGroupResponse(error_code=error)))
+                member.awaiting_join = member.awaiting_sync = None
+            group.transition(DEAD, self.wall_ms())
+        return Outcome(replies=replies)
+
+    def restart_session(self, group: ClassicGroup, member: Member) -> None:
+        """The member is alive: its session ends a session timeout from now. The hot path of heartbeats and commits."""
+        group_id, member_id = group.group_id, member.member_id
+        key = rebalance.session_key(group_id, member_id)
+        if not self.timers.postpone(key, member.session_timeout_ms):
+            self.timers.schedule(
+                key, member.session_timeout_ms, lambda: rebalance.expire_session(self, group, member_id)
+            )
+
+    def _schedule_expiry(self) -> None:
+        self.timers.schedule(EXPIRY_KEY, self.config.offsets_retention_check_interval_ms, self._expire)
+
+    def _expire(self) -> Outcome:
+        self._schedule_expiry()
+        return expiry.expire(self, self.wall_ms())
