@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.replication.partition import Commit, Partition
-from broker.replication.waiting import TimerWheel
+from server.timer_wheel import TimerWheel
 from protocol.errors import ErrorCode
 
 #: (partition, last appended offset, called with the error unless it is NONE)

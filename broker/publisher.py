@@ -1,0 +1,51 @@
+"""New metadata takes effect on a broker: roles, logs and configs, in the one order that is safe.
+
+    1  the cache                   clients see the new leaders
+    2  the broker's own configs    because the logs of step 3 take their defaults from them
+    3  replicas                    create, lead, follow, delete; this tells the coordinators
+    4  topics' configs             for logs that were there before; new ones had them in step 3
+    5  everybody else who listens
+
+One path for log and snapshot: a snapshot is a delta too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.metadata_cache import MetadataCache
+from broker.replication.replicas import Replicas
+from controller.metadata.configs import ResourceType
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+
+Listener = Callable[[MetadataDelta, MetadataImage], None]
+
+
+class BrokerPublisher:
+    """A `controller.metadata.publisher.Publisher`."""
+
+    def __init__(self, node_id: int, metadata: MetadataCache, replicas: Replicas) -> None:
+        self._own = (ResourceType.BROKER.value, str(node_id))
+        self._all_brokers = (ResourceType.BROKER.value, "")
+        self._metadata = metadata
+        self._replicas = replicas
+        #: Told when the broker's own dynamic configs have changed, before the replicas are.
+        self.on_broker_configs: Listener = lambda delta, image: None
+        self.listeners: list[Listener] = []
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._metadata.image = image
+        changed = {} if delta.configs is None else delta.configs.changed_resources
+        broker_configs_changed = self._own in changed or self._all_brokers in changed
+        if broker_configs_changed:
+            self.on_broker_configs(delta, image)
+        self._replicas.apply(delta, image)
+        if broker_configs_changed:
+            self._replicas.update_all_configs()
+        else:
+            for kind, name in changed:
+                if kind == ResourceType.TOPIC:
+                    self._replicas.update_topic_config(name)
+        for listener in self.listeners:
+            listener(delta, image)
