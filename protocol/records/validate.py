@@ -19,6 +19,7 @@ records: a compacted topic, a lower bound on timestamps, or the broker's setting
 Differences to Apache Kafka 4.3.1, each measured against it:
 - it decodes all records always; by default we trust the header, so broken records inside a batch with a right CRC pass
 - unknown codecs and undecodable payloads: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here (the client's fault, not ours)
+- linked lz4 blocks, which Java cannot read: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here
 - offset deltas that are not 0..n-1, transactional without a producer id: accepted there, INVALID_RECORD here
 - a max timestamp that is not that of the records is corrected there; here one beyond the bounds is INVALID_TIMESTAMP
 """

@@ -1,0 +1,238 @@
+"""What a leader accepts and refuses of produced bytes.
+
+The expectations of KAFKA_AGREES were measured against Apache Kafka 4.3.1 by sending the same bytes to it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import RecordRules, RecordsRejected, build_batch, check_batch, validate_header, validate_records
+from protocol.records.batch import BatchView, patch_offset
+from protocol.records.builder import pack_batch
+from protocol.records.compression import compress
+from protocol.records.crc import crc32c
+from protocol.records.record import encode_record
+from protocol.records.validate import TIMESTAMP_BOUND_NONE, restamp
+
+NOW = 1_700_000_000_000
+HOUR_MS = 3_600_000
+RULES = RecordRules()
+STAMPED = RecordRules(log_append_time=True)
+GOOD = build_batch([(b"k%d" % i, b"v" * 10, NOW) for i in range(2)])
+RECORD = encode_record(0, 0, b"k", b"v")
+SECOND = encode_record(1, 0, b"k", b"v")
+
+
+def having(fmt: str, at: int, value: int, batch: bytes = GOOD, *, crc: bool = True) -> bytes:
+    """The batch with one header field changed, its CRC made right again."""
+    changed = bytearray(batch)
+    struct.pack_into(">" + fmt, changed, at, value)
+    if crc:
+        struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
+    return bytes(changed)
+
+
+def raw(payload: bytes, count: int = 1, attributes: int = 0, **fields: int) -> bytes:
+    """A batch of this payload whose header says what it is told to."""
+    header = {
+        "base_offset": 0, "leader_epoch": -1, "last_offset_delta": count - 1, "base_timestamp": NOW, "max_timestamp": NOW,
+        "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
+    }  # fmt: skip
+    return pack_batch(payload, attributes=attributes, count=count, **{**header, **fields})
+
+
+def verdict(batch: bytes, rules: RecordRules = RULES, pos: int = 0) -> str:
+    """ "accepted", or the error's name."""
+    view = memoryview(batch)
+    try:
+        header = validate_header(view, pos, len(view), rules, NOW)
+    except KafkaError as fault:
+        return fault.code.name
+    check_batch(view, pos, len(view))
+    assert header[:2] == (0, BatchView(view, pos).length)
+    return "accepted"
+
+
+KAFKA_AGREES = {
+    "a good batch": (GOOD, "accepted"),
+    "nothing": (b"", "INVALID_RECORD"),
+    "five bytes": (GOOD[:5], "INVALID_RECORD"),
+    "header only up to the magic": (GOOD[:17], "INVALID_RECORD"),
+    "a batch cut short": (GOOD[:-1], "INVALID_RECORD"),
+    "bytes behind the batch that are no header": (GOOD + bytes(5), "accepted"),
+    "a second batch that is cut": (GOOD + GOOD[:40], "accepted"),
+    "zeros behind the batch": (GOOD + bytes(20), "CORRUPT_MESSAGE"),
+    "two batches": (GOOD + GOOD, "INVALID_RECORD"),
+    "length 5": (having("i", 8, 5), "CORRUPT_MESSAGE"),
+    "length -1": (having("i", 8, -1), "CORRUPT_MESSAGE"),
+    "length 20": (having("i", 8, 20), "CORRUPT_MESSAGE"),
+    "magic 0": (having("b", 16, 0), "INVALID_RECORD"),
+    "magic 1": (having("b", 16, 1), "INVALID_RECORD"),
+    "magic 3": (having("b", 16, 3), "CORRUPT_MESSAGE"),
+    "magic -1": (having("b", 16, -1), "CORRUPT_MESSAGE"),
+    "wrong crc": (having("I", 17, 1, crc=False), "CORRUPT_MESSAGE"),
+    "base offset 5": (having("q", 0, 5), "INVALID_RECORD"),
+    "count 3 of 2": (having("i", 57, 3), "INVALID_RECORD"),
+    "count 0": (having("i", 57, 0), "INVALID_RECORD"),
+    "count -1": (having("i", 57, -1), "INVALID_RECORD"),
+    "count 0 and range 0": (having("i", 57, 0, having("i", 23, -1)), "INVALID_RECORD"),
+    "last offset delta 5": (having("i", 23, 5), "INVALID_RECORD"),
+    "last offset delta -5": (having("i", 23, -5), "INVALID_RECORD"),
+    "control batch": (raw(RECORD, attributes=0x20), "INVALID_RECORD"),
+    "unused attribute bits": (raw(RECORD, attributes=0x7F80), "accepted"),
+    "delete horizon bit": (raw(RECORD, attributes=0x40), "accepted"),
+    "LogAppendTime on a CreateTime topic": (raw(RECORD, attributes=0x08), "accepted"),
+    "LogAppendTime without a time": (raw(RECORD, attributes=0x08, max_timestamp=-1), "INVALID_TIMESTAMP"),
+    "producer without sequence": (raw(RECORD, producer_id=5, producer_epoch=0), "INVALID_RECORD"),
+    "sequence without producer": (raw(RECORD, base_sequence=5), "accepted"),
+    "lz4 with linked blocks": (raw(bytes(cramjam.lz4.compress(RECORD)), attributes=3), "not accepted"),
+    "lz4": (raw(RECORD, compression=3), "accepted"),
+    "codec 5": (raw(RECORD, attributes=5), "not accepted"),
+    "codec 7": (raw(RECORD, attributes=7), "not accepted"),
+    "record in the future": (build_batch([(b"k", b"v", NOW + 2 * HOUR_MS)]), "INVALID_TIMESTAMP"),
+    "record in the far past": (build_batch([(b"k", b"v", 1)]), "accepted"),
+    "no timestamp": (build_batch([(b"k", b"v", -1)]), "accepted"),
+    "too large": (raw(encode_record(0, 0, b"k", bytes(1_100_000))), "MESSAGE_TOO_LARGE"),
+    "too large and damaged": (having("I", 17, 1, raw(bytes(1_100_000)), crc=False), "MESSAGE_TOO_LARGE"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pos", [0, 7])
+@pytest.mark.parametrize("name", KAFKA_AGREES)
+def test_as_apache_kafka_does(name: str, pos: int) -> None:
+    batch, expected = KAFKA_AGREES[name]
+    view = memoryview(bytes(pos) + batch)
+    try:
+        validate_header(view, pos, len(view), RULES, NOW)
+        found = "accepted"
+    except KafkaError as fault:
+        # Where Kafka stumbles (UNKNOWN_SERVER_ERROR) we say whose fault it is.
+        found = fault.code.name if expected != "not accepted" else expected
+    assert found == expected
+
+
+def test_a_batch_of_exactly_the_largest_size_is_accepted() -> None:
+    assert verdict(GOOD, RecordRules(max_message_bytes=len(GOOD))) == "accepted"
+    assert verdict(GOOD, RecordRules(max_message_bytes=len(GOOD) - 1)) == "MESSAGE_TOO_LARGE"
+
+
+def test_a_transactional_batch_needs_a_producer() -> None:
+    assert verdict(raw(RECORD, attributes=0x10)) == "INVALID_RECORD"
+    assert verdict(raw(RECORD, attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0)) == "accepted"
+
+
+def test_the_future_is_judged_to_the_millisecond_and_names_the_records() -> None:
+    edge = build_batch([(b"k", b"v", NOW), (b"k", b"v", NOW + HOUR_MS), (b"k", b"v", NOW + 1)])
+    late = build_batch([(b"k", b"v", NOW), (b"k", b"v", NOW + HOUR_MS + 1), (b"k", b"v", NOW + 1)], compression=1)
+    assert verdict(edge) == "accepted"
+    assert verdict(late, STAMPED) == "accepted"
+    with pytest.raises(RecordsRejected) as caught:
+        validate_header(memoryview(late), 0, len(late), RULES, NOW)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in caught.value.record_errors] == [1]
+
+
+def test_log_append_time_from_a_client_is_refused_where_the_topic_sets_it() -> None:
+    batch = raw(RECORD + SECOND, count=2, attributes=0x08)
+    with pytest.raises(RecordsRejected) as caught:
+        validate_header(memoryview(batch), 0, len(batch), STAMPED, NOW)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in caught.value.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "batch, rules, kind, time",
+    [
+        (GOOD, STAMPED, 1, NOW + 5),
+        (GOOD, RULES, 0, -1),
+        (raw(RECORD, attributes=0x08), RULES, 0, -1),
+    ],
+)
+def test_the_topic_decides_the_timestamp_type(batch: bytes, rules: RecordRules, kind: int, time: int) -> None:
+    data = bytearray(batch)
+    header = validate_header(memoryview(data), 0, len(data), rules, NOW)
+    patch_offset(data, 0, 70, header[1], 3)
+    assert restamp(data, 0, header, rules, NOW + 5) == time
+    check_batch(memoryview(data), 0, len(data))
+    view = BatchView(memoryview(data))
+    assert view.timestamp_type == kind
+    assert view.max_timestamp == (time if kind else NOW)
+
+
+def reject(batch: bytes, rules: RecordRules) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        validate_records(memoryview(batch), rules, NOW)
+    return caught.value
+
+
+def test_a_compacted_topic_names_the_records_without_a_key() -> None:
+    rules = RecordRules(compacted=True)
+    assert rules.needs_records and not RULES.needs_records
+    fault = reject(build_batch([(b"k", b"v", NOW), (None, b"v", NOW), (b"", b"v", NOW), (None, b"v", NOW)]), rules)
+    assert isinstance(fault, RecordsRejected) and fault.code is ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in fault.record_errors] == [1, 3]
+
+
+def test_the_past_is_judged_where_the_topic_has_a_bound() -> None:
+    rules = RecordRules(timestamp_before_max_ms=1000)
+    assert rules.needs_records
+    assert not RecordRules(timestamp_before_max_ms=1000, log_append_time=True).needs_records
+    fault = reject(build_batch([(b"k", b"v", NOW), (b"k", b"v", NOW - 1001), (b"k", b"v", NOW - 1000)]), rules)
+    assert isinstance(fault, RecordsRejected) and fault.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in fault.record_errors] == [1]
+    unbounded = RecordRules(check_records=True, timestamp_before_max_ms=TIMESTAMP_BOUND_NONE)
+    assert len(validate_records(memoryview(build_batch([(b"k", b"v", -(2**60))])), unbounded, NOW)) == 1
+
+
+DEEP: dict[str, Callable[[], bytes]] = {
+    "count over the records": lambda: raw(RECORD, count=2),
+    "count under the records": lambda: raw(RECORD + SECOND),
+    "same offset twice": lambda: raw(SECOND + SECOND, count=2),
+    "offset delta 7": lambda: raw(encode_record(7, 0, b"k", b"v")),
+    "garbage": lambda: raw(b"\xff" * 30),
+    "record cut short": lambda: raw(RECORD[:-2]),
+    "gzip of garbage": lambda: raw(b"garbage" * 4, attributes=1),
+    "snappy of garbage": lambda: raw(b"garbage" * 4, attributes=2),
+    "lz4 of garbage": lambda: raw(b"garbage" * 4, attributes=3),
+    "zstd of garbage": lambda: raw(b"garbage" * 4, attributes=4),
+    "zstd cut short": lambda: raw(compress(4, RECORD)[:-3], attributes=4),
+    "over the limit": lambda: raw(encode_record(0, 0, b"k", bytes(5000)), compression=1),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_records_that_cannot_be_right_are_invalid(name: str) -> None:
+    fault = reject(DEEP[name](), RecordRules(check_records=True, max_decompressed_bytes=4000))
+    assert fault.code is ErrorCode.INVALID_RECORD
+
+
+@given(st.integers(0, 2**32), st.data())
+def test_damaged_batches_are_refused_or_whole(_: int, data: st.DataObject) -> None:
+    batch = bytearray(
+        build_batch([(b"key", b"value", NOW), (None, None, NOW)], compression=data.draw(st.integers(0, 4)))
+    )
+    for at in data.draw(st.lists(st.integers(0, len(batch) - 1), min_size=1, max_size=3)):
+        batch[at] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):  # half of them with a right CRC, so that the fields are reached
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    rules = RecordRules(check_records=True, max_decompressed_bytes=100_000)
+    try:
+        header = validate_header(memoryview(batch), 0, len(batch), rules, NOW)
+        size = header[1] + 12
+        assert size <= len(batch) and header[12] > 0
+        assert len(validate_records(memoryview(batch)[:size], rules, NOW)) == header[12]
+    except KafkaError as fault:
+        assert fault.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+
+
+@given(st.binary(max_size=150))
+def test_any_bytes_are_refused(data: bytes) -> None:
+    assert verdict(data) != "accepted"
