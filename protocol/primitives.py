@@ -7,6 +7,7 @@ struct.error, which the compiled decoders turn into MalformedMessage; every othe
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from random import Random
 from struct import pack, unpack_from
 from typing import TypeAlias
 
@@ -153,3 +154,13 @@ def uuid_from_str(text: str) -> bytes:
     if len(uuid) != 16 or uuid_to_str(uuid)[:21] != text[:21]:
         raise ValueError(f"{text!r} is not a UUID of 22 base64 characters")
     return uuid
+
+
+def new_uuid(rng: Random) -> bytes:
+    """A random UUID (version 4) whose text form does not begin with a dash, which command lines would take for an option."""
+    while True:
+        raw = bytearray(rng.getrandbits(128).to_bytes(16, "big"))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if raw[0] >> 2 != 62:
+            return bytes(raw)
