@@ -1,0 +1,313 @@
+"""Elections: who may lead the next epoch, and how everybody learns it. Functions on the core.
+
+Every reply says an epoch and a leader, and `accept` looks at them first: a replica that lives in the past is brought to
+the present by whatever message it hears.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from controller.raft.effects import ElectionState
+from controller.raft.messages import (
+    BeginQuorumEpoch,
+    BeginQuorumEpochReply,
+    EndQuorumEpoch,
+    EndQuorumEpochReply,
+    Fetch,
+    FetchReply,
+    FetchSnapshotReply,
+    Vote,
+    VoterChangeReply,
+    VoteReply,
+)
+from controller.raft.states import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from controller.raft.voters import Endpoints, ReplicaKey
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from controller.raft.core import RaftCore
+
+#: How long a Prospective waits before it asks again who refused, at random up to twice this: long enough for peers to
+#: notice a dead leader too (leader_loss_grace_ms), short against the election timeout.
+PRE_VOTE_RETRY_MS = 50
+#: A replica that starts and knows no leader asks for pre-votes after at most this, not after the election timeout:
+#: a cluster that starts has nobody to disturb, and pre-votes disturb nobody in one that runs.
+START_ELECTION_MS_MAX = 100
+
+_AnyReply = (
+    VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
+)  # fmt: skip
+
+
+def initial_role(core: RaftCore, election: ElectionState, now_ms: int) -> Role:
+    """The role that continues what was durable. Nobody starts as leader: see Resigned."""
+    deadline_ms = now_ms + core.random_election_timeout_ms()
+    if election.epoch < core.log.last_epoch:
+        # The quorum-state file was lost or is older than the log: what was voted in the log's epoch is not known, but an
+        # epoch with records has a leader, so no vote in it can matter any more.
+        return Unattached(core.log.last_epoch, deadline_ms)
+    if election.leader_id == core.key.id:
+        # It led this epoch and may have lost unflushed records since: leading on would write other records at the same
+        # (offset, epoch), and voting for another would give the epoch two leaders.
+        return Resigned(election.epoch, core.key.id, deadline_ms)
+    if election.leader_id >= 0:
+        endpoints = core.voters.last.endpoints(election.leader_id)
+        if endpoints:
+            fetch_deadline_ms = now_ms + core.config.fetch_timeout_ms
+            return Follower(election.epoch, election.leader_id, endpoints, fetch_deadline_ms, election.voted)
+        return Unattached(election.epoch, deadline_ms, election.voted, election.leader_id)
+    start_ms = now_ms + core.rng.randrange(START_ELECTION_MS_MAX)
+    return Unattached(election.epoch, start_ms, election.voted)
+
+
+# What others ask.
+
+
+def on_vote(core: RaftCore, vote: Vote, now_ms: int) -> VoteReply:
+    if core.is_foreign_cluster(vote.cluster_id):
+        return VoteReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    error, granted = _judge_vote(core, vote, now_ms)
+    return VoteReply(error, core.epoch, core.leader_id, core.leader_endpoints, granted)
+
+
+def _judge_vote(core: RaftCore, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
+    # A candidate has raised its epoch above that of its log; a prospective has not.
+    epoch_of_log_max = vote.epoch if vote.pre_vote else vote.epoch - 1
+    if vote.log_end.offset < 0 or not 0 <= vote.log_end.epoch <= epoch_of_log_max:
+        return ErrorCode.INVALID_REQUEST, False
+    if vote.epoch < core.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH, False
+    if vote.candidate.id < 0 or vote.candidate.id == core.key.id:
+        return ErrorCode.INVALID_REQUEST, False
+    if vote.epoch > core.epoch:
+        core.become_unattached(vote.epoch, now_ms)
+    if not is_own_key(core, vote.voter):
+        return ErrorCode.INVALID_VOTER_KEY, False
+    up_to_date = vote.log_end.is_up_to_date_with(core.log.end)
+    granted = core.role.can_grant_vote(vote.candidate, up_to_date, vote.pre_vote)
+    if granted and not vote.pre_vote and core.role.election.voted is None:
+        core.become_unattached(core.epoch, now_ms, voted=vote.candidate)
+    kind = "pre-vote" if vote.pre_vote else "vote"
+    core.note(f"{kind} of {vote.candidate} in epoch {vote.epoch} is {'granted' if granted else 'refused'}")
+    return ErrorCode.NONE, granted
+
+
+def is_own_key(core: RaftCore, meant: ReplicaKey | None) -> bool:
+    """A request may say whom it is meant for: an address can have been given to another replica since."""
+    if meant is None or meant.id < 0:
+        return True
+    return meant.id == core.key.id and (not meant.knows_directory or meant == core.key)
+
+
+def on_begin_quorum_epoch(core: RaftCore, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
+    if core.is_foreign_cluster(begin.cluster_id):
+        return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    error = _follow_sender(core, begin, now_ms)
+    if error is ErrorCode.NONE and not is_own_key(core, begin.voter):
+        error = ErrorCode.INVALID_VOTER_KEY
+    return BeginQuorumEpochReply(error, core.epoch, core.leader_id, core.leader_endpoints)
+
+
+def on_end_quorum_epoch(core: RaftCore, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
+    if core.is_foreign_cluster(end.cluster_id):
+        return EndQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    error = _follow_sender(core, end, now_ms)
+    role = core.role
+    if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == end.leader_id:
+        # The most advanced voter goes first, the others a little later each, in case it does not.
+        role.has_fetched = False
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + _succession_delay_ms(core, end))
+    return EndQuorumEpochReply(error, core.epoch, core.leader_id, core.leader_endpoints)
+
+
+def _succession_delay_ms(core: RaftCore, end: EndQuorumEpoch) -> int:
+    total = len(end.preferred_candidates)
+    position = next((i for i, key in enumerate(end.preferred_candidates) if is_own_key(core, key)), total)
+    if position == 0 and total > 0:
+        return 0
+    if position >= total:
+        return core.config.election_backoff_ms_max
+    return min(
+        core.config.election_backoff_ms_max, (core.config.election_backoff_ms_max >> (total - 1)) << (position - 1)
+    )
+
+
+def _follow_sender(core: RaftCore, told: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
+    if told.epoch < core.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if told.leader_id < 0 or not is_consistent_leader(core, told.epoch, told.leader_id):
+        return ErrorCode.INVALID_REQUEST
+    endpoints = told.leader_endpoints or core.voters.last.endpoints(told.leader_id)
+    follow_or_fall_back(core, told.epoch, told.leader_id, endpoints, now_ms)
+    return ErrorCode.NONE
+
+
+# What others answer.
+
+
+def accept(core: RaftCore, reply: _AnyReply, now_ms: int) -> bool:
+    """Look at the epoch and leader of a reply. Returns whether the replica can be asked again at once.
+
+    Afterwards the reply itself is worth reading only if its error is NONE and its epoch is ours: see `is_current`.
+    """
+    if reply.error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        core.note(f"a replica of the quorum refused us: {reply.error.name}: {reply.error.message}")
+        return False
+    if reply.epoch < core.epoch or reply.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return False
+    endpoints = reply.leader_endpoints or core.voters.last.endpoints(reply.leader_id)
+    if not is_consistent_leader(core, reply.epoch, reply.leader_id):
+        core.note(f"a reply says that {reply.leader_id} leads epoch {reply.epoch}, which {core.leader_id} leads")
+        return False
+    follow_or_fall_back(core, reply.epoch, reply.leader_id, endpoints, now_ms)
+    return reply.error is ErrorCode.NONE
+
+
+def is_current(core: RaftCore, reply: _AnyReply, epoch: int) -> bool:
+    """Whether a reply to a request of that epoch still has something to say in the epoch we are in now."""
+    return reply.error is ErrorCode.NONE and reply.epoch == core.epoch == epoch
+
+
+def is_consistent_leader(core: RaftCore, epoch: int, leader_id: int) -> bool:
+    """An epoch has one leader. Two say: two clusters talk to each other, or a disk was restored from an old copy."""
+    if leader_id < 0:
+        return True
+    if leader_id == core.key.id:
+        return epoch == core.epoch and core.leader_id == leader_id
+    return epoch != core.epoch or core.leader_id in (-1, leader_id)
+
+
+def follow_or_fall_back(core: RaftCore, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+    """Take over a later epoch, or learn the leader of this one."""
+    role = core.role
+    if leader_id == core.key.id:
+        return
+    if epoch > core.epoch:
+        if leader_id >= 0 and endpoints:
+            core.become_follower(epoch, leader_id, endpoints, now_ms)
+        else:
+            core.become_unattached(epoch, now_ms, leader_id=leader_id)
+    elif epoch == core.epoch and leader_id >= 0 and endpoints:
+        if isinstance(role, Unattached | Candidate) or (isinstance(role, Prospective) and role.leader_id < 0):
+            core.become_follower(epoch, leader_id, endpoints, now_ms)
+        elif isinstance(role, Follower) and len(endpoints) > len(role.leader_endpoints):
+            role.leader_endpoints = endpoints
+
+
+def on_vote_reply(core: RaftCore, voter_id: int, vote: Vote, reply: VoteReply, now_ms: int) -> bool:
+    handled = accept(core, reply, now_ms)
+    if is_current(core, reply, vote.epoch):
+        record_vote(core, voter_id, vote, reply.granted, now_ms)
+    return handled
+
+
+def record_vote(core: RaftCore, voter_id: int, vote: Vote, granted: bool, now_ms: int) -> None:
+    role = core.role
+    if isinstance(role, Prospective) and vote.pre_vote and vote.epoch == role.epoch:
+        role.votes.record(voter_id, granted)
+        if role.votes.is_lost and not role.votes.is_won:
+            _return_from_pre_vote(core, role, now_ms)
+    elif isinstance(role, Candidate) and not vote.pre_vote and vote.epoch == role.epoch:
+        role.votes.record(voter_id, granted)
+        if role.votes.is_lost and not role.is_backing_off:
+            core.elections_lost += 1
+            role.is_backing_off = True
+            role.election_deadline_ms = now_ms + core.election_backoff_ms()
+
+
+def on_end_quorum_epoch_reply(core: RaftCore, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
+    handled = accept(core, reply, now_ms)
+    if isinstance(core.role, Resigned):
+        core.role.unacknowledged.discard(voter_id)
+    return handled
+
+
+# What a replica without a leader does by itself.
+
+
+def drive_unattached(core: RaftCore, role: Unattached, now_ms: int) -> None:
+    if core.is_only_voter or (core.is_voter and now_ms >= role.election_deadline_ms):
+        core.become_prospective(now_ms)
+    else:
+        ask_for_leader(core, now_ms)
+
+
+def drive_prospective(core: RaftCore, role: Prospective, now_ms: int) -> None:
+    if role.votes.is_won and core.is_voter:
+        core.become_candidate(now_ms)
+    elif now_ms >= role.election_deadline_ms or not core.is_voter:
+        _return_from_pre_vote(core, role, now_ms)
+    else:
+        if now_ms >= role.retry_ms:
+            role.votes.rejected.clear()
+            role.retry_ms = now_ms + PRE_VOTE_RETRY_MS + core.rng.randrange(PRE_VOTE_RETRY_MS)
+        _send_votes(core, role, now_ms)
+
+
+def _return_from_pre_vote(core: RaftCore, role: Prospective, now_ms: int) -> None:
+    if role.leader_id >= 0 and role.leader_endpoints:
+        core.become_follower(role.epoch, role.leader_id, role.leader_endpoints, now_ms)
+    else:
+        core.elections_lost += 1
+        core.become_unattached(role.epoch, now_ms, voted=role.voted, leader_id=role.leader_id)
+
+
+def drive_candidate(core: RaftCore, role: Candidate, now_ms: int) -> None:
+    if not core.is_voter:
+        core.become_unattached(role.epoch, now_ms, voted=role.own_key)
+    elif role.votes.is_won:
+        core.become_leader(now_ms)
+    elif now_ms >= role.election_deadline_ms:
+        if not role.is_backing_off:
+            core.elections_lost += 1
+        core.become_prospective(now_ms)
+    elif not role.is_backing_off:
+        _send_votes(core, role, now_ms)
+
+
+def _send_votes(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
+    for voter in core.voters.last:
+        if voter.id in role.votes.open:
+            vote = Vote(
+                core.config.cluster_id, voter.key, role.epoch, core.key, core.log.end, isinstance(role, Prospective)
+            )
+            core.send(voter.id, voter.endpoints, vote, now_ms)
+
+
+def drive_resigned(core: RaftCore, role: Resigned, now_ms: int) -> None:
+    if core.is_only_voter:
+        core.become_prospective(now_ms)
+    elif now_ms >= role.election_deadline_ms:
+        core.become_unattached(role.epoch + 1, now_ms)
+    else:
+        for voter in core.voters.last:
+            if voter.id in role.unacknowledged:
+                end = EndQuorumEpoch(
+                    core.config.cluster_id, role.epoch, core.key.id, role.preferred_successors, core.config.endpoints
+                )
+                core.send(voter.id, voter.endpoints, end, now_ms)
+
+
+def ask_for_leader(core: RaftCore, now_ms: int) -> None:
+    """Fetch from anybody who may know the leader; the answer names it (KIP-595). One at a time, at random."""
+    if core.peers.any_waiting:
+        return
+    targets = [
+        (target_id, endpoints)
+        for target_id, endpoints in known_replicas(core)
+        if core.peers.is_ready(target_id, now_ms)
+    ]
+    if targets:
+        target_id, endpoints = core.rng.choice(targets)
+        fetch = Fetch(core.config.cluster_id, core.key, core.epoch, core.log.end, core.high_watermark)
+        core.send(target_id, endpoints, fetch, now_ms)
+
+
+def known_replicas(core: RaftCore) -> list[tuple[int, Endpoints]]:
+    """Bootstrap servers have no node id yet: they get -2, -3, ... as in Kafka; -1 means nobody."""
+    servers = core.config.bootstrap_servers
+    if servers:
+        own = {endpoint[1:] for endpoint in core.config.endpoints}
+        return [(-2 - i, (server,)) for i, server in enumerate(servers) if server[1:] not in own]
+    return [(voter.id, voter.endpoints) for voter in core.voters.last if voter.id != core.key.id]

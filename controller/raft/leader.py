@@ -1,0 +1,196 @@
+"""What a leader knows: how far every replica has fetched, what is committed, whether a majority still follows.
+
+A fetch at offset N says that everything below N is on that replica's disk. The high watermark is the offset a majority of
+voters has reached, but only once that lies past a record of the leader's own epoch: a record of an older epoch on a
+majority can still be replaced by another leader (Raft, figure 8). The leader counts itself by what it has flushed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.raft.effects import ElectionState
+from controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
+from controller.raft.voters import ReplicaKey, Voter, VoterSet
+
+#: Voters fetch at least every fetch timeout; half of it again allows for the network and for slow disks (KIP-595's check).
+CHECK_QUORUM_FACTOR = 1.5
+#: How long a replica that is no voter and fetches no more is still described.
+OBSERVER_SESSION_MS = 5 * 60 * 1000
+#: A new voter must have been at the end of the log within this time: else the majority that now includes it might stall.
+CAUGHT_UP_MS = 60 * 60 * 1000
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one replica has got; -1 means unknown."""
+
+    key: ReplicaKey
+    end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+    leader_end_offset_at_fetch: int = -1
+
+    def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif 0 < self.leader_end_offset_at_fetch <= offset:
+            # It has all that there was at its last fetch: it was caught up then.
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.leader_end_offset_at_fetch = leader_end_offset
+        self.last_fetch_ms = now_ms
+        self.end_offset = offset
+
+
+@dataclass(slots=True)
+class Parked:
+    """A fetch that waits for records, for a higher watermark, or for its time to run out."""
+
+    reply_to: Any
+    fetch: Fetch
+    deadline_ms: int
+
+    def wants(self, end_offset: int, high_watermark: int) -> bool:
+        return self.fetch.log_end.offset < end_offset or (
+            self.fetch.high_watermark != HIGH_WATERMARK_UNSAID and self.fetch.high_watermark < high_watermark
+        )
+
+
+@dataclass(slots=True)
+class PendingChange:
+    """The one change of the voter set that is under way, and whoever waits for it."""
+
+    reply_to: Any
+    deadline_ms: int
+    #: The record's offset once it is appended; before, an added voter is asked for its versions (`probe_id`).
+    offset: int = -1
+    add: AddVoter | None = None
+    new_voter: Voter | None = None
+    probe_id: int = -1
+
+
+@dataclass(slots=True)
+class Leader:
+    epoch: int
+    own_key: ReplicaKey
+    #: Where this epoch's first record stands.
+    epoch_start_offset: int
+    granting_voters: tuple[ReplicaKey, ...]
+    check_quorum_ms: int
+    check_quorum_deadline_ms: int
+    begin_epoch_ms: int
+    begin_epoch_deadline_ms: int
+    high_watermark: int = -1
+    voters: dict[int, Progress] = field(default_factory=dict)
+    observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    parked: list[Parked] = field(default_factory=list)
+    change: PendingChange | None = None
+    resign_requested: bool = False
+    _fetched_since_check: set[int] = field(default_factory=set)
+
+    @property
+    def election(self) -> ElectionState:
+        return ElectionState(self.epoch, self.own_key.id)
+
+    def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
+        return False
+
+    def set_voters(self, voter_set: VoterSet) -> None:
+        """Take over a new voter set; what is known of a replica stays with it."""
+        known = {**self.observers, **{progress.key: progress for progress in self.voters.values()}}
+        by_id = {progress.key.id: progress for progress in self.voters.values()}
+        voters: dict[int, Progress] = {}
+        for voter in voter_set:
+            progress = known.get(voter.key)
+            if progress is None and voter.id in by_id and not by_id[voter.id].key.knows_directory:
+                # The voter set learns the directory of a voter that was known by its node id alone.
+                progress = by_id[voter.id]
+                progress.key = voter.key
+            voters[voter.id] = progress or Progress(voter.key)
+        kept = {id(progress) for progress in voters.values()}
+        self.observers = {
+            progress.key: progress
+            for progress in known.values()
+            if id(progress) not in kept and progress.key.id != self.own_key.id
+        }
+        self.voters = voters
+        self._fetched_since_check &= set(voters)
+
+    def progress_of(self, replica: ReplicaKey) -> Progress:
+        voter = self.voters.get(replica.id)
+        if voter is not None and (not voter.key.knows_directory or voter.key == replica):
+            return voter
+        return self.observers.setdefault(replica, Progress(replica))
+
+    def is_counted(self, replica: ReplicaKey) -> bool:
+        voter = self.voters.get(replica.id)
+        return voter is not None and (not voter.key.knows_directory or voter.key == replica)
+
+    def record_local_end(self, flushed_offset: int) -> bool:
+        """What this replica's own disk has. Returns whether the high watermark moved."""
+        own = self.voters.get(self.own_key.id)
+        if own is not None and self.is_counted(self.own_key):
+            own.end_offset = flushed_offset
+        return self._advance()
+
+    def record_fetch(self, replica: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
+        """Returns whether the high watermark moved."""
+        self.progress_of(replica).fetched(offset, log_end_offset, now_ms)
+        self.record_contact(replica, now_ms)
+        return self.is_counted(replica) and self._advance()
+
+    def record_contact(self, replica: ReplicaKey, now_ms: int) -> None:
+        """Count a fetch towards the majority that keeps this leader in office."""
+        if not self.is_counted(replica):
+            return
+        self._fetched_since_check.add(replica.id)
+        needed = len(self.voters) // 2 + 1 - self.is_counted(self.own_key)
+        if len(self._fetched_since_check) >= needed:
+            self._fetched_since_check.clear()
+            self.check_quorum_deadline_ms = now_ms + self.check_quorum_ms
+
+    @property
+    def needs_check_quorum(self) -> bool:
+        return len(self.voters) > 1 or not self.is_counted(self.own_key)
+
+    def silent_voters(self, now_ms: int) -> list[int]:
+        """Voters to be told (again) who leads: they have not fetched for a while."""
+        return [
+            progress.key.id
+            for progress in self.voters.values()
+            if progress.key.id != self.own_key.id
+            and (progress.last_fetch_ms < 0 or now_ms - progress.last_fetch_ms >= self.begin_epoch_ms)
+        ]
+
+    def voters_by_descending_end(self) -> list[Progress]:
+        return sorted(self.voters.values(), key=lambda progress: (-progress.end_offset, progress.key.id))
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """The voters that should try to follow us, the most advanced first."""
+        return tuple(p.key for p in self.voters_by_descending_end() if p.key.id != self.own_key.id)
+
+    def forget_silent_observers(self, now_ms: int) -> None:
+        self.observers = {
+            key: progress
+            for key, progress in self.observers.items()
+            if now_ms - progress.last_fetch_ms < OBSERVER_SESSION_MS
+        }
+
+    def is_caught_up(self, replica: ReplicaKey, now_ms: int) -> bool:
+        progress = self.observers.get(replica)
+        return (
+            progress is not None
+            and 0 <= now_ms - progress.last_caught_up_ms < CAUGHT_UP_MS
+            and (progress.last_caught_up_ms >= 0)
+        )
+
+    def _advance(self) -> bool:
+        if not self.voters:
+            return False
+        reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset
+        # Smaller is possible when the voter set changes; what was committed stays committed.
+        if reached <= self.epoch_start_offset or reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True

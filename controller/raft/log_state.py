@@ -1,0 +1,179 @@
+"""The core's own picture of the log: where it starts and ends, which epoch began where, which snapshots there are.
+
+It holds no records. The driver keeps the real log in step with it by executing the effects, and builds it anew from the
+real log at start-up.
+
+Divergence (KIP-595): a follower says the end offset and last epoch of its log. If the leader's log has that epoch ending
+at or after that offset, the follower's log is a prefix of it. If not, the leader names its largest epoch not above the
+follower's, and where that epoch ends; the follower truncates and asks again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class OffsetAndEpoch(NamedTuple):
+    """Names a prefix of the log: its end offset and the epoch of its last record. Also the name of a snapshot."""
+
+    offset: int
+    epoch: int
+
+    def is_up_to_date_with(self, other: OffsetAndEpoch) -> bool:
+        """Raft's rule for votes: the later last epoch wins, then the longer log."""
+        return (self.epoch, self.offset) >= (other.epoch, other.offset)
+
+    def __str__(self) -> str:
+        return f"{self.offset}@{self.epoch}"
+
+
+#: The snapshot that a formatted directory starts from (KIP-853); it is never sent to a follower.
+BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
+
+
+class Valid(NamedTuple):
+    """The follower's log is a prefix of ours."""
+
+
+class Diverging(NamedTuple):
+    """The follower must truncate: `end` is our largest epoch not above its own, and where that ends."""
+
+    end: OffsetAndEpoch
+
+
+class NeedsSnapshot(NamedTuple):
+    """What the follower asks for is not in the log any more."""
+
+    snapshot: OffsetAndEpoch
+
+
+VALID = Valid()
+
+
+@dataclass(slots=True)
+class LogState:
+    """`epochs` are (epoch, start offset), both strictly ascending; `snapshots` ascend too."""
+
+    start_offset: int = 0
+    end_offset: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    snapshots: list[OffsetAndEpoch] = field(default_factory=list)
+    #: Everything below is on the disk for certain. A leader counts only this for itself, a voter fetches only past it.
+    flushed_offset: int = 0
+    #: Counts the truncations, so that a flush begun before one says nothing about what was appended after it.
+    generation: int = 0
+
+    @property
+    def last_epoch(self) -> int:
+        if self.epochs:
+            return self.epochs[-1][0]
+        return self.snapshots[-1].epoch if self.snapshots and self.snapshots[-1].offset == self.end_offset else 0
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.last_epoch)
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    @property
+    def is_flushed(self) -> bool:
+        return self.flushed_offset >= self.end_offset
+
+    def append(self, base_offset: int, last_offset: int, epoch: int) -> None:
+        assert base_offset == self.end_offset, f"append at {base_offset}, the log ends at {self.end_offset}"
+        assert last_offset >= base_offset
+        last_epoch = self.last_epoch
+        assert epoch >= last_epoch, f"epoch {epoch} follows {last_epoch}"
+        if not self.epochs or epoch > self.epochs[-1][0]:
+            self.epochs.append((epoch, base_offset))
+        self.end_offset = last_offset + 1
+
+    def truncate_to(self, offset: int) -> None:
+        assert self.start_offset <= offset <= self.end_offset, f"truncate to {offset} of {self}"
+        self.end_offset = offset
+        while self.epochs and self.epochs[-1][1] >= offset:
+            self.epochs.pop()
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self.generation += 1
+
+    def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """Start again, empty, at the end of a snapshot."""
+        self.start_offset = self.end_offset = self.flushed_offset = snapshot.offset
+        self.epochs.clear()
+        self.snapshots = [snapshot]
+        self.generation += 1
+
+    def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        if snapshot not in self.snapshots:
+            self.snapshots.append(snapshot)
+            self.snapshots.sort()
+
+    def start_at_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """Drop the log and the snapshots before one of our own snapshots."""
+        assert snapshot in self.snapshots, f"{snapshot} is not one of {self.snapshots}"
+        self.snapshots = [kept for kept in self.snapshots if kept.offset >= snapshot.offset]
+        if snapshot.offset <= self.start_offset:
+            return
+        assert snapshot.offset <= self.end_offset
+        self.start_offset = snapshot.offset
+        first_kept = max(0, bisect_right(self.epochs, snapshot.offset, key=lambda entry: entry[1]) - 1)
+        del self.epochs[:first_kept]
+        if self.epochs and self.epochs[0][1] < snapshot.offset:
+            self.epochs[0] = (self.epochs[0][0], snapshot.offset)
+            if snapshot.offset == self.end_offset:
+                self.epochs.clear()
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Our largest epoch not above `epoch`, and where it ends."""
+        earliest = self.snapshots[0] if self.snapshots else None
+        if not self.epochs or epoch >= self.epochs[-1][0]:
+            return self.end
+        after = bisect_right(self.epochs, epoch, key=lambda entry: entry[0])
+        ends_at = self.epochs[after][1]
+        if after == 0:
+            # Older than the log: the snapshot at its start may still know the epoch.
+            if earliest is not None and earliest.offset == ends_at and epoch >= earliest.epoch:
+                return earliest
+            return OffsetAndEpoch(ends_at, epoch)
+        return OffsetAndEpoch(ends_at, self.epochs[after - 1][0])
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record before `offset`, which is what a snapshot ending there is named after; -1 if unknown."""
+        if offset > self.end_offset or offset < self.start_offset:
+            return -1
+        if offset == self.start_offset:
+            return next((snapshot.epoch for snapshot in self.snapshots if snapshot.offset == offset), -1)
+        index = bisect_right(self.epochs, offset - 1, key=lambda entry: entry[1]) - 1
+        return self.epochs[index][0] if index >= 0 else -1
+
+    def validate(self, fetched: OffsetAndEpoch) -> Valid | Diverging | NeedsSnapshot:
+        """What a follower whose log ends at `fetched` has to do next."""
+        latest = self.latest_snapshot
+        if fetched.offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
+            # An empty follower is served faster by the snapshot than by the log behind it.
+            return NeedsSnapshot(latest)
+        if self.start_offset == 0 and fetched.offset == 0:
+            return VALID
+        if latest is not None:
+            earliest = self.snapshots[0]
+            if (
+                fetched.offset < self.start_offset
+                or (fetched.offset == self.start_offset and fetched.epoch != earliest.epoch)
+                or fetched.epoch < earliest.epoch
+            ):
+                return NeedsSnapshot(latest)
+        end = self.end_offset_for_epoch(fetched.epoch)
+        if end.epoch != fetched.epoch or end.offset < fetched.offset:
+            return Diverging(end)
+        return VALID
+
+    def truncation_point(self, diverging: OffsetAndEpoch) -> int:
+        """How much of our log can still be a prefix of the leader's, given its answer."""
+        if diverging.epoch == 0:
+            return min(diverging.offset, self.end_offset)
+        local = self.end_offset_for_epoch(diverging.epoch)
+        return min(local.offset, diverging.offset) if local.epoch == diverging.epoch else local.offset

@@ -1,0 +1,259 @@
+"""What the core says to and hears from other replicas, and what it hears from its driver.
+
+These are the fields of Kafka's Raft RPCs that matter to the protocol, whatever version they travelled in;
+`rpc.py` turns them into wire messages and back. Field names are Kafka's; `voter` is the replica a request is meant for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode
+
+NONE = ErrorCode.NONE
+#: The high watermark of a Fetch from a replica too old to say it (KIP-1166): never wake it for the watermark alone.
+HIGH_WATERMARK_UNSAID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One record batch: the core reads its place and what it says of the voters; `data` is for the driver alone."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    data: Any
+    voters: VoterSet | None = None
+    kraft_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """The first record of every epoch, so that the leader has one of its own to commit."""
+
+    leader: ReplicaKey
+    voters: tuple[ReplicaKey, ...]
+    granting_voters: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecords:
+    """The content of a control batch the leader writes; the driver encodes it."""
+
+    leader_change: LeaderChange | None = None
+    kraft_version: int | None = None
+    voters: VoterSet | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(part is not None for part in (self.leader_change, self.kraft_version, self.voters))
+
+
+# Requests and replies. Every reply says the replier's epoch and the leader it knows (-1: none).
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    cluster_id: str | None
+    voter: ReplicaKey | None
+    epoch: int
+    candidate: ReplicaKey
+    log_end: OffsetAndEpoch
+    pre_vote: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply:
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: Endpoints = ()
+    granted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpoch:
+    cluster_id: str | None
+    voter: ReplicaKey | None
+    epoch: int
+    leader_id: int
+    leader_endpoints: Endpoints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochReply:
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: Endpoints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpoch:
+    cluster_id: str | None
+    epoch: int
+    leader_id: int
+    preferred_candidates: tuple[ReplicaKey, ...] = ()
+    leader_endpoints: Endpoints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochReply:
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: Endpoints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    cluster_id: str | None
+    replica: ReplicaKey
+    epoch: int
+    log_end: OffsetAndEpoch
+    high_watermark: int = HIGH_WATERMARK_UNSAID
+    wait_ms_max: int = 0
+    bytes_max: int = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReply:
+    """The leader's core leaves `batches` empty and says `records_from`; its driver reads the log when it sends."""
+
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: Endpoints = ()
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    records_from: int | None = None
+    bytes_max: int = 0
+    batches: tuple[Batch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshot:
+    cluster_id: str | None
+    replica: ReplicaKey
+    epoch: int
+    snapshot: OffsetAndEpoch
+    position: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotReply:
+    """The leader's core leaves `data` empty; its driver reads the file when it sends, and says its `size`."""
+
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: Endpoints = ()
+    snapshot: OffsetAndEpoch | None = None
+    position: int = 0
+    size: int = 0
+    bytes_max: int = 0
+    data: Any = b""
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    cluster_id: str | None
+    voter: ReplicaKey
+    endpoints: Endpoints
+    timeout_ms: int
+    ack_when_committed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    cluster_id: str | None
+    voter: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoter:
+    cluster_id: str | None
+    epoch: int
+    voter: Voter
+
+
+@dataclass(frozen=True, slots=True)
+class VoterChangeReply:
+    """The answer to all three."""
+
+    error: ErrorCode
+    message: str | None = None
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: Endpoints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedVersions:
+    """Asks a replica which kraft.version levels it supports (ApiVersions), before it may become a voter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedVersionsReply:
+    error: ErrorCode
+    kraft_version_min: int = 0
+    kraft_version_max: int = 0
+
+
+RequestBody = (
+    Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | AddVoter | RemoveVoter | UpdateVoter
+    | SupportedVersions
+)  # fmt: skip
+ReplyBody = (
+    VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
+    | SupportedVersionsReply
+)  # fmt: skip
+
+
+# What the driver steps into the core.
+
+
+class Received(NamedTuple):
+    """A request arrived; `reply_to` comes back with the reply and means nothing to the core."""
+
+    body: RequestBody
+    reply_to: Any
+
+
+class Answered(NamedTuple):
+    """The reply to one of our requests."""
+
+    request_id: int
+    body: ReplyBody
+
+
+class Failed(NamedTuple):
+    """One of our requests got no reply. A closed connection is a strong hint that the process is gone."""
+
+    request_id: int
+    connection_closed: bool = False
+    unsupported_version: bool = False
+
+
+class Flushed(NamedTuple):
+    """The log is on the disk up to `offset`, as the log was at `generation`."""
+
+    generation: int
+    offset: int
+
+
+class SnapshotReceived(NamedTuple):
+    """The last chunk of a leader's snapshot is stored, durable and readable under its name."""
+
+    snapshot: OffsetAndEpoch
+    voters: VoterSet | None
+    kraft_version: int | None
+
+
+Message = Received | Answered | Failed | Flushed | SnapshotReceived

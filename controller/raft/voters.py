@@ -1,0 +1,174 @@
+"""The voter set and its history: who votes from which offset of the log on.
+
+A change of the set takes effect when it is appended, not when it is committed (KIP-853): that is what makes one change
+at a time safe, because the majorities of two neighbouring sets always overlap. A truncation takes it back again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.primitives import ZERO_UUID
+
+#: kraft.version: 0 knows the voters from the configuration, 1 from VotersRecords in the log (KIP-853).
+STATIC_VOTERS = 0
+DYNAMIC_VOTERS = 1
+
+
+class ReplicaKey(NamedTuple):
+    """A replica is its node and the directory that holds its log: a wiped disk makes another replica of the same node."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+
+    @property
+    def knows_directory(self) -> bool:
+        return self.directory_id != ZERO_UUID
+
+    def __str__(self) -> str:
+        return f"{self.id}" if not self.knows_directory else f"{self.id}/{self.directory_id.hex()[:8]}"
+
+
+class Endpoint(NamedTuple):
+    """Where a replica listens, and what that listener is called."""
+
+    name: str
+    host: str
+    port: int
+
+
+Endpoints = tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One voter with its endpoints and the kraft.version levels it supports."""
+
+    key: ReplicaKey
+    endpoints: Endpoints = ()
+    kraft_version_min: int = STATIC_VOTERS
+    kraft_version_max: int = DYNAMIC_VOTERS
+
+    @property
+    def id(self) -> int:
+        return self.key.id
+
+    def is_replica(self, replica: ReplicaKey) -> bool:
+        """A static voter has no directory id; its node id alone decides."""
+        return self.key.id == replica.id and (not self.key.knows_directory or self.key == replica)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters, ordered by node id; a node id occurs once."""
+
+    voters: tuple[Voter, ...] = ()
+
+    @classmethod
+    def of(cls, voters: Iterable[Voter]) -> VoterSet:
+        ordered = tuple(sorted(voters, key=lambda voter: voter.id))
+        assert len({voter.id for voter in ordered}) == len(ordered), f"a node id is there twice: {ordered}"
+        return cls(ordered)
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(voter.id for voter in self.voters)
+
+    def get(self, node_id: int) -> Voter | None:
+        return next((voter for voter in self.voters if voter.id == node_id), None)
+
+    def endpoints(self, node_id: int) -> Endpoints:
+        voter = self.get(node_id)
+        return voter.endpoints if voter else ()
+
+    def is_voter(self, replica: ReplicaKey) -> bool:
+        voter = self.get(replica.id)
+        return voter is not None and voter.is_replica(replica)
+
+    def is_only_voter(self, replica: ReplicaKey) -> bool:
+        return len(self.voters) == 1 and self.is_voter(replica)
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def with_voter(self, voter: Voter) -> VoterSet | None:
+        """The set with one voter more; None if its node id votes already."""
+        if self.get(voter.id) is not None:
+            return None
+        return VoterSet.of((*self.voters, voter))
+
+    def without(self, replica: ReplicaKey) -> VoterSet | None:
+        """The set with one voter less; None if it is not in it, or would be the last to go."""
+        if not self.is_voter(replica) or len(self.voters) == 1:
+            return None
+        return VoterSet(tuple(voter for voter in self.voters if voter.id != replica.id))
+
+    def updated(self, voter: Voter) -> VoterSet | None:
+        """The set with new endpoints or versions of one of its voters; None if that replica is not in it."""
+        if not self.is_voter(voter.key):
+            return None
+        return VoterSet(tuple(voter if known.id == voter.id else known for known in self.voters))
+
+
+@dataclass(slots=True)
+class VoterHistory:
+    """Every voter set and kraft.version since the oldest snapshot, by the offset of the record that brought it."""
+
+    static: VoterSet
+    _sets: list[tuple[int, VoterSet]] = field(default_factory=list)
+    _versions: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def last(self) -> VoterSet:
+        return self._sets[-1][1] if self._sets else self.static
+
+    @property
+    def last_offset(self) -> int | None:
+        """The offset of the record that brought the last set; None if it came from the configuration."""
+        return self._sets[-1][0] if self._sets else None
+
+    @property
+    def kraft_version(self) -> int:
+        return self._versions[-1][1] if self._versions else STATIC_VOTERS
+
+    def at(self, offset: int) -> VoterSet:
+        """The set that a log ending at `offset` has: a record at an offset below it counts."""
+        return next((voters for start, voters in reversed(self._sets) if start < offset), self.static)
+
+    def kraft_version_at(self, offset: int) -> int:
+        return next((version for start, version in reversed(self._versions) if start < offset), STATIC_VOTERS)
+
+    def append(self, offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
+        if kraft_version is not None:
+            self._versions.append((offset, kraft_version))
+        if voters is not None:
+            assert not self._sets or self._sets[-1][0] < offset, "voter sets arrive in the log's order"
+            self._sets.append((offset, voters))
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget what a truncation of the log took away."""
+        while self._sets and self._sets[-1][0] >= end_offset:
+            self._sets.pop()
+        while self._versions and self._versions[-1][0] >= end_offset:
+            self._versions.pop()
+
+    def reset_to_snapshot(self, end_offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
+        """A snapshot replaces the log: what it says of the voters is all there is."""
+        self._sets.clear()
+        self._versions.clear()
+        self.append(end_offset - 1, voters, kraft_version)
+
+    def forget_before(self, start_offset: int) -> None:
+        """The log starts later now: only the last entry below that offset is still needed."""
+        for entries in (self._sets, self._versions):
+            while len(entries) > 1 and entries[1][0] < start_offset:
+                del entries[0]
