@@ -1,0 +1,71 @@
+"""Kafka's small text checkpoints: a version line, a count line, then one entry per line. Always replaced as a whole.
+
+leader-epoch-checkpoint                  epoch offset
+recovery-point-offset-checkpoint, replication-offset-checkpoint,
+log-start-offset-checkpoint, cleaner-offset-checkpoint      topic partition offset
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from storage.errors import CorruptFile
+from storage.files import Files
+
+VERSION = 0
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+REPLICATION = "replication-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
+
+
+def read_lines(files: Files, path: str) -> list[list[str]]:
+    """The entries, split at blanks; no file is no entries.
+
+    Raises:
+        CorruptFile: not text, another version, or another number of lines than the second line says.
+    """
+    data = files.read(path)
+    if data is None:
+        return []
+    try:
+        lines = data.decode().splitlines()
+        version, count = int(lines[0]), int(lines[1])
+    except (UnicodeDecodeError, ValueError, IndexError) as error:
+        raise CorruptFile(path, f"does not start with a version and a count: {data[:40]!r}") from error
+    if version != VERSION:
+        raise CorruptFile(path, f"version is {version}, not {VERSION}")
+    entries = [line.split() for line in lines[2:] if line]
+    if len(entries) != count:
+        raise CorruptFile(path, f"{count} entries promised, {len(entries)} found")
+    return entries
+
+
+def write_lines(files: Files, path: str, lines: Iterable[str], sync: bool = True) -> None:
+    entries = list(lines)
+    text = "\n".join((str(VERSION), str(len(entries)), *entries)) + "\n"
+    files.write_atomic(path, text.encode(), sync)
+
+
+def read_pairs(files: Files, path: str) -> list[tuple[int, int]]:
+    try:
+        return [(int(a), int(b)) for a, b in read_lines(files, path)]
+    except ValueError as error:
+        raise CorruptFile(path, "an entry is not two whole numbers") from error
+
+
+def write_pairs(files: Files, path: str, pairs: Iterable[tuple[int, int]], sync: bool = True) -> None:
+    write_lines(files, path, (f"{a} {b}" for a, b in pairs), sync)
+
+
+def read_offsets(files: Files, path: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition)."""
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(files, path)}
+    except ValueError as error:
+        raise CorruptFile(path, "an entry is not `topic partition offset`") from error
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    write_lines(files, path, (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()))

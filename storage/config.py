@@ -1,0 +1,69 @@
+"""What a log needs to know of its topic's configuration: Kafka's names with underscores, values parsed already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+NEVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Kafka's topic configuration and its defaults, as far as the log itself reads it."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = NEVER
+    max_decompressed_message_bytes: int = 2_147_483_639
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = NEVER
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    # Broker-wide in Kafka, but read by each log.
+    producer_id_expiration_ms: int = 86_400_000
+    transaction_max_timeout_ms: int = 900_000
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def from_topic_configs(cls, values: Mapping[str, object]) -> LogConfig:
+        """From parsed values by Kafka's dotted names; names that no log reads are passed over."""
+        names = {field.name for field in fields(cls)}
+        known: dict[str, object] = {}
+        for dotted, value in values.items():
+            name = "segment_bytes" if dotted == "internal.segment.bytes" else dotted.replace(".", "_")
+            if name not in names or value is None:
+                continue
+            if name == "cleanup_policy":
+                value = tuple(value.split(",")) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
+            known[name] = value
+        return cls(**known)  # type: ignore[arg-type]

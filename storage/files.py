@@ -1,0 +1,219 @@
+"""The only door to the file system. `OsFiles` is the real one; the simulator brings its own disk behind the same face.
+
+Paths are `str`. A failed call raises `StorageFailure` (`DiskFull` when nothing was changed for want of room); a file
+that is not there is an answer (None, False), not a failure.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from typing import Protocol
+
+from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
+from storage.mapped_file import NO_ROOM, OsMappedFile
+
+
+class MappedFile(Protocol):
+    """Bytes of a file in memory. `buffer` may be longer than `size`; only bytes below `size` may be touched."""
+
+    path: str
+    buffer: memoryview
+    size: int
+
+    @property
+    def capacity(self) -> int: ...
+    def ensure(self, size: int) -> None: ...
+    def prefault(self, start: int, end: int) -> None: ...
+    def flush(self) -> None: ...
+    def close(self, trim_to: int | None = None) -> None: ...
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    """Every file system call that Ottla makes for its data."""
+
+    def map(self, path: str, capacity: int, writable: bool) -> MappedFile: ...
+    def create(self, path: str) -> None: ...
+    def read(self, path: str) -> bytes | None: ...
+    def pread(self, path: str, offset: int, n: int) -> bytes: ...
+    def pwrite(self, path: str, offset: int, data: bytes) -> None: ...
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None: ...
+    def list_dir(self, path: str) -> list[str]: ...
+    def list_sizes(self, path: str) -> dict[str, int]: ...
+    def exists(self, path: str) -> bool: ...
+    def size(self, path: str) -> int | None: ...
+    def modified_ms(self, path: str) -> int: ...
+    def truncate(self, path: str, size: int) -> None: ...
+    def sync_file(self, path: str) -> None: ...
+    def sync_dir(self, path: str) -> None: ...
+    def make_dirs(self, path: str) -> None: ...
+    def usable_bytes(self, path: str) -> tuple[int, int]: ...
+    def lock(self, path: str) -> FileLock: ...
+
+
+class OsFiles:
+    """The operating system's files."""
+
+    def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
+        return OsMappedFile(path, capacity, writable)
+
+    def create(self, path: str) -> None:
+        with _failing(path):
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            with _failing(path), open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def pread(self, path: str, offset: int, n: int) -> bytes:
+        with _failing(path), open(path, "rb", buffering=0) as file:
+            return os.pread(file.fileno(), n, offset)
+
+    def pwrite(self, path: str, offset: int, data: bytes) -> None:
+        with _failing(path):
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
+            try:
+                view = memoryview(data)
+                while view:
+                    written = os.pwrite(fd, view, offset)
+                    offset += written
+                    view = view[written:]
+            finally:
+                os.close(fd)
+
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+        """Replaces the file in one step: readers and crashes see the old content or the new one, never a mixture."""
+        new = path + ".tmp"
+        try:
+            with _failing(new), open(new, "wb") as file:
+                file.write(data)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except DiskFull:
+            self.remove(new)
+            raise
+        self.rename(new, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        with _failing(source):
+            os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        try:
+            with _failing(path):
+                os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            with _failing(path):
+                shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+
+    def list_dir(self, path: str) -> list[str]:
+        with _failing(path):
+            return sorted(os.listdir(path))
+
+    def list_sizes(self, path: str) -> dict[str, int]:
+        """Names and sizes of the regular files of a directory."""
+        with _failing(path), os.scandir(path) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int | None:
+        try:
+            with _failing(path):
+                return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: str) -> int:
+        with _failing(path):
+            return os.stat(path).st_mtime_ns // 1_000_000
+
+    def truncate(self, path: str, size: int) -> None:
+        with _failing(path):
+            os.truncate(path, size)
+
+    def sync_file(self, path: str) -> None:
+        with _failing(path):
+            _sync(path)
+
+    def sync_dir(self, path: str) -> None:
+        with _failing(path):
+            _sync(path)
+
+    def make_dirs(self, path: str) -> None:
+        with _failing(path):
+            os.makedirs(path, exist_ok=True)
+
+    def usable_bytes(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the volume that holds `path`."""
+        with _failing(path):
+            stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
+    def lock(self, path: str) -> FileLock:
+        """Kafka's `.lock` file: one process per log directory. The kernel drops it with the process."""
+        with _failing(path):
+            fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # POSIX locks, as Java's FileChannel takes
+        except OSError as error:
+            os.close(fd)
+            raise LogDirectoryLocked(f"{path} is held by another process") from error
+        return _HeldLock(fd)
+
+
+class _HeldLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _failing:
+    """Turns an OSError into a StorageFailure of this path; a missing file passes through for the caller to judge."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            if error.errno in NO_ROOM:
+                raise DiskFull(self.path, error) from error
+            raise StorageFailure(self.path, error) from error
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,80 @@
+"""Finding things in a log: by timestamp, by transaction, by replay. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from protocol.records.batch import BatchView
+from storage.segment import WALK, Segment
+from storage.txn_index import AbortedTxn
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+
+def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
+    position_from = max(start, log.log_start_offset)
+    for segment in log.segments.from_offset(position_from):
+        if segment.base_offset >= min(end, log.log_end_offset):
+            return
+        for position, base, size, last in walk(segment, position_from):
+            if base >= end:
+                return
+            if last >= position_from:
+                yield BatchView(segment.view()[position : position + size])
+
+
+def walk(segment: Segment, offset: int) -> Iterator[tuple[int, int, int, int]]:
+    """(position, base offset, size, last offset) of the batches from the one that holds `offset` on."""
+    position = segment.position_of(offset)
+    if position is None:
+        return
+    while position < segment.size:
+        base, length, delta = WALK.unpack_from(segment.view(), position)
+        yield position, base, length + 12, base + delta
+        position += length + 12
+
+
+def aborted_transactions(log: Log, start: int, end: int) -> list[AbortedTxn]:
+    found: list[AbortedTxn] = []
+    for segment in log.segments.from_offset(start):
+        if segment.txn_index.collect(log.files, start, end, found):
+            break
+    return found
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int, int] | None:
+    start = log.log_start_offset
+    for segment in log.segments.from_offset(start):
+        if segment.largest_timestamp().timestamp < timestamp:
+            continue
+        segment.load_indexes()
+        for batch in _views(segment, max(segment.time_index.floor(timestamp), start)):
+            if batch.max_timestamp < timestamp or batch.last_offset < start:
+                continue
+            for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):
+                if record.timestamp >= timestamp and record.offset >= start:
+                    return record.timestamp, record.offset, batch.partition_leader_epoch
+    return None
+
+
+def max_timestamp(log: Log) -> tuple[int, int, int] | None:
+    best: tuple[int, Segment, int] | None = None
+    for segment in log.segments.from_offset(log.log_start_offset):
+        largest = segment.largest_timestamp()
+        if largest.timestamp >= 0 and (best is None or largest.timestamp > best[0]):
+            best = (largest.timestamp, segment, largest.offset)
+    if best is None:
+        return None
+    timestamp, segment, offset = best
+    for batch in _views(segment, offset):
+        for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):
+            if record.timestamp == timestamp:
+                return timestamp, record.offset, batch.partition_leader_epoch
+    return None
+
+
+def _views(segment: Segment, offset: int) -> Iterator[BatchView]:
+    for position, _, size, _ in walk(segment, offset):
+        yield BatchView(segment.view()[position : position + size])

@@ -1,0 +1,359 @@
+"""What a partition knows of its producers: sequences and epochs (KIP-98), open transactions, the last stable offset.
+
+Pure: the state is a function of the batches appended in order (invariant 28), so the leader, a follower and a replay
+from the log come to the same state. `check` judges a client's batch and changes nothing; `update` and `end_transaction`
+are the only places where the state changes.
+
+A producer's batch is in order when its first sequence follows the last one (2^31 - 1 wraps to 0). One of the last five
+batches sent again is a duplicate: it gets the offsets of its first append. A new epoch starts at sequence 0. A producer
+that is not known here may start anywhere: its records may have gone by retention.
+
+A transaction is open from its first batch to its marker. After the marker it still holds the last stable offset back
+until the marker itself is below the high watermark, because until then the decision could be truncated away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from storage.txn_index import AbortedTxn
+
+BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence
+SEQUENCE_MASK = 0x7FFF_FFFF
+EPOCH_MAX = 0x7FFF
+NONE = -1
+# How long a transaction may outlive the largest timeout before it counts as hanging (KIP-664).
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+
+
+class Origin(Enum):
+    """Who appends, which decides what is checked and what is assigned."""
+
+    CLIENT = "client"  # everything is checked; offsets and epochs are assigned
+    COORDINATOR = "coordinator"  # our own coordinators: markers, group offsets; sequences are not checked
+    REPLICATION = "replication"  # a leader's batches: offsets and epochs stay; the leader has checked already
+    RAFT = "raft"  # the quorum leader's: offsets and epochs are in the batches already
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class EndTransaction(NamedTuple):
+    """A transaction marker: the content of a control record of type ABORT or COMMIT."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """One producer on one partition. `epoch` is -1 until a batch or a marker of it was seen."""
+
+    producer_id: int
+    epoch: int = NONE
+    coordinator_epoch: int = NONE
+    last_timestamp: int = NONE
+    current_txn_first_offset: int = NONE
+    batches: list[BatchMetadata] = field(default_factory=list)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NONE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NONE
+
+    @property
+    def offset_delta(self) -> int:
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        if epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        return None
+
+
+@dataclass(slots=True)
+class _Verification:
+    """KIP-890: a transactional append is expected, once the coordinator has confirmed that the partition takes part."""
+
+    started_ms: int
+    lowest_sequence: int
+    epoch: int
+    supports_epoch_bump: bool
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    __slots__ = ("_undecided", "_unreplicated", "_verifications", "end_offset", "states")
+
+    def __init__(self) -> None:
+        self.states: dict[int, ProducerState] = {}
+        self.end_offset = 0  # every batch below has been taken in
+        self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
+        self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset
+        self._verifications: dict[int, _Verification] = {}
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self.states.values())
+
+    # Judging an append
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, count: int, transactional: bool, origin: Origin
+    ) -> BatchMetadata | None:
+        """The earlier append that this batch repeats, or None when it may be appended now.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; nothing has changed.
+        """
+        state = self.states.get(producer_id)
+        if state is None:
+            if origin is Origin.CLIENT and self._verifications:
+                self._check_verification(producer_id, epoch, first_sequence, None)
+            return None
+        if origin is Origin.CLIENT:
+            last_sequence = (first_sequence + count - 1) & SEQUENCE_MASK
+            if duplicate := state.duplicate_of(epoch, first_sequence, last_sequence):
+                return duplicate
+        if epoch < state.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {producer_id} is older than its last epoch {state.epoch}",
+            )
+        if origin is Origin.CLIENT:
+            self._check_verification(producer_id, epoch, first_sequence, state)
+            _check_sequence(state, epoch, first_sequence)
+        if state.current_txn_first_offset != NONE and not transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has a transaction open and sent a batch that is not part of it",
+            )
+        return None
+
+    def check_marker(self, producer_id: int, epoch: int, marker: EndTransaction, transaction_version: int = 0) -> bool:
+        """Whether the marker is new; False when it repeats one of a transaction that has ended (KIP-890, version 2).
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing has changed.
+        """
+        state = self.states.get(producer_id)
+        if state is None:
+            return True
+        if transaction_version >= 2 and epoch == state.epoch:
+            # Version 2 raises the epoch with every transaction, so this epoch's marker was written already.
+            if state.current_txn_first_offset == NONE or epoch == EPOCH_MAX:
+                return False
+            raise self._stale_marker(producer_id, epoch, state.epoch)
+        if epoch < state.epoch:
+            raise self._stale_marker(producer_id, epoch, state.epoch)
+        if state.coordinator_epoch > marker.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
+            )
+        return True
+
+    @staticmethod
+    def _stale_marker(producer_id: int, epoch: int, current: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"marker of producer {producer_id} has epoch {epoch}, the partition has seen {current}",
+        )
+
+    # KIP-890: no transactional append without the coordinator's word
+
+    def expect_append(
+        self, producer_id: int, first_sequence: int, epoch: int, now_ms: int, supports_epoch_bump: bool
+    ) -> None:
+        """The broker is asking the coordinator whether the partition is in the transaction."""
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = _Verification(now_ms, first_sequence, epoch, supports_epoch_bump)
+            self._verifications[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, first_sequence
+        elif epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, first_sequence)
+
+    def expects_append(self, producer_id: int) -> bool:
+        return producer_id in self._verifications
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        state = self.states.get(producer_id)
+        return state is not None and state.epoch == epoch and state.current_txn_first_offset != NONE
+
+    def _check_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, state: ProducerState | None
+    ) -> None:
+        expected = self._verifications.get(producer_id)
+        if expected is None:
+            return
+        unknown = state is None or not state.batches
+        if expected.supports_epoch_bump and first_sequence != 0 and unknown:
+            raise _out_of_order(
+                producer_id, first_sequence, "the first sequence of a producer not known here must be 0"
+            )
+        if first_sequence > expected.lowest_sequence:
+            raise _out_of_order(producer_id, first_sequence, f"sequence {expected.lowest_sequence} is expected first")
+
+    # Changing the state
+
+    def update(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        transactional: bool,
+    ) -> None:
+        """Takes in a data batch that was appended."""
+        state = self.states.get(producer_id)
+        if state is None:
+            state = self.states[producer_id] = ProducerState(producer_id)
+        if epoch != state.epoch:
+            state.epoch = epoch
+            state.batches.clear()
+        delta = last_offset - first_offset
+        last_sequence = (first_sequence + delta) & SEQUENCE_MASK if first_sequence >= 0 else NONE
+        state.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
+        if len(state.batches) > BATCHES_REMEMBERED:
+            del state.batches[0]
+        state.last_timestamp = timestamp
+        if transactional:
+            if state.current_txn_first_offset == NONE:
+                state.current_txn_first_offset = first_offset
+                self._undecided[first_offset] = producer_id
+            self._verifications.pop(producer_id, None)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: EndTransaction, offset: int, timestamp: int
+    ) -> AbortedTxn | None:
+        """Takes in a marker that was appended at `offset`; the entry for the transaction index if it aborts something."""
+        state = self.states.get(producer_id)
+        if state is None:
+            state = self.states[producer_id] = ProducerState(producer_id)
+        first_offset = state.current_txn_first_offset
+        if epoch != state.epoch:
+            state.epoch = epoch
+            state.batches.clear()
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp = timestamp
+        state.current_txn_first_offset = NONE
+        self._verifications.pop(producer_id, None)
+        if first_offset == NONE:
+            return None
+        opened_by = self._undecided.pop(first_offset)
+        assert opened_by == producer_id
+        self._unreplicated[first_offset] = offset
+        if marker.commit:
+            return None
+        last_stable_offset = next(iter(self._undecided), offset + 1)
+        return AbortedTxn(producer_id, first_offset, offset, last_stable_offset)
+
+    # Offsets
+
+    def first_unstable_offset(self) -> int:
+        """The first offset of the oldest transaction without a replicated marker, or -1."""
+        undecided, unreplicated = self._undecided, self._unreplicated
+        if not undecided and not unreplicated:
+            return NONE
+        return min(min(undecided, default=2**63), min(unreplicated, default=2**63))
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Markers below `offset` are decided for good."""
+        if self._unreplicated:
+            done = [first for first, marker in self._unreplicated.items() if marker < offset]
+            for first in done:
+                del self._unreplicated[first]
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._undecided or self._unreplicated)
+
+    def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
+        first = next(iter(self._undecided), NONE)
+        if first == NONE:
+            return False
+        state = self.states.get(self._undecided[first])
+        last = state.last_timestamp if state else NONE
+        return last > 0 and now_ms - last > transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    # Keeping
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that were silent for producer.id.expiration.ms and have no transaction open."""
+        expired = [pid for pid, state in self.states.items() if is_expired(state, now_ms, expiration_ms)]
+        for pid in expired:
+            del self.states[pid]
+        for pid in [p for p, v in self._verifications.items() if now_ms - v.started_ms >= expiration_ms]:
+            del self._verifications[pid]
+
+    def load(self, states: list[ProducerState], end_offset: int) -> None:
+        """Starts from a snapshot."""
+        self.clear()
+        self.states = {state.producer_id: state for state in states}
+        opened = [s for s in states if s.current_txn_first_offset != NONE]
+        self._undecided = {
+            s.current_txn_first_offset: s.producer_id for s in sorted(opened, key=lambda s: s.current_txn_first_offset)
+        }
+        self.end_offset = end_offset
+
+    def clear(self) -> None:
+        self.states = {}
+        self._undecided = {}
+        self._unreplicated = {}
+        self.end_offset = 0
+
+
+def is_expired(state: ProducerState, now_ms: int, expiration_ms: int) -> bool:
+    return state.current_txn_first_offset == NONE and now_ms - state.last_timestamp >= expiration_ms
+
+
+def _check_sequence(state: ProducerState, epoch: int, first_sequence: int) -> None:
+    if state.epoch == NONE:
+        return
+    if epoch != state.epoch:
+        if first_sequence != 0:
+            raise _out_of_order(
+                state.producer_id, first_sequence, f"epoch {epoch} is new (last was {state.epoch}) and starts at 0"
+            )
+        return
+    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 after -1, that is when only a marker was seen
+    if first_sequence != expected:
+        raise _out_of_order(state.producer_id, first_sequence, f"expected {expected}")
+
+
+def _out_of_order(producer_id: int, sequence: int, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"sequence {sequence} of producer {producer_id} is out of order: {reason}",
+    )

@@ -1,0 +1,290 @@
+"""Opening a log: after a clean stop nothing is read but the end of the active segment; after a crash, what may be torn.
+
+What a crash can leave, and what becomes of it:
+
+    zeros behind the last batch          allocated ahead; the log ends where they begin
+    a batch half written                 the log ends before it
+    indexes behind the log, or damaged   made again from the log
+    a producer snapshot missing          an older one is taken and the batches since are read
+    epochs missing                       read from the batches, which name their leader epoch
+    files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
+
+Everything below the recovery point was flushed and is trusted: a torn tail can only lie above it. Every batch above is
+checked (size, magic, offsets in order, CRC), and the log ends before the first that fails.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from protocol.records.batch import HEADER
+from protocol.records.crc import crc32c
+from storage import changes, epochs, producer_snapshot
+from storage.config import LogConfig
+from storage.epochs import LeaderEpochs
+from storage.errors import CorruptFile
+from storage.files import Files
+from storage.log import Log
+from storage.mappings import Mappings
+from storage.producers import ProducerStates
+from storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+)
+from storage.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+CLEANED_SUFFIX, SWAP_SUFFIX, NEW_SUFFIX = ".cleaned", ".swap", ".tmp"
+
+
+def open_log(
+    files: Files,
+    mappings: Mappings,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    now_ms: int = 0,
+    jitter: float = 0.0,
+) -> Log:
+    """Opens the log in `directory`, or starts an empty one there.
+
+    Raises:
+        StorageFailure: the directory cannot be read or written.
+    """
+    files.make_dirs(directory)
+    sizes = _tidy(files, directory)
+    bases = sorted(int(name[: -len(LOG_SUFFIX)]) for name in sizes if _is_numbered(name, LOG_SUFFIX))
+    snapshots = sorted(
+        int(name[: -len(producer_snapshot.SUFFIX)]) for name in sizes if _is_numbered(name, producer_snapshot.SUFFIX)
+    )
+    history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
+    segments = [
+        Segment(
+            files,
+            mappings,
+            directory,
+            base,
+            config,
+            size=sizes[f"{base:020d}{LOG_SUFFIX}"],
+            active=base == bases[-1],
+            now_ms=now_ms,
+        )
+        for base in bases
+    ]
+    if not segments:
+        fresh = Segment(files, mappings, directory, log_start_offset, config, size=0, active=True, now_ms=now_ms)
+        fresh.create_files()
+        segments = [fresh]
+    epochs_known = _load_epochs(history)
+    segments, end_offset = _find_end(files, segments, history, clean, recovery_point)
+    start_offset = max(log_start_offset, segments[0].base_offset)
+    log = Log(
+        files,
+        mappings,
+        directory,
+        topic,
+        partition,
+        topic_id,
+        config,
+        segments=Segments(segments),
+        epochs=history,
+        producers=ProducerStates(),
+        log_start_offset=min(start_offset, end_offset),
+        log_end_offset=end_offset,
+        recovery_point=end_offset if clean else min(recovery_point, end_offset),
+        jitter=jitter,
+    )
+    log.snapshots = snapshots
+    if start_offset > end_offset:
+        # The log lost more than its start allows (its files were removed): it can only go on empty, from there.
+        logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
+        log.truncate_fully_and_start_at(start_offset)
+    if not epochs_known:
+        _read_epochs(log)
+    if not clean or not epochs_known:
+        history.truncate_from_end(log.log_end_offset)
+        history.truncate_from_start(log.log_start_offset)
+        history.save()
+    changes.rebuild_producers(log)
+    log.segments.active.unmap()  # most logs of a node are idle: they are mapped again when somebody comes
+    return log
+
+
+def _is_numbered(name: str, suffix: str) -> bool:
+    return name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit()
+
+
+def _tidy(files: Files, directory: str) -> dict[str, int]:
+    """Removes what an interrupted change left behind; the names and sizes of what stays."""
+    sizes = files.list_sizes(directory)
+    for name in list(sizes):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
+            files.remove(f"{directory}/{name}")
+            del sizes[name]
+    _finish_swap(files, directory, sizes)
+    logs = {name[:20] for name in sizes if _is_numbered(name, LOG_SUFFIX)}
+    for name in list(sizes):
+        orphan = any(_is_numbered(name, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))
+        if orphan and name[:20] not in logs:
+            files.remove(f"{directory}/{name}")
+            del sizes[name]
+    return sizes
+
+
+def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
+    """A `.log.swap` holds what replaces the segments it covers; its batches tell how far it reaches."""
+    for name in [name for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]:
+        base = int(name[:20])
+        last = _last_offset_in(files.read(f"{directory}/{name}") or b"")
+        for old in [n for n in sizes if _is_numbered(n, LOG_SUFFIX) and base <= int(n[:20]) <= max(last, base)]:
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                files.remove(f"{directory}/{old[:20]}{suffix}")
+                sizes.pop(old[:20] + suffix, None)
+    for name in [name for name in sizes if name.endswith(SWAP_SUFFIX)]:
+        target = name[: -len(SWAP_SUFFIX)]
+        files.rename(f"{directory}/{name}", f"{directory}/{target}")
+        sizes[target] = sizes.pop(name)
+
+
+def _last_offset_in(data: bytes) -> int:
+    position, last = 0, -1
+    while len(data) - position >= HEADER.size:
+        header = HEADER.unpack_from(data, position)
+        last = header[0] + header[6]
+        position += header[1] + 12
+    return last
+
+
+def _load_epochs(history: LeaderEpochs) -> bool:
+    try:
+        history.load()
+    except CorruptFile as error:
+        logger.warning("%s: read again from the batches", error)
+        return False
+    return bool(history.entries)
+
+
+def _find_end(
+    files: Files, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
+) -> tuple[list[Segment], int]:
+    """The segments that stay, and the log end offset."""
+    active = segments[-1]
+    if clean and (end := _clean_end(active)) is not None:
+        return segments, end
+    if clean:
+        recovery_point = active.base_offset
+    first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    expected = segments[first].base_offset
+    for i, segment in enumerate(segments[first:], first):
+        if segment.base_offset < expected:  # overlaps what came before: never written by an append
+            expected, whole = segment.base_offset, False
+        else:
+            end, whole = recover_segment(segment, history, recovery_point)
+            expected = max(end, segment.base_offset)
+        if i < len(segments) - 1 and (not whole or segments[i + 1].base_offset < expected):
+            logger.warning(
+                "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
+            )
+            for later in segments[i + 1 :]:
+                later.unmap()
+                for name in later.file_names():
+                    files.remove(name)
+            segments = segments[: i + 1]
+            segments[-1].reopen()
+            break
+    return segments, expected
+
+
+def _clean_end(active: Segment) -> int | None:
+    """The log end offset, from the last batches of the active segment; None if they are not as a clean stop leaves them."""
+    try:
+        active.load_indexes()
+    except CorruptFile as error:
+        logger.warning("%s", error)
+        return None
+    position = active.offset_index.floor(2**62)
+    end, offset = valid_until(active.view(), position, active.size, active.base_offset)
+    return offset if end == active.size else None
+
+
+def valid_until(buffer: memoryview, position: int, end: int, expected: int) -> tuple[int, int]:
+    """Where the run of valid batches from `position` ends, and the offset that would follow."""
+    unpack = HEADER.unpack_from
+    while end - position >= 61:
+        base, length, _, magic, crc, _, delta, *_ = unpack(buffer, position)
+        following = position + length + 12
+        if magic != 2 or length < 49 or following > end or base < expected or delta < 0:
+            break
+        if crc32c(buffer[position + 21 : following]) != crc:
+            break
+        expected = base + delta + 1
+        position = following
+    return position, expected
+
+
+def recover_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> tuple[int, bool]:
+    """Checks every batch above the recovery point, completes the indexes and cuts off what is not valid.
+
+    Returns the offset that follows the last batch, and whether everything but zeros was valid.
+    """
+    position, expected = _resume(segment, recovery_point)
+    buffer, end = segment.view(), segment.size
+    unpack, latest = HEADER.unpack_from, history.latest
+    while end - position >= 61:
+        header = unpack(buffer, position)
+        base, length, epoch, magic, crc, _, delta, *_ = header
+        following = position + length + 12
+        if magic != 2 or length < 49 or following > end or base < expected or delta < 0:
+            break
+        if crc32c(buffer[position + 21 : following]) != crc:
+            break
+        if epoch > latest:
+            history.assign_in_memory(epoch, base)
+            latest = epoch
+        expected = base + delta + 1
+        segment.reindex(position, length + 12, expected - 1, header[8])
+        position = following
+    whole = position == end or not any(buffer[position : min(position + 61, end)])
+    if not whole:
+        logger.warning("%s: cut at byte %d of %d, offset %d", segment.log_path, position, end, expected)
+    segment.set_end(position)
+    if not segment.active:
+        segment.active = True
+        segment.seal()
+    return expected, whole
+
+
+def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
+    """Where checking begins, and the least offset there: the last index entry below the recovery point, or the start."""
+    try:
+        segment.load_indexes()
+        usable = recovery_point > segment.base_offset
+    except CorruptFile as error:
+        logger.warning("%s: made again from the log", error)
+        usable = False
+    if not usable:
+        segment.clear_indexes()
+        return 0, segment.base_offset
+    position = segment.offset_index.floor(recovery_point)
+    segment.resume_indexes(position)
+    return position, segment.offset_at(position) if position else segment.base_offset
+
+
+def _read_epochs(log: Log) -> None:
+    """Leader epochs from the headers of all batches."""
+    history = log.epochs
+    history.entries, history.latest = [], -1
+    for batch in log.batches(log.log_start_offset):
+        if batch.partition_leader_epoch > history.latest:
+            history.assign_in_memory(batch.partition_leader_epoch, batch.base_offset)

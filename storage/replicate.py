@@ -1,0 +1,159 @@
+"""Appends of batches that somebody else has judged: a leader's (replication, raft) or our own coordinators'.
+
+Every batch is checked to be whole and undamaged. A leader's batches keep offsets and epochs; a coordinator's one batch
+is given them. A marker ends its transaction here, and enters the transaction index when it aborts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, Header, batch_size, check_batch
+from protocol.records.validate import restamp
+from storage.errors import UnexpectedAppendOffset
+from storage.producers import NONE, EndTransaction, Origin, ProducerStates
+from storage.results import Appended
+from storage.segment import Segment
+from storage.txn_index import AbortedTxn
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+ABORT, COMMIT = 0, 1
+
+
+def append_trusted(
+    log: Log, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
+) -> Appended:
+    if origin is Origin.COORDINATOR:
+        return _append_own(log, view, leader_epoch, now_ms, transaction_version)
+    return _append_as_is(log, view, now_ms, origin)
+
+
+def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
+    header = check_batch(view, 0, len(view))
+    size = header[1] + 12
+    if size != len(view):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator appends one batch at a time")
+    if size > log.config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {log.config.max_message_bytes}"
+        )
+    attributes, delta, max_timestamp, producer_id, epoch = header[5], header[6], header[8], header[9], header[10]
+    marker: EndTransaction | None = None
+    if producer_id >= 0:
+        if attributes & CONTROL_BIT:
+            marker, _ = read_marker(BatchView(view))
+            log.producers.check_marker(producer_id, epoch, marker, transaction_version)
+        else:
+            log.producers.check(
+                producer_id, epoch, header[11], header[12], attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
+            )
+    first = log.log_end_offset
+    last = first + delta
+    if log.rules.log_append_time:
+        max_timestamp = now_ms
+    segment = log.make_room(size, last, max_timestamp, now_ms)
+    if leader_epoch >= 0 and leader_epoch != log.epochs.latest:
+        log.assign_epoch(leader_epoch, first)
+    position = segment.append(view, first, last, leader_epoch, max_timestamp)
+    append_time = NONE
+    if log.rules.log_append_time:
+        append_time = restamp(segment.view(), position, header, log.rules, now_ms)
+    log.log_end_offset = last + 1
+    if producer_id >= 0:
+        shifted = (first, *header[1:8], max_timestamp, *header[9:])
+        _take_in(log, segment, shifted, segment.view()[position : position + size])
+    if not position:
+        log.on_new_active()
+    return Appended(first, last, append_time, log.log_start_offset)
+
+
+def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+    headers = _read_headers(log, view, origin)
+    if not headers:
+        return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
+    first = headers[0][0]
+    last = headers[-1][0] + headers[-1][6]
+    total = sum(header[1] + 12 for header in headers)
+    if total > log.config.segment_bytes:
+        # Kafka refuses such a set; one batch at a time loses nothing.
+        start = 0
+        for header in headers:
+            end = start + header[1] + 12
+            _write(log, view[start:end], [header], now_ms)
+            start = end
+    else:
+        _write(log, view[:total], headers, now_ms)
+    return Appended(first, last, NONE, log.log_start_offset)
+
+
+def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
+    """The headers of the whole batches in `view`; an unfinished one at the end is left out, as fetches may cut there."""
+    headers: list[Header] = []
+    position, expected = 0, log.log_end_offset
+    while (size := batch_size(view, position, len(view))) is not None:
+        header = check_batch(view, position, position + size)
+        base = header[0]
+        if base < expected or (origin is Origin.RAFT and base != expected):
+            raise UnexpectedAppendOffset(base, expected)
+        expected = base + header[6] + 1
+        headers.append(header)
+        position += size
+    return headers
+
+
+def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
+    last = headers[-1][0] + headers[-1][6]
+    segment = log.make_room(len(view), last, max(header[8] for header in headers), now_ms)
+    for header in headers:
+        if header[2] > log.epochs.latest:
+            log.assign_epoch(header[2], header[0])
+    position = segment.size
+    segment.append_all(view, headers)
+    log.log_end_offset = last + 1
+    start = position
+    for header in headers:
+        size = header[1] + 12
+        if header[9] >= 0:
+            _take_in(log, segment, header, view[start - position : start - position + size])
+        start += size
+    if not position:
+        log.on_new_active()
+
+
+def _take_in(log: Log, segment: Segment, header: Header, batch: memoryview) -> None:
+    aborted = take_in(log.producers, header, batch)
+    if aborted is not None:
+        segment.txn_index.append(log.files, aborted)
+
+
+def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
+    """Brings the producers' state up to a batch that is in the log: the same line for leader, follower and recovery."""
+    attributes, producer_id, epoch = header[5], header[9], header[10]
+    first, last = header[0], header[0] + header[6]
+    if attributes & CONTROL_BIT:
+        if header[12] <= 0:  # compaction emptied the batch: the whole transaction is gone
+            return None
+        marker, timestamp = read_marker(BatchView(batch))
+        return producers.end_transaction(producer_id, epoch, marker, first, timestamp)
+    transactional = attributes & TRANSACTIONAL_BIT != 0
+    producers.update(producer_id, epoch, header[11], first, last, header[8], transactional)
+    return None
+
+
+def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
+    """The marker in a control batch, and its timestamp.
+
+    Key: version i16, type i16. Value: version i16, coordinator epoch i32 (a later version may have more).
+
+    Raises:
+        KafkaError: INVALID_RECORD.
+    """
+    record = batch.records()[0]
+    key, value = record.key or b"", record.value or b""
+    kind = int.from_bytes(key[2:4], "big", signed=True)
+    if len(key) < 4 or len(value) < 6 or kind not in (ABORT, COMMIT):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record of type {kind} does not end a transaction")
+    return EndTransaction(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp

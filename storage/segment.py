@@ -1,0 +1,479 @@
+"""One segment of a log: `<base offset, 20 digits>.log` with its indexes. Appends, finds, slices, truncates, seals.
+
+The last segment of a log is active: mapped writable and allocated ahead, the bytes beyond its `size` are zeros. All
+others are sealed: exactly as long as their batches and mapped for reading when somebody reads. Files look as Apache
+Kafka leaves them: an index entry is added when more than index.interval.bytes were written since the last one, and
+points at the start of a batch by that batch's last offset.
+
+This file checks nothing of what it is given to append, and knows nothing of producers or leader epochs.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, Header
+from storage.config import NEVER, LogConfig
+from storage.files import Files, MappedFile
+from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from storage.mappings import Mappings
+from storage.txn_index import TransactionIndex
+
+# Allocation ahead of the data: a small partition stays small, a busy one is extended rarely (fallocate takes 10 us).
+ALLOCATE_BYTES_MIN = 16 << 10
+ALLOCATE_BYTES_MAX = 16 << 20
+# Only a segment that has taken this much since it was opened is worth prefaulting (0.1-0.5 ms per MB of this thread).
+BUSY_BYTES = 256 << 10
+PREFAULT_BYTES = 1 << 20
+HINTS_MAX = 64
+
+# base offset, length and last offset delta: what walking needs of a header
+WALK = Struct(">qi11xi")
+_OFFSET_LENGTH_EPOCH = Struct(">qii")
+LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+DELETED_SUFFIX = ".deleted"
+
+
+class TimestampAndOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_entry",
+        "_config",
+        "_files",
+        "_first_timestamp",
+        "_hints",
+        "_indexes_loaded",
+        "_largest",
+        "_map",
+        "_mapped_from",
+        "_mappings",
+        "active",
+        "base_offset",
+        "created_ms",
+        "offset_index",
+        "path",
+        "recently_used",
+        "room",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        mappings: Mappings,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int,
+        active: bool,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._mappings = mappings
+        self._config = config
+        self.base_offset = base_offset
+        self.path = segment_path(directory, base_offset, "")
+        self.size = size
+        self.active = active
+        self.created_ms = now_ms
+        self.offset_index = OffsetIndex(self.path + INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(self.path + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.txn_index = TransactionIndex(self.path + TXN_INDEX_SUFFIX)
+        self.recently_used = False
+        # `room`: up to this position an append may write at once; 0 sends it through make_room.
+        self.room = 0
+        self._map: MappedFile | None = None
+        self._mapped_from = 0
+        self._indexes_loaded = False
+        self._bytes_since_entry = 0
+        self._largest: TimestampAndOffset | None = None
+        self._first_timestamp: int | None = None
+        self._hints: dict[int, int] = {}
+
+    @property
+    def log_path(self) -> str:
+        return self.path + LOG_SUFFIX
+
+    # Appending
+
+    def append(
+        self,
+        records: memoryview,
+        base_offset: int,
+        last_offset: int,
+        leader_epoch: int,
+        max_timestamp: int,
+    ) -> int:
+        """Copies one batch to the end with its offset and epoch set, and returns its position. Room has been made."""
+        position = self.size
+        size = len(records)
+        end = position + size
+        assert self._map is not None
+        buffer = self._map.buffer
+        # A process killed between the two leaves offset 0 in the header, which recovery takes for the torn tail.
+        buffer[position:end] = records
+        _OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
+        self.size = end
+        if max_timestamp > self._largest[0]:  # type: ignore[index]
+            self._largest = TimestampAndOffset(max_timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        if self._bytes_since_entry > self._config.index_interval_bytes:
+            self._index(last_offset, position)
+        self._bytes_since_entry += size
+        return position
+
+    def append_all(self, records: memoryview, headers: list[Header]) -> None:
+        """Copies several batches that keep their offsets and epochs: replication and raft. Room has been made."""
+        position = self.size
+        assert self._map is not None
+        self._map.buffer[position : position + len(records)] = records
+        self.size = position + len(records)
+        if position == 0:
+            self._first_timestamp = headers[0][8]
+        for header in headers:
+            size = header[1] + 12
+            self.reindex(position, size, header[0] + header[6], header[8])
+            position += size
+        assert position == self.size
+
+    def reindex(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Enters a batch that is in the file already, as `append` would have done."""
+        assert self._largest is not None
+        if max_timestamp > self._largest.timestamp:
+            self._largest = TimestampAndOffset(max_timestamp, last_offset)
+        if self._bytes_since_entry > self._config.index_interval_bytes:
+            self._index(last_offset, position)
+        self._bytes_since_entry += size
+
+    def _index(self, last_offset: int, position: int) -> None:
+        assert self._largest is not None
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self._largest)
+        self._bytes_since_entry = 0
+        if self.offset_index.full or self.time_index.full:
+            self.room = 0  # make_room is asked next, and the log rolls
+
+    def make_room(self, size: int) -> None:
+        """Lets `append` write `size` bytes: maps, allocates and prefaults as needed.
+
+        Raises:
+            DiskFull: there is no space; nothing has changed.
+        """
+        assert self.active
+        if self._map is None:
+            self._open_map()
+        self.load_indexes()
+        self.largest_timestamp()
+        mapped = self._map
+        assert mapped is not None
+        end = self.size + size
+        if end > mapped.size:
+            step = min(max(mapped.size, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)
+            if self._config.preallocate:
+                step = self._config.segment_bytes
+            mapped.ensure(max(end, min(self.size + step, self._config.segment_bytes)))
+        self.room = mapped.size
+        if self.size - self._mapped_from >= BUSY_BYTES:
+            ahead = min(end + PREFAULT_BYTES, mapped.size)
+            mapped.prefault(self.size, ahead)
+            self.room = ahead
+
+    def roll_reason(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, jitter_ms: int) -> str | None:
+        """Why a batch of `size` bytes must start a new segment (Kafka's conditions), or None."""
+        if self.size > self._config.segment_bytes - size:
+            return "size"
+        if self.size and self._waited_ms(max_timestamp, now_ms) > self._config.segment_ms - jitter_ms:
+            return "time"
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return "offset"
+        if self._indexes_loaded and (self.offset_index.full or self.time_index.full):
+            return "index"
+        return None
+
+    def roll_deadline(self, jitter_ms: int) -> tuple[int, int]:
+        """(timestamp, wall clock): a batch later than either needs a new segment."""
+        if self.size == 0:
+            return NEVER, NEVER
+        limit = self._config.segment_ms - jitter_ms
+        first = self.first_timestamp()
+        return (first + limit, NEVER) if first >= 0 else (NEVER, self.created_ms + limit)
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        first = self.first_timestamp()
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def update_config(self, config: LogConfig) -> None:
+        self._config = config
+        self.room = 0
+
+    # Finding
+
+    def view(self) -> memoryview:
+        """All bytes of the segment's batches; valid as long as anybody holds it, whatever becomes of the segment."""
+        if self._map is None:
+            self._open_map()
+        self.recently_used = True
+        return self._map.buffer  # type: ignore[union-attr]
+
+    def position_of(self, offset: int) -> int | None:
+        """Where the first batch that ends at or after `offset` starts; None when all batches end before it."""
+        hint = self._hints.get(offset)
+        if hint is not None:
+            return hint
+        buffer = self.view()
+        if not self._indexes_loaded:
+            self.load_indexes()
+        position = self.offset_index.floor(offset)
+        end = self.size
+        unpack = WALK.unpack_from
+        while position < end:
+            base, length, delta = unpack(buffer, position)
+            if base + delta >= offset:
+                return position
+            position += length + 12
+        return None
+
+    def end_of_slice(self, start: int, limit: int, bytes_max: int, min_one: bool) -> int:
+        """The end of the whole batches from `start` on that fit into `bytes_max` and end by `limit`."""
+        wanted = start + bytes_max
+        if wanted >= limit:
+            return limit
+        buffer = self.view()
+        position = max(start, self.offset_index.floor_position(wanted))
+        unpack = WALK.unpack_from
+        while True:
+            _, length, _ = unpack(buffer, position)
+            after = position + length + 12
+            if after > wanted:
+                break
+            position = after
+        return after if position == start and min_one else position
+
+    def remember(self, offset: int, position: int) -> None:
+        """A reader will come back for the batch at `offset`, which starts at `position`."""
+        if len(self._hints) >= HINTS_MAX:
+            self._hints.clear()
+        self._hints[offset] = position
+
+    def offset_at(self, position: int) -> int:
+        """The base offset of the batch that starts at `position`."""
+        base: int
+        base, _, _ = WALK.unpack_from(self.view(), position)
+        return base
+
+    def last_offset(self) -> int | None:
+        """The last offset in the segment, or None when it is empty."""
+        if not self._indexes_loaded:
+            self.load_indexes()
+        buffer, position, last = self.view(), self.offset_index.floor(2**62), None
+        while position < self.size:
+            base, length, delta = WALK.unpack_from(buffer, position)
+            last = base + delta
+            position += length + 12
+        return last
+
+    def largest_timestamp(self) -> TimestampAndOffset:
+        """The largest max timestamp of all batches, and the last offset of the first batch that has it."""
+        if self._largest is None:
+            self.load_indexes()
+            self._largest = self._find_largest()
+        return self._largest
+
+    def _find_largest(self) -> TimestampAndOffset:
+        """From the last time index entry on, a walk: a sealed segment's last entry is the answer already."""
+        timestamp, offset = self.time_index.last()
+        largest = TimestampAndOffset(timestamp, offset if timestamp >= 0 else -1)
+        buffer, position = self.view(), self.offset_index.floor(offset)
+        while position < self.size:
+            header = HEADER.unpack_from(buffer, position)
+            if header[8] > largest.timestamp:
+                largest = TimestampAndOffset(header[8], header[0] + header[6])
+            position += header[1] + 12
+        return largest
+
+    def first_timestamp(self) -> int:
+        """The max timestamp of the first batch, -1 when there is none."""
+        if self._first_timestamp is None:
+            if self.size == 0:
+                return -1
+            self._first_timestamp = HEADER.unpack_from(self.view(), 0)[8]
+        return self._first_timestamp
+
+    # Changing the end
+
+    def truncate_to(self, offset: int) -> int:
+        """Removes the batches that end at or after `offset` and returns how many bytes that were.
+
+        The bytes become zeros but the file stays as long as it is: a reader's view must never lose its pages.
+        """
+        assert self.active
+        position = self.position_of(offset)
+        self.load_indexes()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(self._files, offset)
+        if position is None:
+            return 0
+        removed = self.size - position
+        self._zero(position, self.size)
+        self.size = position
+        self._hints.clear()
+        self._first_timestamp = None if position else -1
+        self._bytes_since_entry = 0
+        self._largest = self._find_largest()
+        self.room = 0
+        return removed
+
+    def _zero(self, start: int, end: int) -> None:
+        buffer = self.view()
+        zeros = bytes(min(end - start, 1 << 20))
+        # From the end: whatever a crash leaves, the batches before the first zero are whole.
+        while end > start:
+            begin = max(start, end - len(zeros))
+            buffer[begin:end] = zeros[: end - begin]
+            end = begin
+
+    def seal(self) -> None:
+        """No more appends: the files are cut to their content and the indexes completed."""
+        assert self.active
+        self.load_indexes()
+        largest = self.largest_timestamp()
+        if largest.timestamp >= 0 and self.size:
+            self.time_index.maybe_append(*largest)
+        self.save_indexes()
+        self._trim()
+        self.active = False
+        self.room = 0
+
+    def reopen(self) -> None:
+        """A sealed segment becomes the active one again, after the ones behind it were truncated away."""
+        self.unmap()
+        self.load_indexes()
+        self.largest_timestamp()
+        self.active = True
+        self.room = 0
+
+    def _trim(self) -> None:
+        if self._map is not None:
+            self._map.close(self.size if self.size < self._map.size else None)
+            self._map = None
+            self._mappings.closed(self)
+        elif (self._files.size(self.log_path) or 0) > self.size:
+            self._files.truncate(self.log_path, self.size)
+
+    # Files
+
+    def create_files(self) -> None:
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._files.create(self.path + suffix)
+        self._indexes_loaded = True
+        self._largest = NO_TIMESTAMP_YET
+
+    def load_indexes(self) -> None:
+        """Reads the index files when they are not in memory yet.
+
+        Raises:
+            CorruptFile: one of them must be made again from the log (`storage.recovery`).
+        """
+        if self._indexes_loaded:
+            return
+        self.offset_index.load(self._files, self.size)
+        self.time_index.load(self._files, self.base_offset + RELATIVE_OFFSET_MAX)
+        self._indexes_loaded = True
+
+    def save_indexes(self) -> None:
+        if self._indexes_loaded:
+            self.offset_index.save(self._files)
+            self.time_index.save(self._files)
+
+    def clear_indexes(self) -> None:
+        """Empties the indexes, to be filled again by `reindex`."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._indexes_loaded = True
+        self._largest = NO_TIMESTAMP_YET
+        self._bytes_since_entry = 0
+        self._hints.clear()
+
+    def resume_indexes(self, position: int) -> None:
+        """Goes back to the indexes as they were when the entry for the batch at `position` had just been added."""
+        self.offset_index.truncate_to_position(position + 1)
+        self.time_index.truncate_to(self.offset_index.last_offset + 1 if position else self.base_offset)
+        timestamp, offset = self.time_index.last()
+        self._largest = TimestampAndOffset(timestamp, offset) if timestamp >= 0 else NO_TIMESTAMP_YET
+        self._bytes_since_entry = 0
+
+    def set_end(self, size: int) -> None:
+        """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
+        assert size <= self.size
+        if size < self.size:
+            if self.active:
+                self._zero(size, self.size)
+            else:
+                self.unmap()
+                self._files.truncate(self.log_path, size)
+        self.size = size
+        self._hints.clear()
+
+    def flush(self) -> None:
+        """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one."""
+        self.save_indexes()
+        mapped = self._map
+        if mapped is not None and self.active:
+            mapped.flush()
+        else:
+            self._files.sync_file(self.log_path)
+        self._files.sync_file(self.offset_index.path)
+        self._files.sync_file(self.time_index.path)
+        self.txn_index.flush(self._files)
+
+    def unmap(self) -> None:
+        """Gives the mapping back; it ends when the last view of it is gone. Everything can be opened again."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+            self._mappings.closed(self)
+        self.room = 0
+        self._hints.clear()
+        if not self.active and self._indexes_loaded:
+            self.save_indexes()
+            self.offset_index.clear()
+            self.time_index.clear()
+            self._indexes_loaded = False
+
+    def close(self, trim: bool) -> None:
+        if self.active and trim:
+            self.seal()
+            self.active = True  # sealed in form only: it may be opened again and go on
+        self.unmap()
+
+    def file_names(self) -> list[str]:
+        return [self.path + suffix for suffix in SUFFIXES]
+
+    def _open_map(self) -> None:
+        capacity = max(self._config.segment_bytes, self.size) if self.active else 0
+        self._map = self._files.map(self.log_path, capacity, self.active)
+        self._mapped_from = self.size
+        self._mappings.opened(self)
+
+
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
+    return f"{directory}/{base_offset:020d}{suffix}"
+
+
+def could_start_batch(buffer: memoryview, position: int, end: int) -> bool:
+    """Whether a batch header may lie at `position`: false in the zeros behind the last batch."""
+    return end - position >= HEADER_BYTES and buffer[position + MAGIC_AT] == MAGIC

@@ -1,0 +1,60 @@
+"""The segments of one log in the order of their base offsets; the last one is active. Never empty."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from storage.segment import Segment
+
+
+class Segments:
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments, "a log has at least one segment"
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        assert self._bases == sorted(set(self._bases))
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    @property
+    def sealed(self) -> list[Segment]:
+        return self._segments[:-1]
+
+    def floor_index(self, offset: int) -> int:
+        """The index of the segment whose range holds `offset`; 0 when it is before them all."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment whose range holds `offset` and all after it."""
+        return self._segments[self.floor_index(offset) :]
+
+    def next_base(self, index: int) -> int | None:
+        return self._bases[index + 1] if index + 1 < len(self._bases) else None
+
+    def append(self, segment: Segment) -> None:
+        assert segment.base_offset > self._bases[-1]
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def remove(self, gone: list[Segment]) -> None:
+        """Takes segments out; at least one stays."""
+        ids = {id(segment) for segment in gone}
+        self.replace([segment for segment in self._segments if id(segment) not in ids])
+
+    def replace(self, segments: list[Segment]) -> None:
+        assert segments
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]

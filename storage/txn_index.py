@@ -1,0 +1,90 @@
+"""The aborted transactions of one segment (`.txnindex`), written as their markers are appended.
+
+34 bytes per entry: version i16 (0), producer id, first offset, last offset (of the marker), last stable offset after
+the marker, all i64. The file exists only when a transaction was aborted. Committed transactions leave no trace here.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from storage.errors import CorruptFile
+from storage.files import Files
+
+VERSION = 0
+_ENTRY = Struct(">hqqqq")
+ENTRY_BYTES = 34
+assert _ENTRY.size == ENTRY_BYTES
+
+
+class AbortedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Entries in the order of their markers' offsets, mirrored in the file."""
+
+    __slots__ = ("_entries", "path")
+
+    def __init__(self, path: str, entries: list[AbortedTxn] | None = None) -> None:
+        self.path = path
+        self._entries = entries  # None: not read yet
+
+    def entries(self, files: Files) -> list[AbortedTxn]:
+        if self._entries is None:
+            self._entries = self._read(files)
+        return self._entries
+
+    def append(self, files: Files, txn: AbortedTxn) -> None:
+        entries = self.entries(files)
+        assert not entries or entries[-1].last_offset < txn.last_offset, "markers come in the order of their offsets"
+        files.pwrite(self.path, len(entries) * ENTRY_BYTES, _ENTRY.pack(VERSION, *txn))
+        entries.append(txn)
+
+    def truncate_to(self, files: Files, offset: int) -> None:
+        """Drops the entries whose markers are at or after `offset`."""
+        entries = self.entries(files)
+        kept = [txn for txn in entries if txn.last_offset < offset]
+        if len(kept) < len(entries):
+            files.truncate(self.path, len(kept) * ENTRY_BYTES)
+            self._entries = kept
+
+    def clear(self, files: Files) -> None:
+        files.remove(self.path)
+        self._entries = []
+
+    def collect(self, files: Files, start: int, end: int, into: list[AbortedTxn]) -> bool:
+        """Adds what overlaps [start, end) and tells whether no later segment can add more.
+
+        It is complete once an entry says that everything below `end` was decided when its marker was written.
+        """
+        for txn in self.entries(files):
+            if txn.last_offset >= start and txn.first_offset < end:
+                into.append(txn)
+            if txn.last_stable_offset >= end:
+                return True
+        return False
+
+    def flush(self, files: Files) -> None:
+        if self._entries:
+            files.sync_file(self.path)
+
+    def _read(self, files: Files) -> list[AbortedTxn]:
+        data = files.read(self.path)
+        if not data:
+            return []
+        if len(data) % ENTRY_BYTES:
+            raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
+        entries = []
+        last = -1
+        for version, *fields in _ENTRY.iter_unpack(data):
+            txn = AbortedTxn(*fields)
+            if version != VERSION or txn.last_offset <= last or txn.first_offset > txn.last_offset:
+                raise CorruptFile(self.path, f"entry {len(entries)} is not valid: version {version}, {txn}")
+            last = txn.last_offset
+            entries.append(txn)
+        return entries
