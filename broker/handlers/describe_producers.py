@@ -26,13 +26,13 @@ def handle(broker: BrokerParts, request: DescribeProducersRequest, context: Requ
                 answer.active_producers = [
                     ProducerState(
                         producer_id=p.producer_id,
-                        producer_epoch=p.producer_epoch,
+                        producer_epoch=p.epoch,
                         last_sequence=p.last_sequence,
                         last_timestamp=p.last_timestamp,
                         coordinator_epoch=p.coordinator_epoch,
-                        current_txn_start_offset=p.current_txn_start_offset,
+                        current_txn_start_offset=p.current_txn_first_offset,
                     )
-                    for p in log.producers.active()
+                    for p in log.producers
                 ]
             except KafkaError as error:
                 answer.error_code = error.code

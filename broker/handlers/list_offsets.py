@@ -28,7 +28,6 @@ from protocol.messages.list_offsets import (
 )
 from protocol.primitives import ZERO_UUID
 from server.network.context import RequestContext
-from storage.log import Log
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 #: The version from which each special timestamp means something.
@@ -93,7 +92,7 @@ def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOff
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return -1, limit, partition.leader_epoch
         case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
-            return -1, log.log_start_offset, _epoch_at_start(log)
+            return -1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset)
         case -5 | -6:  # nothing is tiered
             return UNKNOWN
         case -3:  # MAX_TIMESTAMP
@@ -105,9 +104,3 @@ def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOff
     if lags:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return UNKNOWN
-
-
-def _epoch_at_start(log: Log) -> int:
-    """The leader epoch of the first record, or that of an empty log's last leader."""
-    epoch = log.epoch_for_offset(log.log_start_offset)
-    return -1 if epoch is None else epoch

@@ -1,0 +1,28 @@
+"""What the handlers of group APIs have in common: who asks, and handing a Pending answer to the connection."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address
+from typing import Any
+
+from broker.coordinator.outcome import Pending
+from broker.groups.shard import Client
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def client_of(context: RequestContext) -> Client:
+    """The client as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
+    host = context.connection.peer_host
+    if ":" in host:
+        host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
+    return Client(context.api_version, context.client_id or "", f"/{host}")
+
+
+def reply(answer: Any) -> Any:
+    """The response itself, or a Deferred that keeps its turn on the connection."""
+    if type(answer) is not Pending:
+        return answer
+    deferred = Deferred()
+    answer.when_done(deferred.complete)
+    return deferred

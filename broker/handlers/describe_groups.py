@@ -1,0 +1,31 @@
+"""DescribeGroups (15): state and members of classic groups.
+
+v3 authorized operations (KIP-430) · v4 instance ids · v6 unknown groups get GROUP_ID_NOT_FOUND (KIP-1043), before: state Dead.
+"""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import reply
+from broker.handlers.authorized_operations import GROUP_OPERATIONS
+from broker.parts import BrokerParts
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+ERROR_SINCE = 6
+
+
+def handle(
+    broker: BrokerParts, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Deferred:
+    def shape(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
+        if request.include_authorized_operations:
+            for group in groups:
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=groups)
+
+    answer = broker.groups.describe(request.groups, context.api_version >= ERROR_SINCE)
+    response: DescribeGroupsResponse | Deferred = reply(then(answer, shape))
+    return response

@@ -1,0 +1,30 @@
+"""JoinGroup (11): become a member of a classic group; the answer waits until everybody has joined.
+
+v0 has no rebalance timeout: the session timeout counts · v4 members come back with the id they are given (KIP-394)
+v5 group_instance_id (KIP-345) · v7 protocol_type, null protocol_name · v8 reason · v9 skip_assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import client_of, reply
+from broker.parts import BrokerParts
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(broker: BrokerParts, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Deferred:
+    if context.api_version == 0:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    answer = broker.groups.join(request, client_of(context))
+    if context.api_version < 7:
+        answer = then(answer, _without_null)
+    response: JoinGroupResponse | Deferred = reply(answer)
+    return response
+
+
+def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:
+    if response.protocol_name is None:
+        response.protocol_name = ""
+    return response

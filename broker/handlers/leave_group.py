@@ -1,0 +1,25 @@
+"""LeaveGroup (13): members go. v0-2 one, its error at the top · v3 many, also by instance id (KIP-345) · v5 reasons."""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(broker: BrokerParts, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Deferred:
+    if context.api_version >= 3:
+        answer = broker.groups.leave(request)
+    else:
+        request.members = [MemberIdentity(request.member_id)]
+        answer = then(broker.groups.leave(request), _of_one_member)
+    response: LeaveGroupResponse | Deferred = reply(answer)
+    return response
+
+
+def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    error = response.error_code or next((member.error_code for member in response.members), 0)
+    return LeaveGroupResponse(error_code=error)

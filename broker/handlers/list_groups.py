@@ -1,0 +1,18 @@
+"""ListGroups (16): the groups coordinated here. v4 states and their filter (KIP-518) · v5 types and their filter (KIP-848)."""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(broker: BrokerParts, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Deferred:
+    answer = broker.groups.list(request.states_filter, request.types_filter)
+    response: ListGroupsResponse | Deferred = reply(
+        then(answer, lambda listed: ListGroupsResponse(error_code=listed[0], groups=listed[1]))
+    )
+    return response

@@ -1,0 +1,48 @@
+"""OffsetDelete (47): forget a group's offsets of partitions it is not subscribed to (KIP-496). One version, never flexible."""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(
+    broker: BrokerParts, request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Deferred:
+    unknown: dict[str, OffsetDeleteResponseTopic] = {}
+    kept: list[OffsetDeleteRequestTopic] = []
+    for topic in request.topics:
+        image = broker.metadata.image.topics.by_name(topic.name)
+        existing = () if image is None else image.partitions
+        missing = [p.partition_index for p in topic.partitions if p.partition_index not in existing]
+        if missing:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers = [OffsetDeleteResponsePartition(index, error) for index in missing]
+            unknown[topic.name] = OffsetDeleteResponseTopic(topic.name, answers)
+        known = [p for p in topic.partitions if p.partition_index in existing]
+        if known:
+            kept.append(OffsetDeleteRequestTopic(topic.name, known))
+
+    def merge(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        for topic in response.topics:
+            merged = unknown.setdefault(topic.name, topic)
+            if merged is not topic:
+                merged.partitions.extend(topic.partitions)
+        response.topics = list(unknown.values())
+        return response
+
+    request.topics = kept
+    answer = broker.groups.delete_offsets(request)
+    response: OffsetDeleteResponse | Deferred = reply(then(answer, merge) if unknown else answer)
+    return response

@@ -1,0 +1,136 @@
+"""OffsetFetch (9): a group's committed offsets; -1 where there is none, whether or not the partition exists.
+
+v1 errors stand at each partition · v2 a top-level error, null topics ask for all · v5 leader epoch · v7 require_stable (KIP-447)
+v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids for names: UNKNOWN_TOPIC_ID.
+"""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import gather, then
+from broker.coordinator.outcome import Pending
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+TOP_LEVEL_ERROR_SINCE = 2
+GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+
+def handle(broker: BrokerParts, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Deferred:
+    version = context.api_version
+    groups = request.groups if version >= GROUPS_SINCE else [_only_group(request)]
+    answers = [_fetch(broker, group, request.require_stable, version >= TOPIC_IDS_SINCE) for group in groups]
+
+    def shape(fetched: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+        if version >= GROUPS_SINCE:
+            return OffsetFetchResponse(groups=fetched)
+        return _of_one_group(request, fetched[0], version)
+
+    response: OffsetFetchResponse | Deferred = reply(gather(answers, shape))
+    return response
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _fetch(
+    broker: BrokerParts, group: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
+) -> OffsetFetchResponseGroup | Pending:
+    topics = broker.metadata.image.topics
+    if group.topics is None:
+        answer = broker.groups.fetch_offsets(group, require_stable)
+        if not by_id:
+            return answer
+        named: OffsetFetchResponseGroup | Pending = then(answer, lambda fetched: _with_ids(broker, fetched))
+        return named
+    unknown: list[OffsetFetchResponseTopics] = []
+    kept: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics:
+        image = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
+        if image is not None:
+            topic.name, topic.topic_id = image.name, image.id
+        elif by_id:
+            unknown.append(_unknown_id(topic))
+            continue
+        kept.append(topic)
+    group.topics = kept
+    answer = broker.groups.fetch_offsets(group, require_stable)
+    if not unknown:
+        return answer
+    merged: OffsetFetchResponseGroup | Pending = then(answer, lambda fetched: _merge(unknown, fetched))
+    return merged
+
+
+def _unknown_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _merge(unknown: list[OffsetFetchResponseTopics], fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+    if not fetched.error_code:
+        fetched.topics.extend(unknown)
+    return fetched
+
+
+def _with_ids(broker: BrokerParts, fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+    """All topics of the group by id; one that has none any more cannot be said."""
+    kept = []
+    for topic in fetched.topics:
+        image = broker.metadata.image.topics.by_name(topic.name)
+        if image is not None:
+            topic.topic_id = image.id
+            kept.append(topic)
+    fetched.topics = kept
+    return fetched
+
+
+def _of_one_group(request: OffsetFetchRequest, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    error = group.error_code
+    if error and version < TOP_LEVEL_ERROR_SINCE:
+        topics = [
+            OffsetFetchResponseTopic(
+                topic.name,
+                [OffsetFetchResponsePartition(index, -1, -1, "", error) for index in topic.partition_indexes],
+            )
+            for topic in request.topics or ()
+        ]
+        return OffsetFetchResponse(topics=topics)
+    topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(
+                    p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=error)

@@ -1,0 +1,20 @@
+"""SyncGroup (14): the leader's assignment in, each member's part out; followers wait for the leader.
+
+v3 group_instance_id (KIP-345) · v5 protocol type and name, both needed and compared (KIP-559).
+"""
+
+from __future__ import annotations
+
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(broker: BrokerParts, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Deferred:
+    if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    answer: SyncGroupResponse | Deferred = reply(broker.groups.sync(request))
+    return answer
