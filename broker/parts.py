@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.controller_channel import ControllerChannel
+from broker.groups.service import GroupCoordinator
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_session import FetchSessionCache
@@ -26,6 +27,7 @@ class BrokerParts:
     controller: ControllerChannel
     topic_creation: TopicCreation
     producer_ids: ProducerIds
+    groups: GroupCoordinator
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.
