@@ -1,0 +1,70 @@
+"""What a broker's listeners answer, one row per API: a handler of this folder, or FORWARD to the active controller.
+
+ApiVersions is answered by the server from exactly these rows. Adding an API is one row here and one file beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from broker.handlers import (
+    delete_records,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    get_telemetry_subscriptions,
+    init_producer_id,
+    list_config_resources,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    push_telemetry,
+)
+from broker.parts import BrokerParts
+from protocol.api import ApiKey
+from server.network.context import RequestContext
+from server.network.route import Route
+
+FORWARD: Final = "forward"
+
+LocalHandler = Callable[[BrokerParts, Any, RequestContext], Any]
+
+ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
+    (ApiKey.PRODUCE, produce.handle),
+    (ApiKey.FETCH, fetch.handle),
+    (ApiKey.LIST_OFFSETS, list_offsets.handle),
+    (ApiKey.METADATA, metadata.handle),
+    (ApiKey.CREATE_TOPICS, FORWARD),
+    (ApiKey.DELETE_TOPICS, FORWARD),
+    (ApiKey.DELETE_RECORDS, delete_records.handle),
+    (ApiKey.INIT_PRODUCER_ID, init_producer_id.handle),
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch.handle),
+    (ApiKey.DESCRIBE_CONFIGS, describe_configs.handle),
+    (ApiKey.ALTER_CONFIGS, FORWARD),
+    (ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle),
+    (ApiKey.CREATE_PARTITIONS, FORWARD),
+    (ApiKey.ELECT_LEADERS, FORWARD),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, FORWARD),
+    (ApiKey.DESCRIBE_QUORUM, FORWARD),
+    (ApiKey.UPDATE_FEATURES, FORWARD),
+    (ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle),
+    (ApiKey.DESCRIBE_PRODUCERS, describe_producers.handle),
+    (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, get_telemetry_subscriptions.handle),
+    (ApiKey.PUSH_TELEMETRY, push_telemetry.handle),
+    (ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle),
+    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle),
+)
+
+
+def broker_routes(broker: BrokerParts) -> list[Route]:
+    """The rows bound to the parts of one broker."""
+    return [
+        Route(api_key, broker.controller.forwarder(api_key) if handler is FORWARD else partial(handler, broker))  # type: ignore[arg-type]
+        for api_key, handler in ROUTES
+    ]
