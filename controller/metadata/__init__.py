@@ -1,0 +1,1 @@
+"""The metadata image, the deltas that change it, and how log and snapshots become both."""

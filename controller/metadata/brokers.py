@@ -61,9 +61,7 @@ class BrokerRegistration:
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
             endpoints={e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
-            features={
-                f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features
-            },
+            features={f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features},
             rack=record.rack,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
@@ -83,9 +81,7 @@ class BrokerRegistration:
                 for e in self.endpoints.values()
             ],
             features=[
-                BrokerFeature(
-                    name=name, min_supported_version=span.min_version, max_supported_version=span.max_version
-                )
+                BrokerFeature(name=name, min_supported_version=span.min_version, max_supported_version=span.max_version)
                 for name, span in self.features.items()
             ],
             rack=self.rack,

@@ -23,9 +23,7 @@ class ControllerRegistration:
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
             endpoints={e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
-            features={
-                f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features
-            },
+            features={f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features},
             zk_migration_ready=record.zk_migration_ready,
         )
 

@@ -71,6 +71,7 @@ _DELTAS: dict[str, type[Any]] = {
 }
 assert tuple(_DELTAS) == NOUNS
 
+
 class MetadataDelta:
     __slots__ = (
         "_methods",

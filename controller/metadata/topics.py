@@ -199,7 +199,9 @@ class TopicsDelta:
             ids[name] = topic_id
         return TopicsImage(by_id.finish(), ids.finish())
 
-    def partition_changes(self) -> Iterator[tuple[TopicDelta, int, PartitionRegistration | None, PartitionRegistration]]:
+    def partition_changes(
+        self,
+    ) -> Iterator[tuple[TopicDelta, int, PartitionRegistration | None, PartitionRegistration]]:
         """(topic, index, before, after) of every changed partition; before is None where it is new."""
         for topic in self.changed.values():
             for index, after in topic.partition_changes.items():

@@ -1,0 +1,109 @@
+"""Leader elections that somebody asks for, and those the controller holds by itself from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from controller.control.index import TopicIdPartition
+from controller.control.outcome import Outcome, check_records_max
+from controller.control.partition_change import Election
+from controller.control.state import ControlState
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+# ElectionType (KIP-460)
+PREFERRED = 0
+UNCLEAN = 1
+
+# How many leaders one periodic run may move, so that requests get their turn in between.
+ELECTIONS_MAX = 1_000
+
+
+def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    every = request.topic_partitions is None
+    records: list[Any] = []
+    response = ElectLeadersResponse()
+    for topic, indexes in _asked(state, request):
+        results = ReplicaElectionResult(topic=topic)
+        response.replica_election_results.append(results)
+        for index in indexes:
+            error = _elect(state, topic, index, request.election_type, records)
+            # Asked for all, only those are told where something was to do.
+            if every and error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            results.partition_result.append(
+                PartitionResult(
+                    partition_id=index,
+                    error_code=ErrorCode.NONE if error is None else error.code,
+                    error_message=None if error is None else error.message,
+                )
+            )
+    check_records_max(records)
+    return Outcome(records, response)
+
+
+def _asked(state: ControlState, request: ElectLeadersRequest) -> Iterable[tuple[str, list[int]]]:
+    if request.topic_partitions is not None:
+        return [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    return [
+        (topic.name, [index for index, _ in topic.sorted_partitions()])
+        for topic in sorted(state.image.topics, key=lambda topic: topic.name)
+    ]
+
+
+def _elect(state: ControlState, name: str, index: int, election_type: int, records: list[Any]) -> KafkaError | None:
+    topic = state.image.topics.by_name(name)
+    if topic is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    preferred = election_type == PREFERRED
+    if partition.has_preferred_leader if preferred else partition.has_leader:
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    change = state.change(topic, index, partition, election=Election.PREFERRED if preferred else Election.UNCLEAN)
+    record = change.record()
+    if record is None:
+        if preferred:
+            return KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+        return KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+        )
+    records.append(record)
+    return None
+
+
+def return_to_preferred_leaders(state: ControlState) -> Outcome[bool]:
+    """auto.leader.rebalance.enable. The answer says that there may be more to do."""
+    return _periodic(state, state.index.imbalanced, Election.PREFERRED)
+
+
+def elect_unclean_leaders(state: ControlState) -> Outcome[bool]:
+    """For partitions that lost every clean replica, where unclean.leader.election.enable has been set meanwhile."""
+    allowed = [
+        key
+        for key in state.index.leaderless()
+        if (topic := state.image.topics.by_id(key[0])) is not None and state.unclean_election(topic.name)
+    ]
+    return _periodic(state, allowed, Election.UNCLEAN)
+
+
+def _periodic(state: ControlState, partitions: Iterable[TopicIdPartition], election: Election) -> Outcome[bool]:
+    records: list[Any] = []
+    for topic_id, index in partitions:
+        if len(records) >= ELECTIONS_MAX:
+            return Outcome(records, True)
+        topic = state.image.topics.by_id(topic_id)
+        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
+        record = state.change(topic, index, topic.partitions[index], election=election).record()
+        if record is not None:
+            records.append(record)
+    return Outcome(records, False)

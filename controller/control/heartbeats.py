@@ -1,0 +1,162 @@
+"""Which brokers are alive. Soft state: begun anew by each active controller, never in the log.
+
+A broker is alive while its heartbeats come, or for a short grace after it lost its connection: a killed process closes
+its sockets at once, and waiting the session timeout (9 s) for it would stop writes that long. A new controller gives
+every unfenced broker a whole session, because it has not heard of them yet; but such a session that is only assumed,
+like one whose connection is lost, does not keep a restarted broker from registering (Kafka makes it wait 9 s).
+
+    current     wants fence  wants shutdown   next
+    FENCED      -            yes              SHUTDOWN_NOW
+    FENCED      no           no               UNFENCED if it has read its own registration, else FENCED
+    FENCED      yes          no               FENCED
+    UNFENCED    yes          yes              SHUTDOWN_NOW
+    UNFENCED    yes          no               FENCED
+    UNFENCED    no           yes              CONTROLLED_SHUTDOWN if it leads anything, else SHUTDOWN_NOW
+    CONTROLLED  -            -                SHUTDOWN_NOW once it leads nothing and every active broker has read so
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+NEVER_MS = 1 << 62
+
+
+class BrokerControlState(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+    @property
+    def fenced(self) -> bool:
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
+
+
+@dataclass(slots=True)
+class _Session:
+    fenced: bool
+    deadline_ms: int
+    heard: bool = False  # a registration or heartbeat came to this very controller
+    metadata_offset: int = -1
+    # The log's end when leadership had moved away; -1: not shutting down.
+    controlled_shutdown_offset: int = -1
+    # While set, the session ends here unless a heartbeat comes: its connection is gone.
+    grace_deadline_ms: int = NEVER_MS
+
+    @property
+    def shutting_down(self) -> bool:
+        return self.controlled_shutdown_offset >= 0
+
+    @property
+    def expires_ms(self) -> int:
+        return min(self.deadline_ms, self.grace_deadline_ms)
+
+    @property
+    def state(self) -> BrokerControlState:
+        if self.shutting_down:
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.FENCED if self.fenced else BrokerControlState.UNFENCED
+
+
+class Heartbeats:
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._sessions: dict[int, _Session] = {}
+
+    def assume(self, broker_id: int, fenced: bool, now_ms: int) -> None:
+        """This controller becomes active and finds the broker registered."""
+        self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
+
+    def register(self, broker_id: int, fenced: bool, now_ms: int) -> None:
+        """A broker is registered, or its registration changed; a fenced one is not waited for."""
+        session = self._sessions.get(broker_id)
+        if session is None:
+            session = self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
+        session.fenced = fenced
+        session.deadline_ms = now_ms + self._session_timeout_ms
+        if fenced:
+            session.controlled_shutdown_offset = -1
+
+    def remove(self, broker_id: int) -> None:
+        self._sessions.pop(broker_id, None)
+
+    def has_session(self, broker_id: int, now_ms: int) -> bool:
+        session = self._sessions.get(broker_id)
+        if session is None or session.fenced or not session.heard:
+            return False
+        return now_ms <= session.deadline_ms and session.grace_deadline_ms == NEVER_MS
+
+    def touch(self, broker_id: int, fenced: bool, metadata_offset: int, now_ms: int) -> None:
+        """A heartbeat came."""
+        session = self._sessions[broker_id]
+        session.deadline_ms = now_ms + self._session_timeout_ms
+        session.grace_deadline_ms = NEVER_MS
+        session.heard = True
+        session.metadata_offset = metadata_offset
+        session.fenced = fenced
+        if fenced:
+            session.controlled_shutdown_offset = -1
+
+    def connection_lost(self, broker_id: int, now_ms: int, grace_ms: int) -> None:
+        session = self._sessions.get(broker_id)
+        if session is not None and not session.fenced:
+            session.grace_deadline_ms = min(session.grace_deadline_ms, now_ms + grace_ms)
+
+    def begin_controlled_shutdown(self, broker_id: int, log_end: int) -> None:
+        session = self._sessions[broker_id]
+        assert not session.fenced, f"fenced broker {broker_id} enters controlled shutdown"
+        if session.controlled_shutdown_offset < 0:
+            session.controlled_shutdown_offset = log_end
+
+    def next_state(
+        self,
+        broker_id: int,
+        *,
+        wants_fence: bool,
+        wants_shutdown: bool,
+        caught_up: bool,
+        leads_any: bool,
+    ) -> tuple[BrokerControlState, BrokerControlState]:
+        """(current, next) by the table above."""
+        session = self._sessions[broker_id]
+        current = session.state
+        match current:
+            case BrokerControlState.FENCED:
+                if wants_shutdown:
+                    return current, BrokerControlState.SHUTDOWN_NOW
+                if not wants_fence and caught_up:
+                    return current, BrokerControlState.UNFENCED
+            case BrokerControlState.UNFENCED:
+                if wants_fence:
+                    return current, BrokerControlState.SHUTDOWN_NOW if wants_shutdown else BrokerControlState.FENCED
+                if wants_shutdown:
+                    return current, (
+                        BrokerControlState.CONTROLLED_SHUTDOWN if leads_any else BrokerControlState.SHUTDOWN_NOW
+                    )
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
+                if not leads_any and session.controlled_shutdown_offset <= self._lowest_active_offset():
+                    return current, BrokerControlState.SHUTDOWN_NOW
+        return current, current
+
+    def stale(self, now_ms: int) -> list[int]:
+        """Unfenced brokers whose session has ended, the longest silent first."""
+        expired = [
+            (session.expires_ms, broker_id)
+            for broker_id, session in self._sessions.items()
+            if not session.fenced and now_ms > session.expires_ms
+        ]
+        return [broker_id for _, broker_id in sorted(expired)]
+
+    def next_expiry_ms(self) -> int:
+        """When `stale` could next have something to say."""
+        return min((s.expires_ms + 1 for s in self._sessions.values() if not s.fenced), default=NEVER_MS)
+
+    def brokers(self) -> Iterable[int]:
+        return self._sessions.keys()
+
+    def _lowest_active_offset(self) -> int:
+        active = (s.metadata_offset for s in self._sessions.values() if not s.fenced and not s.shutting_down)
+        return min(active, default=NEVER_MS)

@@ -1,0 +1,28 @@
+"""What a decision is: the records to append, and the response once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from protocol.errors import ErrorCode, KafkaError
+
+Response = TypeVar("Response")
+
+# Kafka's bound on what one request may write: a batch of metadata records must fit the memory of every node.
+USER_RECORDS_MAX = 10_000
+
+
+class Outcome(NamedTuple, Generic[Response]):
+    records: list[Any]
+    response: Response
+
+
+def check_records_max(records: Sized) -> None:
+    """Refuse an operation that wants more records than one batch may hold."""
+    if len(records) > USER_RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Unable to perform excessively large batch operation: {len(records)} records are more than"
+            f" {USER_RECORDS_MAX}.",
+        )

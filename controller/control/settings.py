@@ -1,0 +1,26 @@
+"""The static configs that decisions look at, with Kafka's defaults; node.py fills it from the node's properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    node_id: int
+    cluster_id: str
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_ms: int = 300_000
+    unclean_leader_election_interval_ms: int = 300_000
+    broker_session_timeout_ms: int = 9_000
+    metadata_max_idle_interval_ms: int = 500
+    # A lost connection is a strong hint of a dead broker, but a broker may also just reconnect.
+    lost_connection_grace_ms: int = 300
+    # Every property as the operator wrote it, by name; DescribeConfigs-like answers and synonyms need them all.
+    properties: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,30 @@
+"""Which names a topic may have: Kafka's rules, the same for topics created by request and automatically."""
+
+from __future__ import annotations
+
+import re
+
+from protocol.errors import ErrorCode, KafkaError
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+NAME_LENGTH_MAX = 249  # a log directory's name is the topic's with "-<partition>" and a suffix, and 255 is the limit
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a topic's name, None if nothing is."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if not _LEGAL.fullmatch(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def check_name(name: str) -> None:
+    fault = name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
