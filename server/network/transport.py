@@ -49,8 +49,8 @@ class TcpServer:
         self.port: int = name[1]
 
     async def close(self) -> None:
+        """Accept no more. (Waiting for the server to be closed would wait for its connections.)"""
         self._server.close()
-        await self._server.wait_closed()
 
 
 class TcpNetwork:

@@ -1,0 +1,74 @@
+"""ApiVersions (18): which APIs and versions this node serves. Answered from the very routes that serve them.
+
+v3 names the client's software (KIP-511) and feature levels (KIP-584) · v4 tells features whose lowest level is 0; older
+clients cannot read those and are not told · v5 asks for a certain cluster and node (KIP-1242).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from server.network.connection import Connection
+from server.network.context import RequestContext
+from server.network.route import Route
+
+#: KIP-511: letters, digits, dot and dash, not at the ends.
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+#: The first version whose readers know features that may be switched off altogether (KAFKA-17011).
+FEATURES_FROM_ZERO = 4
+
+
+class Features(NamedTuple):
+    """Feature levels: those this node can do, and those the cluster agreed on. `epoch` -1: not known yet."""
+
+    supported: dict[str, tuple[int, int]]
+    finalized: dict[str, int]
+    epoch: int = -1
+
+
+class ApiVersionsHandler:
+    """Answers from `routes`, which includes the route of this handler itself: set it once the table is complete."""
+
+    def __init__(self, features: Callable[[], Features]) -> None:
+        self._features = features
+        self._api_keys: list[ApiVersion] = []
+
+    def set_routes(self, routes: Iterable[Route]) -> None:
+        self._api_keys = [
+            ApiVersion(api_key=route.api_key, min_version=route.advertised_min, max_version=route.max_version)
+            for route in routes
+        ]
+
+    def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+        if context.api_version >= 3:
+            name, version = request.client_software_name, request.client_software_version
+            if not SOFTWARE.fullmatch(name) or not SOFTWARE.fullmatch(version):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            if isinstance(context.connection, Connection):
+                context.connection.client_software_name = name
+                context.connection.client_software_version = version
+        features = self._features()
+        return ApiVersionsResponse(
+            api_keys=self._api_keys,
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=low, max_version=high)
+                for name, (low, high) in features.supported.items()
+                if low > 0 or context.api_version >= FEATURES_FROM_ZERO
+            ],
+            finalized_features_epoch=features.epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in features.finalized.items()
+                if level > 0
+            ],
+        )

@@ -1,0 +1,305 @@
+"""A pipelined channel to a peer: requests as objects, answers as objects. For replication, raft, forwarding, commands.
+
+A channel connects when it is first used, learns the peer's versions (ApiVersions) and then sends. It is one connection
+at a time: when that is lost, all that was in flight raises `ChannelClosed`, and the next request connects anew. Retries,
+back-off and finding the right peer are the caller's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from protocol.api import APIS, Api, ApiKey
+from protocol.compile import decoder, encoder
+from protocol.errors import ErrorCode, KafkaError, ProtocolError
+from protocol.headers import decode_response_header, encode_request_header, response_header_version
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from server.clock import TimerHandle
+from server.network.frames import LARGE_FRAME_BYTES, FrameProtocol, ReceiveBuffer, read_size
+
+if TYPE_CHECKING:
+    from server.world import World
+
+#: Kafka's request.timeout.ms for clients.
+REQUEST_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 10_000
+#: A peer that announces more than this is not one: Fetch answers are bounded by the requests' own limits, far below.
+RESPONSE_BYTES_MAX = 2**30
+SOFTWARE_NAME = "ottla"
+SOFTWARE_VERSION = "0.1.0"
+#: What is asked before the peer's versions are known; an older peer answers with error 35 in v0.
+API_VERSIONS_VERSION = 3
+
+
+class ChannelClosed(ConnectionError):
+    """The peer could not be reached, or the connection was lost before the answer came."""
+
+
+class RequestTimeout(ChannelClosed):
+    """The answer did not come in time. Answers come in order, so the connection was given up with it."""
+
+
+class InFlight:
+    """A request that has been sent."""
+
+    __slots__ = ("api", "correlation_id", "future", "timer", "version")
+
+    def __init__(
+        self, api: Api, version: int, correlation_id: int, future: asyncio.Future[Any], timer: TimerHandle
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.future = future
+        self.timer = timer
+
+
+class ChannelProtocol(FrameProtocol):
+    """One connection of a channel. Answers own their memory: their records may be kept."""
+
+    __slots__ = ("_in_flight", "_next_correlation_id", "_transport", "_world", "closed", "failure", "versions", "where")
+
+    def __init__(self, world: World, where: str) -> None:
+        super().__init__(ReceiveBuffer(2 * LARGE_FRAME_BYTES, pooled=0))
+        self._world = world
+        self._transport: asyncio.Transport | None = None
+        self._in_flight: deque[InFlight] = deque()
+        self._next_correlation_id = 0
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.where = where
+        self.closed = False
+        self.failure: ChannelClosed | None = None
+
+    def send(self, client_id: str | None, request: Any, api: Api, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+        """Send now; the future is the answer."""
+        future, correlation_id = self._register(api, version, timeout_ms)
+        self._write(client_id, request, api, version, correlation_id)
+        return future
+
+    def send_only(self, client_id: str | None, request: Any, api: Api, version: int) -> None:
+        """For requests that nobody answers (Produce with acks=0)."""
+        self._next_correlation_id += 1
+        self._write(client_id, request, api, version, self._next_correlation_id)
+
+    def close(self, failure: ChannelClosed) -> None:
+        if self.failure is None:
+            self.failure = failure
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail_all()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.drop_received()
+        if self.failure is None:
+            why = f": {exc}" if exc is not None else ""
+            self.failure = ChannelClosed(f"the connection to {self.where} was closed{why}")
+        self._fail_all()
+
+    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+        while end - pos >= 4:
+            (size,) = read_size(buf, pos)
+            if not 0 <= size <= RESPONSE_BYTES_MAX:
+                self.close(ChannelClosed(f"{self.where} sent a frame of {size} bytes: is it a Kafka listener?"))
+                return end
+            stop = pos + 4 + size
+            if stop > end:
+                break
+            if buf is self._inbox.data:
+                # The next read will overwrite the receive buffer, but whoever asked reads the answer later.
+                self._answer(bytes(memoryview(buf)[pos + 4 : stop]), 0, size)
+            else:
+                self._answer(buf, pos + 4, stop)
+            if self.closed:
+                return end
+            pos = stop
+        return pos
+
+    def _register(self, api: Api, version: int, timeout_ms: int) -> tuple[asyncio.Future[Any], int]:
+        if self.failure is not None:
+            raise self.failure
+        self._next_correlation_id = correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        timer = self._world.clock.call_later(timeout_ms, lambda: self._timed_out(api, timeout_ms))
+        self._in_flight.append(InFlight(api, version, correlation_id, future, timer))
+        return future, correlation_id
+
+    def _write(self, client_id: str | None, request: Any, api: Api, version: int, correlation_id: int) -> None:
+        assert self._transport is not None
+        parts: list[Any] = [b"", encode_request_header(api.key, version, correlation_id, client_id)]
+        encoder(api.request, version)(request, parts)
+        parts[0] = sum(map(len, parts)).to_bytes(4, "big")
+        self._transport.writelines(parts)
+
+    def _answer(self, frame: bytes | bytearray, pos: int, end: int) -> None:
+        if not self._in_flight:
+            self.close(ChannelClosed(f"{self.where} answered something that was not asked"))
+            return
+        sent = self._in_flight.popleft()
+        sent.timer.cancel()
+        try:
+            response = read_response(sent.api, sent.version, sent.correlation_id, frame, pos, end)
+        except ProtocolError as error:
+            failure = ChannelClosed(
+                f"{self.where} answered {sent.api.name} v{sent.version} with what cannot be read: {error}"
+            )
+            if not sent.future.done():
+                sent.future.set_exception(failure)
+            self.close(failure)
+            return
+        if not sent.future.done():
+            sent.future.set_result(response)
+
+    def _timed_out(self, api: Api, timeout_ms: int) -> None:
+        self.close(RequestTimeout(f"{self.where} did not answer {api.name} within {timeout_ms} ms"))
+
+    def _fail_all(self) -> None:
+        in_flight, self._in_flight = self._in_flight, deque()
+        for sent in in_flight:
+            sent.timer.cancel()
+            if not sent.future.done():
+                assert self.failure is not None
+                sent.future.set_exception(self.failure)
+
+
+class Channel:
+    """Requests to one address. Safe to use from many tasks at once."""
+
+    def __init__(
+        self, world: World, host: str, port: int, client_id: str | None = None, *, ssl: tls.SSLContext | None = None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self._world = world
+        self._ssl = ssl
+        self._protocol: ChannelProtocol | None = None
+        self._connecting: asyncio.Task[ChannelProtocol | ChannelClosed] | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.where} {'open' if self.is_open else 'closed'}>"
+
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._protocol is not None and not self._protocol.closed
+
+    async def request(self, request: Any, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+        """The answer, or ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
+
+        `version` None: the highest that both sides have.
+        """
+        protocol = self._protocol if self.is_open else await self.connect()
+        assert protocol is not None
+        api = api_of(request)
+        return await protocol.send(self.client_id, request, api, self._agree(protocol, api, version), timeout_ms)
+
+    async def send_only(self, request: Any, version: int | None = None) -> None:
+        """Send a request that is never answered (Produce with acks=0)."""
+        protocol = self._protocol if self.is_open else await self.connect()
+        assert protocol is not None
+        api = api_of(request)
+        protocol.send_only(self.client_id, request, api, self._agree(protocol, api, version))
+
+    async def versions(self) -> dict[int, tuple[int, int]]:
+        """What the peer serves: API key to lowest and highest version."""
+        protocol = self._protocol if self.is_open else await self.connect()
+        assert protocol is not None
+        return protocol.versions
+
+    async def connect(self) -> ChannelProtocol:
+        """Connect now, unless connected; many callers share one attempt."""
+        if self._closed:
+            raise ChannelClosed(f"the channel to {self.where} has been closed")
+        if self._protocol is not None and not self._protocol.closed:
+            return self._protocol
+        if self._connecting is None:
+            self._connecting = self._world.spawn(self._connect(), f"connect {self.where}")
+        outcome = await asyncio.shield(self._connecting)
+        if isinstance(outcome, ChannelClosed):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        """Give up the connection; what is in flight raises ChannelClosed."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._protocol is not None:
+            self._protocol.close(ChannelClosed(f"the channel to {self.where} has been closed"))
+
+    async def _connect(self) -> ChannelProtocol | ChannelClosed:
+        """Gives its failure instead of raising it: it belongs to those who wait, not to the log of failed tasks."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+                protocol = ChannelProtocol(self._world, self.where)
+                await self._world.network.connect(self.host, self.port, lambda: protocol, self._ssl)
+                try:
+                    await self._negotiate(protocol)
+                except BaseException:
+                    protocol.close(ChannelClosed(f"no common ground with {self.where}"))
+                    raise
+        except TimeoutError:
+            return ChannelClosed(f"{self.where} did not take a connection within {CONNECT_TIMEOUT_MS} ms")
+        except ChannelClosed as error:
+            return error
+        except OSError as error:
+            return ChannelClosed(f"cannot connect to {self.where}: {error.strerror or error}")
+        finally:
+            self._connecting = None
+        self._protocol = protocol
+        return protocol
+
+    async def _negotiate(self, protocol: ChannelProtocol) -> None:
+        api = APIS[ApiKey.API_VERSIONS]
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        response: ApiVersionsResponse = await protocol.send(
+            self.client_id, request, api, API_VERSIONS_VERSION, CONNECT_TIMEOUT_MS
+        )
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = await protocol.send(self.client_id, request, api, 0, CONNECT_TIMEOUT_MS)
+        if response.error_code != ErrorCode.NONE:
+            raise ChannelClosed(f"{self.where} refused ApiVersions with {ErrorCode(response.error_code).name}")
+        protocol.versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+    def _agree(self, protocol: ChannelProtocol, api: Api, version: int | None) -> int:
+        low, high = protocol.versions.get(api.key, (0, -1))
+        low, high = max(low, api.min_version), min(high, api.max_version)
+        if version is None:
+            version = high
+        if not low <= version <= high:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.where} serves {api.name} in versions {low} to {high}, not {version}",
+            )
+        return version
+
+
+def api_of(request: Any) -> Api:
+    """The API of a request object."""
+    return APIS[ApiKey(request.__message__.key)]
+
+
+def read_response(api: Api, version: int, correlation_id: int, frame: bytes | bytearray, pos: int, end: int) -> Any:
+    flexible = response_header_version(api.key, version) == 1
+    got, pos = decode_response_header(frame, pos, end, flexible)
+    if got != correlation_id:
+        raise ProtocolError(f"correlation id {got} where {correlation_id} is due")
+    if api.key == ApiKey.API_VERSIONS and frame[pos : pos + 2] == UNSUPPORTED_VERSION_CODE:
+        version = 0
+    return decoder(api.response, version)(frame, pos, end)[0]
+
+
+UNSUPPORTED_VERSION_CODE = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")

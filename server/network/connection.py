@@ -1,0 +1,305 @@
+"""One client's connection: cuts frames, keeps replies in order, writes once per wake-up, and bounds what a client can cost.
+
+    requests      take effect in the order they arrive
+    replies       leave in that order; one that waits (acks=all, long poll) holds later replies back, not later requests
+    reading       pauses while the client does not read its replies, while too many replies wait their turn, and while an
+                  `async def` handler works; what has arrived by then is kept and served afterwards
+    bad frames    close this connection and no other, with one line in the log
+
+What is in a frame is the business of `dispatch.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any
+
+from server.network.context import RequestContext
+from server.network.frames import FrameProtocol, read_size
+from server.network.strangers import stranger
+from server.security.principal import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from server.network.dispatch import Dispatcher, PendingReply
+    from server.network.listener import Listener
+
+log = logging.getLogger(__name__)
+
+#: asyncio tells us to stop writing above the first, and to go on below the second. With one reply on top, this is what a
+#: client that never reads can cost; a Fetch reply's records are views of files and cost nothing.
+WRITE_HIGH_BYTES = 1024 * 1024
+WRITE_LOW_BYTES = 256 * 1024
+#: Replies of one wake-up are written earlier when there are this many bytes of them.
+FLUSH_BYTES = 256 * 1024
+#: Up to this many bytes, copying the parts of all replies into one is cheaper than a system call with many parts.
+JOIN_BYTES = 64 * 1024
+#: Replies held back by one that waits. Kafka serves one request of a connection at a time; clients keep 5 (Java) or as
+#: many as fit their queue (librdkafka) in flight.
+HELD_REPLIES_MAX = 1000
+HELD_BYTES_MAX = 1024 * 1024
+#: Contexts kept per connection; clients use a dozen pairs of API and version.
+CONTEXTS_MAX = 64
+
+
+class Pause(IntFlag):
+    """Why a connection does not read."""
+
+    WRITING = 1  # the client does not take its replies
+    HELD = 2  # too many replies wait behind one that is not ready
+    HANDLER = 4  # an async handler is at work
+    THROTTLED = 8  # a quota was exceeded
+
+
+class Held:
+    """A reply that is ready but not due: the parts of its frame."""
+
+    __slots__ = ("nbytes", "parts")
+
+    def __init__(self, parts: list[Any], nbytes: int) -> None:
+        self.parts: list[Any] | None = parts
+        self.nbytes = nbytes
+
+
+class Connection(FrameProtocol):
+    """Made by a `Listener` for each client."""
+
+    __slots__ = (
+        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_out", "_out_bytes", "_paused", "_serving",
+        "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
+        "index", "last_active_ns", "listener", "local_host", "local_port", "peer_host", "peer_port", "principal", "stamp_ns",
+        "transport",
+    )  # fmt: skip
+
+    transport: asyncio.Transport
+
+    def __init__(self, listener: Listener, dispatcher: Dispatcher, index: int) -> None:
+        super().__init__(listener.inbox)
+        self.listener = listener
+        self.index = index
+        self._dispatcher = dispatcher
+        self._held: deque[Held | PendingReply] = deque()
+        self._held_bytes = 0
+        self._out: list[Any] = []
+        self._out_bytes = 0
+        self._paused = Pause(0)
+        self._serving = False
+        self._close_callbacks: list[Callable[[], None]] = []
+        self.closed = False
+        self.principal: Principal = ANONYMOUS
+        self.client_id: str | None = None
+        self.client_id_bytes = b""
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+        self.contexts: dict[int, RequestContext] = {}
+        self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
+        self.idle_slot = -1
+        self.peer_host = self.local_host = ""
+        self.peer_port = self.local_port = 0
+
+    # What handlers may see
+
+    @property
+    def id(self) -> str:
+        """Kafka's form: local address, peer address, and a number for ports that are used again."""
+        return f"{self.local_host}:{self.local_port}-{self.peer_host}:{self.peer_port}-{self.index}"
+
+    @property
+    def listener_name(self) -> str:
+        return self.listener.name
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection is gone, for whatever reason."""
+        self._close_callbacks.append(callback)
+
+    def close(self, reason: str) -> None:
+        """Send what is ready, then close; nothing that the client sent is served any more."""
+        if self.closed:
+            return
+        log.info("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
+        self._shut()
+
+    def refuse(self, reason: str) -> None:
+        """Close because of what the client sent."""
+        if self.closed:
+            return
+        self.listener.refused += 1
+        log.warning("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
+        self._shut()
+
+    # asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if peer:
+            self.peer_host, self.peer_port = plain_host(peer[0]), peer[1]
+        if local:
+            self.local_host, self.local_port = plain_host(local[0]), local[1]
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        refusal = self.listener.admit(self)
+        if refusal is not None:
+            self.closed = True
+            log.warning("[%s] Rejecting connection from %s: %s", self.listener.name, self.peer_host, refusal)
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.drop_received()
+        self._out.clear()
+        held, self._held = self._held, deque()
+        for reply in held:
+            if reply.parts is None:
+                reply.cancel()  # type: ignore[union-attr]  # a Held always has parts
+        self.listener.forget(self)
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def eof_received(self) -> None:
+        """Gives None: the transport closes itself after what has been written."""
+
+    def pause_writing(self) -> None:
+        self.pause(Pause.WRITING)
+
+    def resume_writing(self) -> None:
+        self.resume(Pause.WRITING)
+
+    def expire(self) -> None:
+        """The timer wheel's call: this connection may have been idle for long enough."""
+        self.listener.idle_expired(self)
+
+    # Requests
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.stamp_ns = self.last_active_ns = self._dispatcher.mono_ns()
+        self._serving = True
+        try:
+            FrameProtocol.buffer_updated(self, nbytes)
+        finally:
+            self._serving = False
+
+    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+        dispatch = self._dispatcher.dispatch
+        limit = self.listener.limits.request_bytes_max
+        while end - pos >= 4:
+            (size,) = read_size(buf, pos)
+            if not 0 <= size <= limit:
+                self.refuse(stranger(bytes(buf[pos : min(end, pos + 16)]), size, limit))
+                return end
+            stop = pos + 4 + size
+            if stop > end:
+                break
+            dispatch(self, buf, pos + 4, stop)
+            pos = stop
+            if self._paused or self.closed:
+                break
+        return end if self.closed else pos
+
+    def served(self) -> None:
+        if self._out:
+            self.flush()
+
+    def pause(self, reason: Pause) -> None:
+        """Do not read, and serve nothing more, until each reason to pause has gone."""
+        if not self._paused and not self.closed:
+            self.transport.pause_reading()
+        self._paused |= reason
+
+    def resume(self, reason: Pause) -> None:
+        if not self._paused & reason:
+            return
+        self._paused &= ~reason
+        # While it is being served the loop in `serve` goes on by itself, except that reading has to start again.
+        if self._paused or self.closed:
+            return
+        if not self._serving:
+            self._serving = True
+            self.stamp_ns = self._dispatcher.mono_ns()
+            try:
+                self.serve_kept()
+            finally:
+                self._serving = False
+        if not self._paused and not self.closed:
+            self.transport.resume_reading()
+
+    # Replies
+
+    def reply(self, head: bytes, parts: list[Any], nbytes: int) -> None:
+        """Send a frame when its turn comes. `nbytes` is that of head and parts."""
+        if self._held:
+            self._held.append(Held([head, *parts], nbytes))
+            self._hold(nbytes)
+            return
+        out = self._out
+        out.append(head)
+        out += parts
+        self._out_bytes += nbytes
+        if self._out_bytes > FLUSH_BYTES:
+            self.flush()
+
+    def wait(self, pending: PendingReply) -> None:
+        """Keep the place of a reply that is not ready."""
+        self._held.append(pending)
+        self._hold(0)
+
+    def ready(self, pending: PendingReply) -> None:
+        """A reply that waited has its parts now (or none, when nothing is to be sent)."""
+        if self.closed:
+            return
+        self._held_bytes += pending.nbytes
+        held = self._held
+        if held[0] is not pending:
+            return
+        while held and (parts := held[0].parts) is not None:
+            reply = held.popleft()
+            self._out += parts
+            self._out_bytes += reply.nbytes
+            self._held_bytes -= reply.nbytes
+        if not self._serving or self._out_bytes > FLUSH_BYTES:
+            self.flush()
+        if self._paused & Pause.HELD and len(held) < HELD_REPLIES_MAX // 2 and self._held_bytes <= HELD_BYTES_MAX // 2:
+            self.resume(Pause.HELD)
+
+    def flush(self) -> None:
+        """Hand what is due to the transport."""
+        out, nbytes = self._out, self._out_bytes
+        if not out or self.closed:
+            return
+        self._out_bytes = 0
+        self.listener.bytes_out += nbytes
+        if nbytes <= JOIN_BYTES:
+            data = b"".join(out)
+            out.clear()
+            self.transport.write(data)
+        else:
+            self._out = []
+            self.transport.writelines(out)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a reply is owed."""
+        return bool(self._held)
+
+    def _hold(self, nbytes: int) -> None:
+        self._held_bytes += nbytes
+        if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
+            self.pause(Pause.HELD)
+
+    def _shut(self) -> None:
+        self.flush()
+        self.closed = True
+        if self._paused & Pause.WRITING:
+            # It does not read: waiting for it to take the rest could take for ever.
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+
+def plain_host(host: str) -> str:
+    """An IPv4 address as such, also when it came in over a socket for both."""
+    return host.removeprefix("::ffff:") if host.startswith("::ffff:") else host

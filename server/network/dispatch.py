@@ -1,0 +1,296 @@
+"""From a frame to a handler and back: header, route, version, decoding, the call, encoding, counting.
+
+The path of a request that is answered at once makes no task, no future and no exception. What fails on the way:
+
+    not a request header, an API that does not exist       the connection is closed, as Kafka does
+    a version nobody serves                                closed likewise; ApiVersions is answered in v0 with error 35
+    an API that Kafka has and this node does not serve     the API's own error reply, UNSUPPORTED_VERSION
+    a body that cannot be decoded                          closed
+    KafkaError from the handler                            the API's own error reply
+    anything else from the handler                         UNKNOWN_SERVER_ERROR, and the traceback in the log
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from struct import Struct
+from typing import Any
+
+from protocol.api import APIS, ApiKey
+from protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.primitives import skip_tags
+from server.clock import Clock
+from server.network.connection import CONTEXTS_MAX, Connection, Pause
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+from server.network.error_reply import error_reply
+from server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
+
+log = logging.getLogger(__name__)
+
+Buffer = bytearray | bytes
+Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+
+read_header = Struct(">hhih").unpack_from
+HEADER_BYTES = 10
+API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+class Dispatcher:
+    """One per node and kind of listener: the routes served there."""
+
+    __slots__ = ("_by_key", "mono_ns", "routes", "spawn")
+
+    def __init__(self, routes: RouteTable, clock: Clock, spawn: Spawn) -> None:
+        self.routes = routes
+        self.mono_ns = clock.mono_ns
+        self.spawn = spawn
+        self._by_key = routes.by_key
+
+    def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
+        """Serve the frame buf[pos:end]."""
+        if end - pos < HEADER_BYTES:
+            connection.refuse(f"a request of {end - pos} bytes has no header")
+            return
+        api_key, version, correlation_id, size = read_header(buf, pos)
+        route = self._by_key[api_key] if 0 <= api_key < len(self._by_key) else None
+        if route is None or not route.min_version <= version <= route.max_version:
+            self._unserved(connection, buf, pos, end, route)
+            return
+        codec = route.codecs[version] or route.codec(version)
+        assert codec is not None
+        pos += HEADER_BYTES
+        if size > 0:
+            stop = pos + size
+            client_id_bytes = buf[pos:stop]
+            pos = stop
+        else:
+            client_id_bytes = b""
+        if codec.flexible_request:
+            tags = buf[pos] if pos < end else 0
+            pos += 1
+            if tags:
+                pos = self._skip_tags(connection, buf, pos, end, tags)
+        if client_id_bytes == connection.client_id_bytes:
+            context = connection.contexts.get(api_key << 16 | version)
+            if context is None:
+                context = self._context(connection, api_key, version, size)
+        else:
+            context = self._other_client(connection, api_key, version, size, client_id_bytes)
+        try:
+            request, _ = codec.decode(buf, pos, end)
+        except MalformedMessage as error:
+            connection.refuse(f"Error getting request for apiKey: {route.name}, apiVersion: {version}: {error}")
+            return
+        if route.is_async:
+            self._run(connection, route, codec, correlation_id, request, context)
+            return
+        try:
+            answer = route.handler(request, context)
+        except Exception as error:
+            answer = failure_reply(route, version, request, error)
+        if answer.__class__ is Deferred:
+            if not answer.done:
+                pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
+                answer.attach(pending)
+                connection.wait(pending)
+                return
+            answer = answer.take()
+            if isinstance(answer, KafkaError):
+                answer = failure_reply(route, version, request, answer)
+        if answer is not None:
+            parts: list[Any] = []
+            try:
+                codec.encode(answer, parts)
+            except Exception:
+                self.cannot_encode(connection, route, version, answer)
+                return
+            nbytes = codec.head_bytes
+            for part in parts:
+                nbytes += len(part)
+            connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
+        now_ns = self.mono_ns()
+        elapsed_ns = now_ns - connection.stamp_ns
+        connection.stamp_ns = now_ns
+        route.requests += 1
+        route.latency_ns += elapsed_ns
+        route.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
+
+    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: Any) -> None:
+        """Our own mistake; the client cannot be told, since that would need the same encoder."""
+        log.exception("Response %r does not fit %s v%d", answer, route.name, version)
+        connection.refuse(f"the response to {route.name} v{version} could not be encoded")
+
+    def _skip_tags(self, connection: Connection, buf: Buffer, pos: int, end: int, tags: int) -> int:
+        try:
+            return skip_tags(buf, pos, end, tags)
+        except (MalformedMessage, IndexError):
+            return end + 1  # decoding then fails at once, and says so
+
+    def _context(self, connection: Connection, api_key: int, version: int, size: int) -> RequestContext:
+        contexts = connection.contexts
+        if len(contexts) >= CONTEXTS_MAX:
+            contexts.clear()
+        client_id = None if size < 0 else connection.client_id or ""
+        context = contexts[api_key << 16 | version] = RequestContext(api_key, version, client_id, connection)
+        return context
+
+    def _other_client(
+        self, connection: Connection, api_key: int, version: int, size: int, client_id_bytes: Buffer
+    ) -> RequestContext:
+        connection.client_id_bytes = bytes(client_id_bytes)
+        connection.client_id = connection.client_id_bytes.decode("utf-8", "replace")
+        connection.contexts.clear()
+        return self._context(connection, api_key, version, size)
+
+    def _run(
+        self,
+        connection: Connection,
+        route: Route,
+        codec: Codec,
+        correlation_id: int,
+        request: Any,
+        context: RequestContext,
+    ) -> None:
+        """Start an async handler; the connection goes on when it has answered."""
+        deferred = Deferred()
+        pending = PendingReply(self, connection, route, codec, correlation_id, request, deferred)
+        deferred.attach(pending)
+        connection.wait(pending)
+        connection.pause(Pause.HANDLER)
+
+        async def run() -> None:
+            try:
+                answer = await route.handler(request, context)
+            except Exception as error:
+                answer = failure_reply(route, codec.version, request, error)
+            if not deferred.cancelled:
+                deferred.complete(answer)
+            connection.resume(Pause.HANDLER)
+
+        self.spawn(run(), f"{route.name} {connection.id}")
+
+    def _unserved(self, connection: Connection, buf: Buffer, pos: int, end: int, route: Route | None) -> None:
+        api_key, version, correlation_id, _ = read_header(buf, pos)
+        if api_key == API_VERSIONS and route is not None:
+            # The one question a client may ask in a version we do not have. The answer says which ones we do (KIP-511).
+            self._answer(connection, make_codec(API_VERSIONS, 0), correlation_id, unsupported_api_versions(route))
+            return
+        api = APIS.get(api_key)
+        if api is None:
+            connection.refuse(f"Unknown API key {api_key}")
+        elif route is not None or not api.min_version <= version <= api.max_version:
+            connection.refuse(f"Received request api key {api.name} with version {version} which is not enabled")
+        else:
+            codec = make_codec(api_key, version)
+            error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"This node does not serve {api.name}")
+            try:
+                request = self._decode_unserved(codec, buf, pos, end)
+            except ProtocolError as malformed:
+                connection.refuse(f"Error getting request for apiKey: {api.name}, apiVersion: {version}: {malformed}")
+                return
+            self._answer(connection, codec, correlation_id, error_reply(api_key, version, request, error))
+
+    def _decode_unserved(self, codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
+        size = read_header(buf, pos)[3]
+        pos += HEADER_BYTES + max(0, size)
+        if codec.flexible_request:
+            if pos >= end:
+                raise MalformedMessage("request header: cut short")
+            pos = skip_tags(buf, pos + 1, end, buf[pos])
+        return codec.decode(buf, pos, end)[0]
+
+    def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: Any) -> None:
+        parts: list[Any] = []
+        codec.encode(response, parts)
+        nbytes = codec.head_bytes + sum(map(len, parts))
+        connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
+
+
+class PendingReply:
+    """The place of a deferred answer among its connection's replies. `parts` is None until it is ready."""
+
+    __slots__ = (
+        "codec",
+        "connection",
+        "correlation_id",
+        "deferred",
+        "dispatcher",
+        "nbytes",
+        "parts",
+        "request",
+        "route",
+        "started_ns",
+    )
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        connection: Connection,
+        route: Route,
+        codec: Codec,
+        correlation_id: int,
+        request: Any,
+        deferred: Deferred,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.connection = connection
+        self.route = route
+        self.codec = codec
+        self.correlation_id = correlation_id
+        self.request = request
+        self.deferred = deferred
+        self.started_ns = connection.stamp_ns
+        self.parts: list[Any] | None = None
+        self.nbytes = 0
+
+    def completed(self, response: Any) -> None:
+        """The answer has come."""
+        connection, route, codec = self.connection, self.route, self.codec
+        if connection.closed:
+            return
+        if isinstance(response, KafkaError):
+            response = failure_reply(route, codec.version, self.request, response)
+        parts: list[Any] = []
+        if response is not None:
+            try:
+                codec.encode(response, parts)
+            except Exception:
+                self.dispatcher.cannot_encode(connection, route, codec.version, response)
+                return
+            nbytes = codec.head_bytes
+            for part in parts:
+                nbytes += len(part)
+            parts.insert(0, codec.pack_head(nbytes, self.correlation_id))
+            self.nbytes = nbytes + 4
+        self.parts = parts
+        self.request = None
+        elapsed_ns = self.dispatcher.mono_ns() - self.started_ns
+        route.requests += 1
+        route.latency_ns += elapsed_ns
+        route.latency_buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1
+        connection.ready(self)
+
+    def cancel(self) -> None:
+        """The connection has gone."""
+        self.deferred.cancel()
+
+
+def failure_reply(route: Route, version: int, request: Any, error: Exception) -> Any:
+    """What to answer when a handler raised."""
+    if isinstance(error, KafkaError):
+        route.count_error(error.code)
+        return error_reply(route.api_key, version, request, error)
+    log.error("Unexpected error handling %s v%d: %r", route.name, version, request, exc_info=error)
+    route.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return error_reply(route.api_key, version, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def unsupported_api_versions(route: Route) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=route.min_version, max_version=route.max_version)],
+    )

@@ -1,0 +1,265 @@
+"""How an error becomes an answer of each API, when a handler as a whole has failed.
+
+Most responses have an error code of their own. In the others the code goes to every element that answers an element of
+the request; `MIRRORED` says which, in the words of the two declarations. The values are those of Apache Kafka's
+getErrorResponse methods.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from protocol.api import APIS, ApiKey
+from protocol.errors import KafkaError
+from protocol.ranges import NONE, Versions, parse
+from protocol.schema import fields
+
+
+class Each(NamedTuple):
+    """For each element of the request's `source` one element in the response's `target`."""
+
+    source: str
+    target: str
+    # Fields copied from element to element; "group_id=" copies the element itself, "topic_name=name" the field `name`.
+    copy: tuple[str, ...]
+    inner: Each | None = None
+    fixed: tuple[tuple[str, Any], ...] = ()
+    error_field: str = "error_code"
+
+
+class Mirror(NamedTuple):
+    """One row; versions outside the range have an error code at the top."""
+
+    each: Each
+    versions: Versions = parse("0+")
+
+
+def _partitions(source: str, target: str, copy: str, **fixed: Any) -> Each:
+    return Each(source, target, (copy,), fixed=tuple(fixed.items()))
+
+
+def _topics(source: str, target: str, inner: Each, *copy: str) -> Mirror:
+    return Mirror(Each(source, target, copy or ("name",), inner))
+
+
+def _state(partitions: str = "partition") -> Mirror:
+    """The APIs of the share coordinator: topics by id."""
+    return _topics("topics", "results", _partitions("partitions", "partitions", partitions), "topic_id")
+
+
+_CONFIG = ("resource_type", "resource_name")
+
+MIRRORED: dict[ApiKey, tuple[Mirror, ...]] = {
+    ApiKey.PRODUCE: (
+        _topics(
+            "topic_data",
+            "responses",
+            _partitions("partition_data", "partition_responses", "index", base_offset=-1),
+            "name",
+            "topic_id",
+        ),
+    ),
+    ApiKey.LIST_OFFSETS: (_topics("topics", "topics", _partitions("partitions", "partitions", "partition_index")),),
+    ApiKey.METADATA: (Mirror(Each("topics", "topics", ("name", "topic_id"))),),
+    ApiKey.OFFSET_COMMIT: (
+        _topics("topics", "topics", _partitions("partitions", "partitions", "partition_index"), "name", "topic_id"),
+    ),
+    ApiKey.OFFSET_FETCH: (
+        Mirror(Each("groups", "groups", ("group_id",)), parse("8+")),
+        Mirror(
+            Each(
+                "topics",
+                "topics",
+                ("name",),
+                _partitions("partition_indexes", "partitions", "partition_index=", committed_offset=-1, metadata=""),
+            ),
+            parse("0-1"),
+        ),
+    ),
+    ApiKey.FIND_COORDINATOR: (
+        Mirror(
+            Each("coordinator_keys", "coordinators", ("key=",), fixed=(("node_id", -1), ("host", ""), ("port", -1))),
+            parse("4+"),
+        ),
+    ),
+    ApiKey.DESCRIBE_GROUPS: (Mirror(Each("groups", "groups", ("group_id=",))),),
+    ApiKey.CREATE_TOPICS: (Mirror(Each("topics", "topics", ("name",))),),
+    ApiKey.DELETE_TOPICS: (
+        Mirror(Each("topics", "responses", ("name", "topic_id")), parse("6+")),
+        Mirror(Each("topic_names", "responses", ("name=",)), parse("0-5")),
+    ),
+    ApiKey.DELETE_RECORDS: (
+        _topics("topics", "topics", _partitions("partitions", "partitions", "partition_index", low_watermark=-1)),
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        _topics("topics", "topics", _partitions("partitions", "partitions", "partition"), "topic"),
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        Mirror(
+            Each(
+                "v3_and_below_topics",
+                "results_by_topic_v3_and_below",
+                ("name",),
+                Each("partitions", "results_by_partition", ("partition_index=",), error_field="partition_error_code"),
+            ),
+            parse("0-3"),
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: (
+        Mirror(
+            Each(
+                "markers",
+                "markers",
+                ("producer_id",),
+                Each("topics", "topics", ("name",), _partitions("partition_indexes", "partitions", "partition_index=")),
+            )
+        ),
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        _topics("topics", "topics", _partitions("partitions", "partitions", "partition_index"), "name", "topic_id"),
+    ),
+    ApiKey.CREATE_ACLS: (Mirror(Each("creations", "results", ())),),
+    ApiKey.DELETE_ACLS: (Mirror(Each("filters", "filter_results", ())),),
+    ApiKey.DESCRIBE_CONFIGS: (Mirror(Each("resources", "results", _CONFIG)),),
+    ApiKey.ALTER_CONFIGS: (Mirror(Each("resources", "responses", _CONFIG)),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (Mirror(Each("resources", "responses", _CONFIG)),),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (),  # topics are below directories: see _by_directory
+    ApiKey.CREATE_PARTITIONS: (Mirror(Each("topics", "results", ("name",))),),
+    ApiKey.DELETE_GROUPS: (Mirror(Each("groups_names", "results", ("group_id=",))),),
+    ApiKey.ELECT_LEADERS: (
+        _topics(
+            "topic_partitions",
+            "replica_election_results",
+            _partitions("partitions", "partition_result", "partition_id="),
+            "topic",
+        ),
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: (
+        Mirror(
+            Each("entries", "entries", (), Each("entity", "entity", ("entity_type", "entity_name"), error_field=""))
+        ),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (),  # users are named in two lists: see _by_user
+    ApiKey.DESCRIBE_PRODUCERS: (
+        _topics("topics", "topics", _partitions("partition_indexes", "partitions", "partition_index=")),
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (Mirror(Each("transactional_ids", "transaction_states", ("transactional_id=",))),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (Mirror(Each("group_ids", "groups", ("group_id=",))),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (Mirror(Each("topics", "topics", ("name",))),),
+    ApiKey.SHARE_GROUP_DESCRIBE: (Mirror(Each("group_ids", "groups", ("group_id=",))),),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (Mirror(Each("group_ids", "groups", ("group_id=",))),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (Mirror(Each("groups", "groups", ("group_id",))),),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_state(),),
+    ApiKey.READ_SHARE_GROUP_STATE: (_state(),),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (_state(),),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (_state(),),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_state(),),
+}
+
+#: Values that a failed answer has besides its error code, where they are not the declared defaults.
+AT_TOP: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.JOIN_GROUP: {"generation_id": -1, "protocol_name": ""},
+    ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
+    ApiKey.FIND_COORDINATOR: {"node_id": -1, "host": "", "port": -1},
+}
+
+FETCH_WITH_PARTITIONS = parse("4-12")
+JOIN_GROUP_NULLABLE_NAME = 7
+#: The only API whose answers say an error in both places.
+BOTH_PLACES = {ApiKey.ELECT_LEADERS: parse("1+")}
+
+
+def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> Any:
+    """The response of the API that says `error`; None when the request wants no answer (Produce with acks=0)."""
+    key = ApiKey(api_key)
+    if key is ApiKey.PRODUCE and request.acks == 0:
+        return None
+    response = APIS[key].response()
+    mirrors = [mirror for mirror in MIRRORED.get(key, ()) if version in mirror.versions]
+    if not mirrors or version in BOTH_PLACES.get(key, NONE):
+        _set_error(response, "error_code", error)
+        for name, value in AT_TOP.get(key, {}).items():
+            setattr(response, name, value)
+    for mirror in mirrors:
+        setattr(response, mirror.each.target, _mirror(mirror.each, request, type(response), error))
+    special = SPECIAL.get(key)
+    if special is not None:
+        special(response, request, version, error)
+    return response
+
+
+def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaError) -> list[Any]:
+    element_class = _element_class(response_class, each.target)
+    elements = []
+    for item in getattr(source, each.source) or ():
+        element = element_class()
+        for names in each.copy:
+            target, separator, name = names.partition("=")
+            value = getattr(item, name or target) if name or not separator else item
+            # A name may be null where an id says which topic is meant, and then has to be in the answer as it is not.
+            if value is not None or target not in NOT_NULL:
+                setattr(element, target, value)
+        for name, fixed in each.fixed:
+            setattr(element, name, fixed)
+        if each.inner is None:
+            _set_error(element, each.error_field, error)
+        else:
+            setattr(element, each.inner.target, _mirror(each.inner, item, element_class, error))
+            if each.inner.error_field == "":
+                _set_error(element, each.error_field, error)
+        elements.append(element)
+    return elements
+
+
+NOT_NULL = frozenset({"topic", "topic_name"})
+
+
+def _element_class(cls: type[Any], name: str) -> type[Any]:
+    plain = getattr(cls, "__plain__", cls)
+    field = next(field for field in fields(plain) if field.name == name)
+    assert field.type.item is not None and field.type.item.struct is not None, f"{plain.__name__}.{name}"
+    return field.type.item.struct
+
+
+def _set_error(target: Any, name: str, error: KafkaError) -> None:
+    names = target.__field_names__
+    if name in names:
+        setattr(target, name, int(error.code))
+    if "error_message" in names:
+        # The code's own words would tell clients nothing: they have them too.
+        target.error_message = None if error.message == error.code.message else error.message
+
+
+def _fetch(response: Any, request: Any, version: int, error: KafkaError) -> None:
+    """Up to v12 in every partition too, for the oldest clients; later clients look at the top."""
+    response.session_id = request.session_id
+    if version in FETCH_WITH_PARTITIONS:
+        partition = Each("partitions", "partitions", ("partition_index=partition",), fixed=(("high_watermark", -1),))
+        response.responses = _mirror(Each("topics", "responses", ("topic",), partition), request, type(response), error)
+
+
+def _join_group(response: Any, request: Any, version: int, error: KafkaError) -> None:
+    response.protocol_name = None if version >= JOIN_GROUP_NULLABLE_NAME else ""
+
+
+def _by_directory(response: Any, request: Any, version: int, error: KafkaError) -> None:
+    each = Each("topics", "results", ("topic_name=name",), _partitions("partitions", "partitions", "partition_index="))
+    response.results = [
+        result for directory in request.dirs for result in _mirror(each, directory, type(response), error)
+    ]
+
+
+def _by_user(response: Any, request: Any, version: int, error: KafkaError) -> None:
+    result = _element_class(type(response), "results")
+    for name in sorted({item.name for item in (*request.deletions, *request.upsertions)}):
+        element = result(user=name)
+        _set_error(element, "error_code", error)
+        response.results.append(element)
+
+
+SPECIAL: dict[ApiKey, Any] = {
+    ApiKey.FETCH: _fetch,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _by_directory,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _by_user,
+}

@@ -1,0 +1,179 @@
+"""Listeners: where clients connect, what they are told to connect to, and how many may.
+
+A node has several listeners, each with its own name, address and security protocol. A listener that has no advertised
+address answers each client with the address the client itself dialled, which is right on one machine, in a container
+network and behind a port forward that keeps the port; see `advertised_to`.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl as tls
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from server.network.connection import Connection
+from server.network.context import Peer
+from server.network.dispatch import Dispatcher
+from server.network.frames import ReceiveBuffer
+from server.network.transport import LISTEN_BACKLOG, Server
+from server.timer_wheel import TimerWheel
+
+if TYPE_CHECKING:
+    from server.world import World
+
+log = logging.getLogger(__name__)
+
+INT_MAX = 2**31 - 1
+#: Idle connections are looked at this often at least, and exactly when their time is up otherwise.
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One entry of `listeners`, with its entry of `advertised.listeners` if there is one."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """What the listeners of a node share. The numbers may change while they run (dynamic configuration)."""
+
+    request_bytes_max: int = 104_857_600
+    connections_max: int = INT_MAX
+    connections_per_ip_max: int = INT_MAX
+    connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    idle_ms_max: int = 600_000
+    listen_backlog: int = LISTEN_BACKLOG
+    open_by_ip: dict[str, int] = field(default_factory=dict)
+    open_total: int = 0
+
+    def refusal(self, ip: str, exempt: bool) -> str | None:
+        """Why one more connection from this address is too many. `exempt`: brokers among themselves."""
+        limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
+        if self.open_by_ip.get(ip, 0) >= limit:
+            return f"there are {limit} connections from that address already (max.connections.per.ip)"
+        if self.open_total >= self.connections_max and not exempt:
+            return f"there are {self.open_total} connections already (max.connections)"
+        return None
+
+    def opened(self, ip: str) -> None:
+        self.open_total += 1
+        self.open_by_ip[ip] = self.open_by_ip.get(ip, 0) + 1
+
+    def closed(self, ip: str) -> None:
+        self.open_total -= 1
+        left = self.open_by_ip[ip] - 1
+        if left:
+            self.open_by_ip[ip] = left
+        else:
+            del self.open_by_ip[ip]
+
+
+class Listener:
+    """Accepts connections for one endpoint."""
+
+    def __init__(
+        self,
+        world: World,
+        endpoint: Endpoint,
+        dispatcher: Dispatcher,
+        limits: ConnectionLimits,
+        inbox: ReceiveBuffer,
+        wheel: TimerWheel,
+        *,
+        ssl: tls.SSLContext | None = None,
+        inter_broker: bool = False,
+    ) -> None:
+        self.name = endpoint.name
+        self.endpoint = endpoint
+        self.limits = limits
+        self.inbox = inbox
+        self.connections: dict[Connection, None] = {}
+        # Counted in plain ints, read at a scrape.
+        self.accepted = 0
+        self.rejected = 0
+        self.refused = 0
+        self.bytes_out = 0
+        self._world = world
+        self._dispatcher = dispatcher
+        self._wheel = wheel
+        self._ssl = ssl
+        self._inter_broker = inter_broker
+        self._server: Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that was bound; the configured one may be 0."""
+        assert self._server is not None, "not started"
+        return self._server.port
+
+    def advertised_to(self, peer: Peer) -> tuple[str, int]:
+        """Where this client should connect to reach this node. A peer of another listener gets what is configured."""
+        host, port = self.endpoint.advertised_host, self.endpoint.advertised_port
+        if host is not None and port is not None:
+            return host, port
+        if peer.listener_name == self.name:
+            return peer.local_host, peer.local_port
+        return self.endpoint.host or peer.local_host, self.port
+
+    async def start(self) -> None:
+        endpoint = self.endpoint
+        self._server = await self._world.network.listen(
+            endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.listen_backlog
+        )
+        log.info("Awaiting socket connections on %s:%d. (%s)", endpoint.host or "0.0.0.0", self.port, self.name)
+
+    async def stop(self) -> None:
+        """Accept no more, and close what is open after what has been written to it."""
+        if self._server is not None:
+            await self._server.close()
+        for connection in list(self.connections):
+            connection.close("the node is stopping")
+
+    def abort(self) -> None:
+        """Close what is still open without waiting for clients that do not read."""
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+    def _make_connection(self) -> Connection:
+        self.accepted += 1
+        return Connection(self, self._dispatcher, self.accepted)
+
+    # The connection's side
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count the connection in, or say why it may not stay."""
+        refusal = self.limits.refusal(connection.peer_host, self._inter_broker)
+        if refusal is not None:
+            self.rejected += 1
+            return refusal
+        self.limits.opened(connection.peer_host)
+        self.connections[connection] = None
+        if self.limits.idle_ms_max >= 0:
+            connection.idle_slot = self._wheel.add(connection, self.limits.idle_ms_max)
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        self.limits.closed(connection.peer_host)
+        self._wheel.remove(connection, connection.idle_slot)
+
+    def idle_expired(self, connection: Connection) -> None:
+        """The connection's entry in the wheel has come due: close it, or look again when it would be."""
+        limit_ms = self.limits.idle_ms_max
+        idle_ms = (self._dispatcher.mono_ns() - connection.last_active_ns) // NS_PER_MS
+        if idle_ms < limit_ms or connection.is_waiting:
+            connection.idle_slot = self._wheel.add(
+                connection, max(1, limit_ms - idle_ms) if idle_ms < limit_ms else limit_ms
+            )
+            return
+        connection.close(f"idle for {idle_ms} ms (connections.max.idle.ms)")
