@@ -243,6 +243,10 @@ def flush(log: Log, now_ms: int) -> None:
             if snapshot >= log.recovery_point:
                 log.files.sync_file(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
         log.files.sync_dir(log.directory)
+        if not log.entry_synced:
+            # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
+            log.files.sync_dir(log.directory.rpartition("/")[0])
+            log.entry_synced = True
     except StorageFailure as failure:
         log.fail(failure)
         raise

@@ -9,7 +9,7 @@ Nothing here knows leaders, followers or clients: who appends is told by `origin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchView
@@ -64,8 +64,10 @@ class Log:
         self.flushed_ms = 0
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.failure: StorageFailure | None = None
+        self.on_failure: Callable[[StorageFailure], None] | None = None
         self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
         self.closed = False
+        self.entry_synced = False  # whether the directory itself is known to be on the disk
         self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
@@ -209,7 +211,9 @@ class Log:
         """The disk failed: no more writes. A full disk is no such failure, as nothing was changed."""
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
-            self.segments.active.room = 0
+            self.segments.active.room = 0  # the next append goes to make_room, and is refused there
+            if self.on_failure is not None:
+                self.on_failure(failure)
 
     def _on_new_active(self) -> None:
         segment = self.segments.active

@@ -455,7 +455,8 @@ class Segment:
             self._indexes_loaded = False
 
     def close(self, trim: bool) -> None:
-        if self.active and trim:
+        untouched = self._map is None and self._files.size(self.log_path) == self.size
+        if self.active and trim and not (untouched and not self._indexes_loaded):
             self.seal()
             self.active = True  # sealed in form only: it may be opened again and go on
         self.unmap()

@@ -79,7 +79,7 @@ class TransactionIndex:
             return []
         if len(data) % ENTRY_BYTES:
             raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
-        entries = []
+        entries: list[AbortedTxn] = []
         last = -1
         for version, *fields in _ENTRY.iter_unpack(data):
             txn = AbortedTxn(*fields)

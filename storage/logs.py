@@ -1,0 +1,339 @@
+"""All logs of a node over its log directories: open, create, find, delete, checkpoint, close.
+
+Which partitions there should be is not known here: the broker compares with the metadata and asks for `create`,
+`delete` or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these: the quorum opens it itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from random import Random
+
+from storage import checkpoint
+from storage.config import LogConfig
+from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
+from storage.files import Files
+from storage.log import Log
+from storage.log_dirs import CLEAN_SHUTDOWN, LogDir
+from storage.mappings import Mappings
+from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id, write_topic_id
+from storage.recovery import open_log
+
+logger = logging.getLogger(__name__)
+
+METADATA_LOG_DIR = "__cluster_metadata-0"
+ZERO_ID = bytes(16)
+# A restart after a crash reads what was not flushed: this much of a log takes about 0.1 s (1 s with 100-byte batches).
+RECOVERY_BYTES_MAX = 64 << 20
+
+Key = tuple[bytes, int]
+ConfigFor = Callable[[str, bytes], LogConfig]
+
+
+class Logs:
+    def __init__(self, files: Files, directories: list[LogDir], rng: Random, mappings: Mappings | None = None) -> None:
+        self.files = files
+        self.directories = directories
+        self.mappings = mappings or Mappings()
+        self.previous_broker_epoch = -1  # of the last clean stop, -1 after a crash (KIP-966)
+        self.on_directory_failed: Callable[[LogDir], None] | None = None
+        self._rng = rng
+        self._logs: dict[Key, Log] = {}
+        self._by_name: dict[tuple[str, int], Log] = {}
+        self._dir_of: dict[Key, LogDir] = {}
+        self._removals: list[tuple[int, str]] = []  # (due ms, directory)
+        self._doomed: dict[str, int] = {}  # file -> due ms
+
+    # Finding
+
+    def get(self, topic_id: bytes, partition: int) -> Log | None:
+        return self._logs.get((topic_id, partition))
+
+    def by_name(self, topic: str, partition: int) -> Log | None:
+        return self._by_name.get((topic, partition))
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def directory_of(self, log: Log) -> LogDir:
+        return self._dir_of[(log.topic_id, log.partition)]
+
+    def in_directory(self, directory: LogDir) -> list[Log]:
+        return [log for log in self if self.directory_of(log) is directory]
+
+    # Opening
+
+    def open_all(self, config_for: ConfigFor, now_ms: int) -> None:
+        """Opens every partition found. A directory that fails goes offline, the others are opened all the same."""
+        epochs: list[int] = []
+        for directory in self.directories:
+            if directory.online:
+                try:
+                    epochs.append(self._open_directory(directory, config_for, now_ms))
+                except StorageFailure as failure:
+                    self.directory_failed(directory, failure)
+        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
+
+    def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
+        clean, broker_epoch = self._take_clean_mark(directory)
+        recovery_points = self._read_checkpoint(directory, checkpoint.RECOVERY_POINT)
+        starts = self._read_checkpoint(directory, checkpoint.LOG_START)
+        high_watermarks = self._read_checkpoint(directory, checkpoint.REPLICATION)
+        for name in self.files.list_dir(directory.path):
+            path = f"{directory.path}/{name}"
+            if name.endswith(DELETE):
+                self._removals.append((now_ms, path))
+                continue
+            found = partition_of(name)
+            if found is None or name == METADATA_LOG_DIR:
+                continue
+            try:
+                topic_id = read_topic_id(self.files, path) or ZERO_ID
+            except CorruptFile as error:
+                logger.warning("%s: the partition is set aside", error)
+                self._rename_away(directory, *found, STRAY)
+                continue
+            log = open_log(
+                self.files,
+                self.mappings,
+                path,
+                *found,
+                topic_id,
+                config_for(found[0], topic_id),
+                clean=clean,
+                recovery_point=recovery_points.get(found, 0),
+                log_start_offset=starts.get(found, 0),
+                now_ms=now_ms,
+                jitter=self._rng.random(),
+            )
+            log.advance_high_watermark(high_watermarks.get(found, 0))
+            self._add(directory, log)
+        return broker_epoch
+
+    def _take_clean_mark(self, directory: LogDir) -> tuple[bool, int]:
+        """Whether the last stop was clean, and the broker epoch then. The mark goes now: a crash while opening counts."""
+        path = f"{directory.path}/{CLEAN_SHUTDOWN}"
+        data = self.files.read(path)
+        if data is None:
+            return False, -1
+        self.files.remove(path)
+        self.files.sync_dir(directory.path)
+        try:
+            return True, int(json.loads(data or b"{}").get("brokerEpoch", -1))
+        except (ValueError, AttributeError, TypeError):
+            return True, -1
+
+    def _read_checkpoint(self, directory: LogDir, name: str) -> dict[tuple[str, int], int]:
+        """A damaged checkpoint is as good as none: the log is read from its start."""
+        try:
+            return checkpoint.read_offsets(self.files, f"{directory.path}/{name}")
+        except CorruptFile as error:
+            logger.warning("%s: passed over", error)
+            return {}
+
+    def _add(self, directory: LogDir, log: Log) -> None:
+        key = (log.topic_id, log.partition)
+        other = self._by_name.get((log.topic, log.partition))
+        if other is not None:
+            raise StorageFailure(log.directory, f"{log.topic}-{log.partition} is in {other.directory} as well")
+        self._logs[key] = log
+        self._by_name[(log.topic, log.partition)] = log
+        self._dir_of[key] = directory
+        log.on_failure = lambda failure: self.directory_failed(directory, failure)
+
+    # Creating and deleting
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        *,
+        now_ms: int = 0,
+        directory_id: bytes | None = None,
+    ) -> Log:
+        """An empty log, in the directory given or in the one with the fewest logs; the log itself if it is there.
+
+        Raises:
+            LogDirectoryOffline: no directory is in use.
+            StorageFailure, DiskFull
+        """
+        if (log := self._logs.get((topic_id, partition))) is not None:
+            return log
+        if (namesake := self._by_name.get((topic, partition))) is not None:
+            self.set_aside(namesake)  # of a topic that had this name before
+        directory = self._choose(directory_id)
+        path = f"{directory.path}/{topic}-{partition}"
+        try:
+            self.files.make_dirs(path)
+            write_topic_id(self.files, path, topic_id, sync=False)
+            log = open_log(
+                self.files,
+                self.mappings,
+                path,
+                topic,
+                partition,
+                topic_id,
+                config,
+                clean=True,
+                now_ms=now_ms,
+                jitter=self._rng.random(),
+            )
+        except DiskFull:
+            self.files.remove_tree(path)
+            raise
+        except StorageFailure as failure:
+            self.directory_failed(directory, failure)
+            raise
+        self._add(directory, log)
+        return log
+
+    def _choose(self, directory_id: bytes | None) -> LogDir:
+        online = [d for d in self.directories if d.online]
+        if directory_id is not None:
+            online = [d for d in online if d.directory_id == directory_id]
+        if not online:
+            raise LogDirectoryOffline(self.directories[0].path, "no log directory is in use")
+        counts = {id(d): 0 for d in online}
+        for directory in self._dir_of.values():
+            if id(directory) in counts:
+                counts[id(directory)] += 1
+        return min(online, key=lambda d: counts[id(d)])
+
+    def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
+        """Takes the log out at once; its files go after file.delete.delay.ms, with `remove_deleted`."""
+        log = self._logs.get((topic_id, partition))
+        if log is None:
+            return
+        directory = self._take_out(log)
+        path = self._rename_away(directory, log.topic, log.partition, DELETE)
+        self._removals.append((now_ms + log.config.file_delete_delay_ms, path))
+
+    def set_aside(self, log: Log) -> None:
+        """The metadata does not know this partition: its files are kept under a name that nothing reads."""
+        directory = self._take_out(log)
+        self._rename_away(directory, log.topic, log.partition, STRAY)
+
+    def _take_out(self, log: Log) -> LogDir:
+        key = (log.topic_id, log.partition)
+        del self._logs[key]
+        del self._by_name[(log.topic, log.partition)]
+        log.close(clean=False)
+        return self._dir_of.pop(key)
+
+    def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
+        uuid = self._rng.randbytes(16)
+        target = f"{directory.path}/{name_with_suffix(topic, partition, uuid, suffix)}"
+        self.files.rename(f"{directory.path}/{topic}-{partition}", target)
+        self.files.sync_dir(directory.path)
+        return target
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Unlinks what was deleted long enough ago, and returns how many files and directories went."""
+        for log in self:
+            while log.deleted_files:
+                self._doomed[log.deleted_files.pop()] = now_ms + log.config.file_delete_delay_ms
+        files = [path for path, due in self._doomed.items() if due <= now_ms]
+        for path in files:
+            del self._doomed[path]
+            self.files.remove(path)
+        due_dirs = [entry for entry in self._removals if entry[0] <= now_ms]
+        for entry in due_dirs:
+            self._removals.remove(entry)
+            self.files.remove_tree(entry[1])
+        return len(files) + len(due_dirs)
+
+    # Upkeep
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Over all logs in use that delete; returns how many segments went."""
+        count = 0
+        for log in self:
+            if log.failure is None:
+                try:
+                    count += log.apply_retention(now_ms)
+                except StorageFailure as failure:
+                    logger.warning("retention of %s: %s", log, failure)
+        return count
+
+    def flush_due(self, now_ms: int) -> list[Log]:
+        """The logs to flush now: because their configuration says so, or to keep a restart after a crash short."""
+        return [
+            log
+            for log in self
+            if log.failure is None
+            and log.recovery_point < log.log_end_offset
+            and (log.flush_due(now_ms) or log.unflushed_bytes >= RECOVERY_BYTES_MAX)
+        ]
+
+    def flush_all(self, now_ms: int = 0) -> None:
+        for log in self:
+            if log.failure is None:
+                log.flush(now_ms)
+
+    def write_recovery_points(self) -> None:
+        """Also the log start offsets, which belong to them."""
+        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
+        self._write(
+            checkpoint.LOG_START,
+            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
+        )
+
+    def write_high_watermarks(self) -> None:
+        self._write(checkpoint.REPLICATION, lambda log: log.high_watermark)
+
+    def _write(self, name: str, value: Callable[[Log], int | None]) -> None:
+        for directory in self.directories:
+            if not directory.online:
+                continue
+            offsets = {
+                (log.topic, log.partition): offset
+                for log in self.in_directory(directory)
+                if (offset := value(log)) is not None
+            }
+            try:
+                checkpoint.write_offsets(self.files, f"{directory.path}/{name}", offsets)
+            except DiskFull as failure:
+                logger.warning("%s is out of date: %s", name, failure)
+            except StorageFailure as failure:
+                self.directory_failed(directory, failure)
+
+    # Failing and closing
+
+    @property
+    def offline_directories(self) -> list[LogDir]:
+        return [directory for directory in self.directories if not directory.online]
+
+    def directory_failed(self, directory: LogDir, failure: StorageFailure) -> None:
+        """The directory takes no more writes; its logs stay readable as far as the disk can. May come from a worker."""
+        if directory.failure is not None:
+            return
+        directory.failure = failure
+        logger.error("log directory %s is offline: %s", directory.path, failure)
+        for log in self.in_directory(directory):
+            if log.failure is None:
+                log.fail(failure)
+        if self.on_directory_failed is not None:
+            self.on_directory_failed(directory)
+
+    def close_all(self, broker_epoch: int = -1) -> None:
+        """A clean stop: everything on the disk, and the mark that says so."""
+        for log in self:
+            log.close()
+        self.write_recovery_points()
+        self.write_high_watermarks()
+        for directory in self.directories:
+            if directory.online:
+                mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+                self.files.write_atomic(f"{directory.path}/{CLEAN_SHUTDOWN}", mark.encode())
+            if directory.lock is not None:
+                directory.lock.release()
+        self._logs.clear()
+        self._by_name.clear()
+        self._dir_of.clear()
