@@ -34,8 +34,7 @@ def handle(broker: BrokerParts, request: DeleteRecordsRequest, context: RequestC
                 result.low_watermark = _delete(partition, asked.offset)
             except KafkaError as error:
                 result.error_code = error.code
-            except StorageFailure as failure:
-                broker.replicas.directory_failed(failure)
+            except StorageFailure:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))

@@ -178,8 +178,7 @@ class Fetching:
                 leader_id, leader_epoch = self._broker.metadata.leader_and_epoch(wanted.topic, wanted.index)
                 data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             return data
-        except StorageFailure as failure:
-            self._broker.replicas.directory_failed(failure)
+        except StorageFailure:
             return failed(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR)
 
     # -- Waiting -----------------------------------------------------------------------------------------------------

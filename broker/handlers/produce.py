@@ -55,7 +55,6 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
                 continue
             except StorageFailure as failure:
                 failed = True
-                broker.replicas.directory_failed(failure)
                 error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
                 partitions.append(_failed(broker, topic_data.name, topic_data.topic_id, data.index, error, context.api_version))
                 continue

@@ -9,7 +9,7 @@ from leaders (replication/fetcher.py, when there is one), and what a log does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from broker.replication.log_config import topic_log_config
@@ -23,8 +23,9 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import ZERO_UUID
 from server.clock import Clock
 from server.config.load import NodeConfig
-from storage.errors import DiskFull, StorageFailure
+from storage.errors import StorageFailure
 from storage.log import Log
+from storage.log_dirs import LogDir
 from storage.logs import Logs
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,6 @@ class Replicas:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
-        self.on_directory_failed: Callable[[StorageFailure], None] = lambda failure: None
         self._config = config
         self._clock = clock
         self._wakeups = Wakeups(clock)
@@ -119,8 +119,6 @@ class Replicas:
         except StorageFailure as failure:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
-            if not isinstance(failure, DiskFull):
-                self.directory_failed(failure)
             return
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
@@ -141,12 +139,18 @@ class Replicas:
     def _open_log(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> Log:
-        found = self.logs.get(topic_id, index)
         config = topic_log_config(self._config, image.configs, topic)
-        if found is not None:
-            found.update_config(config)
-            return found
-        return self.logs.create(topic, index, topic_id, config)
+        local_log = self.logs.get(topic_id, index)
+        if local_log is None:
+            # Names the directory if the controller has (KIP-858); an id from before the directory was lost finds none.
+            directory_id = registration.directory(self.node_id)
+            known = any(d.directory_id == directory_id for d in self.logs.directories)
+            now_ms = self._clock.wall_ms()
+            return self.logs.create(
+                topic, index, topic_id, config, now_ms=now_ms, directory_id=directory_id if known else None
+            )
+        local_log.update_config(config)
+        return local_log
 
     def _delete(self, topic: str, topic_id: bytes) -> None:
         for partition in list(self.by_id.get(topic_id, {}).values()):
@@ -167,9 +171,9 @@ class Replicas:
         partition.fail_waiting(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if delete_log and local_log is not None and not partition.offline:
             try:
-                self.logs.delete(local_log)
+                self.logs.delete(partition.topic_id, partition.index, self._clock.wall_ms())
             except StorageFailure as failure:
-                self.directory_failed(failure)
+                log.error("the log of %s was not deleted: %s", partition, failure)
 
     def update_topic_config(self, topic: str) -> None:
         """The topic's configs, or the broker's defaults below them, have changed."""
@@ -189,21 +193,15 @@ class Replicas:
 
     # -- Failures ----------------------------------------------------------------------------------------------------
 
-    def directory_failed(self, failure: StorageFailure) -> None:
-        """Take the partitions of the failed directory offline, for good. A full disk is not a failed one."""
-        if isinstance(failure, DiskFull):
-            return
-        directory = self.logs.take_offline(failure)
-        if directory is None:
-            return
-        log.error("log directory %s is offline: %s", directory, failure)
+    def directory_failed(self, directory: LogDir) -> None:
+        """Take the partitions of the failed directory offline, for good: the node never retries it."""
+        failed = {id(failed_log) for failed_log in self.logs.in_directory(directory)}
         for partition in list(self):
-            if partition.log is not None and self.logs.directory_of(partition.log) == directory and not partition.offline:
+            if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader
                 partition.go_offline()
                 if was_leader:
                     self._tell_resigned(partition, deleted=False)
-        self.on_directory_failed(failure)
 
     # -- Leadership --------------------------------------------------------------------------------------------------
 

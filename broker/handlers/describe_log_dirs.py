@@ -1,0 +1,68 @@
+"""DescribeLogDirs (35): what each log directory of this node holds, and the room on its volume.
+
+An offline directory is answered with KAFKA_STORAGE_ERROR. v2 flexible · v3 top-level error · v4 total and usable bytes (KIP-827) ·
+v5 is_cordoned (KIP-1066; no directory is cordoned here).
+"""
+
+from __future__ import annotations
+
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from server.network.context import RequestContext
+from storage.errors import StorageFailure
+from storage.log import Log
+from storage.log_dirs import LogDir
+
+UNKNOWN = -1
+
+
+def handle(broker: BrokerParts, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_describe(broker, directory, asked) for directory in broker.replicas.logs.directories]
+    )
+
+
+def _describe(broker: BrokerParts, directory: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=directory.path)
+    if not directory.online:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    by_topic: dict[str, list[Log]] = {}
+    for log in broker.replicas.logs.in_directory(directory):
+        if asked is None or (log.topic, log.partition) in asked:
+            by_topic.setdefault(log.topic, []).append(log)
+    result.topics = [
+        DescribeLogDirsTopic(
+            name=topic,
+            partitions=[
+                DescribeLogDirsPartition(
+                    partition_index=log.partition, partition_size=log.size, offset_lag=_offset_lag(broker, log)
+                )
+                for log in sorted(logs, key=lambda log: log.partition)
+            ],
+        )
+        for topic, logs in sorted(by_topic.items())
+    ]
+    try:
+        result.total_bytes, result.usable_bytes = broker.world.files.disk_usage(directory.path)
+    except StorageFailure:
+        result.total_bytes = result.usable_bytes = UNKNOWN
+    return result
+
+
+def _offset_lag(broker: BrokerParts, log: Log) -> int:
+    """How far this replica's end is behind the high watermark: 0 for a leader, and for all that is not known."""
+    partition = broker.replicas.get(log.topic, log.partition)
+    if partition is None or partition.is_leader:
+        return 0
+    return max(0, log.high_watermark - log.log_end_offset)

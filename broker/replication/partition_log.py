@@ -1,0 +1,59 @@
+"""What the coordinators see of the partitions of internal topics that this broker leads (`coordinator/partition_log.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.coordinator.partition_log import TopicPartition
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from protocol.errors import ErrorCode, KafkaError
+from server.clock import Clock
+from storage.errors import StorageFailure
+from storage.log import Log, Origin
+
+ACKS_ALL = -1
+
+
+class ReplicatedPartitionLog:
+    """The coordinators' `PartitionLog`, on the replicas of this node."""
+
+    def __init__(self, replicas: Replicas, clock: Clock) -> None:
+        self._replicas = replicas
+        self._clock = clock
+
+    def append(self, tp: TopicPartition, batches: bytes) -> int:
+        try:
+            appended = self._partition(tp).append(batches, ACKS_ALL, self._clock.wall_ms(), Origin.COORDINATOR)
+        except StorageFailure as failure:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        return appended.last_offset
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        return self._log(tp).high_watermark
+
+    def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
+        partition = self._partition(tp)
+        # Any other error means that leadership or the directory was lost: the coordinator is told by its own way.
+        partition.when_committed(offset, lambda error: callback() if partition.is_committed(offset) else None)
+
+    def start_offset(self, tp: TopicPartition) -> int:
+        return self._log(tp).log_start_offset
+
+    def end_offset(self, tp: TopicPartition) -> int:
+        return self._log(tp).log_end_offset
+
+    def read(self, tp: TopicPartition, offset: int, max_bytes: int) -> bytes | memoryview:
+        return self._log(tp).read(offset, max_bytes=max_bytes).records
+
+    def max_batch_bytes(self, tp: TopicPartition) -> int:
+        return self._log(tp).config.max_message_bytes
+
+    def _partition(self, tp: TopicPartition) -> Partition:
+        partition = self._replicas.get(*tp)
+        if partition is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def _log(self, tp: TopicPartition) -> Log:
+        return self._partition(tp).local_log(-1, require_leader=True)

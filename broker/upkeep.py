@@ -1,0 +1,108 @@
+"""What a broker does by the clock: retention, removal, checkpoints, flushes, forgotten producers.
+
+Each duty is a row: how often, and what. What waits for the disk runs on a worker thread; what touches the logs' own state runs on
+the loop, because a log has one writer. A duty that fails is tried again at its next turn: the storage layer itself takes
+a failed directory offline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from broker.replication.replicas import Replicas
+from server.clock import TimerHandle
+from server.config.load import NodeConfig
+from server.world import World
+from storage.errors import StorageFailure
+from storage.log import Log
+from storage.logs import Logs
+
+log = logging.getLogger(__name__)
+
+#: log.flush.scheduler.interval.ms is "never" by default; a topic's own flush.ms is looked at this often all the same.
+FLUSH_LOOK_MS_MAX = 1_000
+
+
+@dataclass(slots=True)
+class Duty:
+    name: str
+    interval_ms: int
+    run: Callable[[], Any]
+    handle: TimerHandle | None = None
+
+
+class Upkeep:
+    """See the module."""
+
+    def __init__(self, world: World, config: NodeConfig, logs: Logs, replicas: Replicas) -> None:
+        self._world = world
+        self._logs = logs
+        self._replicas = replicas
+        self._flushing: set[int] = set()
+        self._stopped = False
+        self._duties = [
+            Duty("retention", config["log.retention.check.interval.ms"], self._retain),
+            Duty("removal", config["log.retention.check.interval.ms"], self._remove),
+            Duty("high watermarks", config["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks),
+            Duty("recovery points", config["log.flush.offset.checkpoint.interval.ms"], logs.write_recovery_points),
+            Duty("flush", min(FLUSH_LOOK_MS_MAX, config["log.flush.scheduler.interval.ms"]), self._flush),
+            Duty("producers", config["producer.id.expiration.check.interval.ms"], self._expire_producers),
+        ]
+
+    async def start(self) -> None:
+        for duty in self._duties:
+            self._schedule(duty)
+
+    async def stop(self) -> None:
+        self._stopped = True
+        for duty in self._duties:
+            if duty.handle is not None:
+                duty.handle.cancel()
+
+    def _schedule(self, duty: Duty) -> None:
+        if not self._stopped:
+            duty.handle = self._world.clock.call_later(max(1, duty.interval_ms), lambda: self._turn(duty))
+
+    def _turn(self, duty: Duty) -> None:
+        try:
+            duty.run()
+        except StorageFailure as failure:
+            log.error("%s: %s", duty.name, failure)
+        except Exception:
+            log.exception("%s failed", duty.name)
+        finally:
+            self._schedule(duty)
+
+    def _retain(self) -> None:
+        if self._logs.apply_retention(self._world.clock.wall_ms()):
+            for partition in self._replicas:
+                # The log start offset is part of what a fetch is told.
+                partition.wake_fetches()
+
+    def _remove(self) -> None:
+        self._logs.remove_deleted(self._world.clock.wall_ms())
+
+    def _checkpoint_watermarks(self) -> None:
+        self._logs.write_high_watermarks()
+
+    def _flush(self) -> None:
+        for due in self._logs.flush_due(self._world.clock.wall_ms()):
+            if id(due) not in self._flushing:
+                self._flushing.add(id(due))
+                self._world.spawn(self._flush_one(due), f"flush {due.topic}-{due.partition}")
+
+    async def _flush_one(self, due: Log) -> None:
+        try:
+            await self._world.workers.run(due.flush, self._world.clock.wall_ms())
+        except StorageFailure as failure:
+            log.error("flush of %s: %s", due, failure)
+        finally:
+            self._flushing.discard(id(due))
+
+    def _expire_producers(self) -> None:
+        now_ms = self._world.clock.wall_ms()
+        for some_log in self._logs:
+            some_log.producers.remove_expired(now_ms, some_log.config.producer_id_expiration_ms)

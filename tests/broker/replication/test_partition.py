@@ -1,0 +1,219 @@
+"""One replica's roles, watermark and waiting lists, on a real log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.replication.append import WaitingAppends
+from broker.replication.partition import Partition
+from broker.replication.waiting import Wakeups
+from protocol.errors import ErrorCode, KafkaError
+from server.timer_wheel import TimerWheel
+from storage.config import LogConfig
+from storage.files import OsFiles
+from storage.log import Log
+from storage.mappings import Mappings
+from storage.recovery import open_log
+from tests.broker.records import batch
+
+TOPIC_ID = bytes(range(16))
+NOW_MS = 1_700_000_000_000
+
+
+class Timers:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.timers: list[tuple[float, Callable[[], object]]] = []
+
+    def wall_ms(self) -> int:
+        return NOW_MS + self.now_ms
+
+    def mono_ms(self) -> int:
+        return self.now_ms
+
+    def mono_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        timer = Timer(self, (self.now_ms + delay_ms, callback))
+        self.timers.append(timer.entry)
+        return timer
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+        while due := [entry for entry in self.timers if entry[0] <= self.now_ms]:
+            for entry in due:
+                self.timers.remove(entry)
+                entry[1]()
+
+
+class Timer:
+    def __init__(self, clock: Timers, entry: tuple[float, Callable[[], object]]) -> None:
+        self.clock = clock
+        self.entry = entry
+
+    def cancel(self) -> None:
+        if self.entry in self.clock.timers:
+            self.clock.timers.remove(self.entry)
+
+
+@pytest.fixture
+def clock() -> Timers:
+    return Timers()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    files = OsFiles()
+    opened = open_log(
+        files, Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2), clean=True
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def partition(clock: Timers) -> Partition:
+    return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), 30_000)
+
+
+def lead(partition: Partition, log: Log, *, epoch: int = 1, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,)) -> None:
+    partition.become_leader(log, epoch, epoch, replicas, isr, NOW_MS)
+
+
+def refused(action: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        action()
+    return caught.value.code
+
+
+def test_a_lone_leader_commits_what_it_appends_at_once(partition: Partition, log: Log) -> None:
+    lead(partition, log)
+    appended = partition.append(batch([b"a", b"b"]), -1, NOW_MS)
+    assert (appended.first_offset, appended.last_offset) == (0, 1)
+    assert partition.is_committed(1)
+    assert log.high_watermark == 2
+
+
+def test_a_replica_that_does_not_lead_refuses_appends(partition: Partition, log: Log) -> None:
+    assert refused(lambda: partition.append(batch([b"a"]), 1, NOW_MS)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.become_follower(log, 2, 1, 1, (1, 2), (1, 2))
+    assert refused(lambda: partition.append(batch([b"a"]), 1, NOW_MS)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.log_end_offset == 0
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_before_appending_and_take_acks_1(partition: Partition, log: Log) -> None:
+    lead(partition, log, replicas=(1, 2, 3), isr=(1,))
+    assert refused(lambda: partition.append(batch([b"a"]), -1, NOW_MS)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert log.log_end_offset == 0
+    partition.append(batch([b"a"]), 1, NOW_MS)
+    assert (log.log_end_offset, log.high_watermark) == (1, 0)  # under min ISR the watermark stands still
+
+
+def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(partition: Partition, log: Log, clock: Timers) -> None:
+    lead(partition, log, replicas=(1, 2, 3), isr=(1, 2, 3))
+    wheel = TimerWheel(clock)
+    last = partition.append(batch([b"a", b"b"]), -1, NOW_MS).last_offset
+    answers: list[object] = []
+    WaitingAppends([(partition, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
+    partition.record_follower_fetch(2, 2, 0, NOW_MS, 1)
+    assert answers == [] and log.high_watermark == 0
+    partition.record_follower_fetch(3, 2, 0, NOW_MS, 1)
+    assert answers == ["done"] and log.high_watermark == 2
+    assert len(wheel) == 0
+
+
+def test_a_watermark_that_never_comes_is_a_timeout_and_leaves_nothing_behind(
+    partition: Partition, log: Log, clock: Timers
+) -> None:
+    lead(partition, log, replicas=(1, 2), isr=(1, 2))
+    wheel = TimerWheel(clock)
+    last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+    answers: list[object] = []
+    WaitingAppends([(partition, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
+    clock.advance(990)
+    assert answers == []
+    clock.advance(20)
+    assert answers == [ErrorCode.REQUEST_TIMED_OUT, "done"]
+    partition.record_follower_fetch(2, 1, 0, NOW_MS, 1)
+    assert answers == [ErrorCode.REQUEST_TIMED_OUT, "done"]
+
+
+def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log: Log, clock: Timers) -> None:
+    lead(partition, log, replicas=(1, 2), isr=(1, 2))
+    last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+    answers: list[object] = []
+    WaitingAppends([(partition, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
+    partition.become_follower(log, 2, 2, 2, (1, 2), (1, 2))
+    assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER, "done"]
+
+
+def test_an_isr_that_shrank_below_the_minimum_says_so_after_the_append(partition: Partition, log: Log, clock: Timers) -> None:
+    lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
+    last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+    answers: list[object] = []
+    WaitingAppends([(partition, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
+    lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
+    assert answers == [] and log.high_watermark == 0
+
+
+def test_a_new_leader_epoch_starts_where_the_log_ends(partition: Partition, log: Log) -> None:
+    lead(partition, log, epoch=3)
+    partition.append(batch([b"a"] * 3), 1, NOW_MS)
+    lead(partition, log, epoch=5)
+    assert partition.epoch_start_offset == 3
+    partition.append(batch([b"b"]), 1, NOW_MS)
+    assert log.end_offset_for_epoch(3) == (3, 3)
+    assert log.end_offset_for_epoch(5) == (5, 4)
+
+
+def test_a_leader_whose_watermark_lags_its_epoch_knows_it(partition: Partition, log: Log) -> None:
+    lead(partition, log, epoch=1, replicas=(1, 2), isr=(1, 2))
+    partition.append(batch([b"a"]), 1, NOW_MS)
+    lead(partition, log, epoch=2, replicas=(1, 2), isr=(1, 2))
+    partition.become_follower(log, 2, 3, 3, (1, 2), (1, 2))
+    lead(partition, log, epoch=4, replicas=(1, 2), isr=(1, 2))
+    assert partition.high_watermark_lags_epoch()
+    partition.record_follower_fetch(2, 1, 0, NOW_MS, 1)
+    assert not partition.high_watermark_lags_epoch()
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"), [(1, ErrorCode.FENCED_LEADER_EPOCH), (3, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
+def test_a_reader_with_another_leader_epoch_is_told_which_way_it_is_wrong(
+    partition: Partition, log: Log, epoch: int, expected: ErrorCode
+) -> None:
+    lead(partition, log, epoch=2)
+    assert refused(lambda: partition.local_log(epoch, require_leader=True)) == expected
+    assert partition.local_log(2, require_leader=True) is log
+    assert partition.local_log(-1, require_leader=True) is log
+
+
+def test_an_offline_replica_answers_storage_error_to_everybody(partition: Partition, log: Log) -> None:
+    lead(partition, log)
+    partition.go_offline()
+    assert refused(lambda: partition.append(batch([b"a"]), 1, NOW_MS)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(lambda: partition.local_log(-1, require_leader=True)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_waiting_fetch_is_woken_once_for_all_appends_of_a_turn(partition: Partition, log: Log, clock: Timers) -> None:
+    class Fetch:
+        woken = 0
+
+        def wake(self, partition: Partition) -> None:
+            self.woken += 1
+
+    lead(partition, log)
+    fetch = Fetch()
+    partition.fetches[fetch] = None
+    for _ in range(3):
+        partition.append(batch([b"a"]), 1, NOW_MS)
+    assert fetch.woken == 0
+    clock.advance(0)
+    assert fetch.woken == 1
