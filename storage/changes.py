@@ -77,7 +77,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         if gone:
             last.reopen()
         log.segments.replace(remaining)
-        last.truncate_to(offset)
+        offset = last.truncate_to(offset)
         delete_segments(log, gone)
         log.truncations += 1
         log.log_end_offset = offset
@@ -223,6 +223,7 @@ def _facts(log: Log, index: int) -> SegmentFacts:
 def delete_segments(log: Log, gone: list[Segment]) -> None:
     """Renames the files to `.deleted`; `Log.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
     for segment in gone:
+        segment.removed = True
         segment.unmap()
         for name in segment.file_names():
             if log.files.exists(name):
@@ -238,10 +239,7 @@ def flush(log: Log, now_ms: int) -> None:
     try:
         log.epochs.flush()
         for segment in log.segments.from_offset(log.recovery_point):
-            segment.flush()
-        for snapshot in log.snapshots:
-            if snapshot >= log.recovery_point:
-                log.files.sync_file(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
+            _flush_segment(log, segment)
         log.files.sync_dir(log.directory)
         if not log.entry_synced:
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
@@ -255,6 +253,15 @@ def flush(log: Log, now_ms: int) -> None:
         log.flushed_ms = now_ms
 
 
+def _flush_segment(log: Log, segment: Segment) -> None:
+    try:
+        segment.flush()
+    except (StorageFailure, FileNotFoundError) as error:
+        if segment.removed or log.closed:
+            return  # deleted or truncated away meanwhile
+        raise error if isinstance(error, StorageFailure) else StorageFailure(segment.log_path, error) from error
+
+
 def close(log: Log, clean: bool) -> None:
     if log.closed:
         return
@@ -265,6 +272,7 @@ def close(log: Log, clean: bool) -> None:
             flush(log, 0)
         except StorageFailure as failure:
             log.fail(failure)
-    for segment in log.segments:
-        segment.unmap()
     log.closed = True
+    for segment in log.segments:
+        segment.removed = not clean
+        segment.unmap()

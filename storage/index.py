@@ -82,8 +82,8 @@ class OffsetIndex:
             self._saved = -1  # the file holds entries that are gone: it is written anew
 
     def save(self, files: Files) -> None:
-        """Brings the file up to date."""
-        end = len(self.offsets)
+        """Brings the file up to date. Appends may go on meanwhile on another thread."""
+        end = len(self.positions)
         start = max(self._saved, 0)
         if end == self._saved:
             return
@@ -169,7 +169,8 @@ class TimeIndex:
             self._saved = -1
 
     def save(self, files: Files) -> None:
-        end = len(self.timestamps)
+        """Brings the file up to date. Appends may go on meanwhile on another thread."""
+        end = len(self.offsets)
         start = max(self._saved, 0)
         if end == self._saved:
             return

@@ -11,6 +11,7 @@ This file checks nothing of what it is given to append, and knows nothing of pro
 from __future__ import annotations
 
 from struct import Struct
+from threading import Lock
 from typing import NamedTuple
 
 from protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, Header
@@ -53,6 +54,7 @@ class Segment:
         "_hints",
         "_indexes_loaded",
         "_largest",
+        "_lock",
         "_map",
         "_mapped_from",
         "_mappings",
@@ -62,6 +64,7 @@ class Segment:
         "offset_index",
         "path",
         "recently_used",
+        "removed",
         "room",
         "size",
         "time_index",
@@ -92,6 +95,9 @@ class Segment:
         self.time_index = TimeIndex(self.path + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
         self.txn_index = TransactionIndex(self.path + TXN_INDEX_SUFFIX)
         self.recently_used = False
+        self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
+        # Index files are written by flushes (on another thread) and by whoever changes the log's end.
+        self._lock = Lock()
         # `room`: up to this position an append may write at once; 0 sends it through make_room.
         self.room = 0
         self._map: MappedFile | None = None
@@ -315,19 +321,21 @@ class Segment:
     # Changing the end
 
     def truncate_to(self, offset: int) -> int:
-        """Removes the batches that end at or after `offset` and returns how many bytes that were.
+        """Removes the batches that end at or after `offset`; returns the offset where the log then ends.
 
-        The bytes become zeros but the file stays as long as it is: a reader's view must never lose its pages.
+        That is the base offset of the first batch removed when `offset` lies inside it. The bytes become zeros but the
+        file stays as long as it is: a reader's view must never lose its pages.
         """
         assert self.active
         position = self.position_of(offset)
         self.load_indexes()
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
+        with self._lock:
+            self.offset_index.truncate_to(offset)
+            self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(self._files, offset)
-        if position is None:
-            return 0
-        removed = self.size - position
+        if position is None or position == self.size:
+            return offset
+        end_offset = min(offset, self.offset_at(position))
         self._zero(position, self.size)
         self.size = position
         self._hints.clear()
@@ -335,7 +343,7 @@ class Segment:
         self._bytes_since_entry = 0
         self._largest = self._find_largest()
         self.room = 0
-        return removed
+        return end_offset
 
     def _zero(self, start: int, end: int) -> None:
         buffer = self.view()
@@ -395,9 +403,10 @@ class Segment:
         self._indexes_loaded = True
 
     def save_indexes(self) -> None:
-        if self._indexes_loaded:
-            self.offset_index.save(self._files)
-            self.time_index.save(self._files)
+        with self._lock:
+            if self._indexes_loaded:
+                self.offset_index.save(self._files)
+                self.time_index.save(self._files)
 
     def clear_indexes(self) -> None:
         """Empties the indexes, to be filled again by `reindex`."""
@@ -449,10 +458,12 @@ class Segment:
         self.room = 0
         self._hints.clear()
         if not self.active and self._indexes_loaded:
-            self.save_indexes()
-            self.offset_index.clear()
-            self.time_index.clear()
-            self._indexes_loaded = False
+            if not self.removed:
+                self.save_indexes()
+            with self._lock:
+                self.offset_index.clear()
+                self.time_index.clear()
+                self._indexes_loaded = False
 
     def close(self, trim: bool) -> None:
         untouched = self._map is None and self._files.size(self.log_path) == self.size

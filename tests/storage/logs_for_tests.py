@@ -1,0 +1,81 @@
+"""Small logs, batches and a model of a log for the tests of `storage`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.records.builder import build_batch
+from storage.config import LogConfig
+from storage.files import OsFiles
+from storage.log import Log
+from storage.mappings import Mappings
+from storage.recovery import open_log
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+# Small enough that a few dozen batches roll several times and fill the indexes.
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
+
+
+def batch(count: int = 1, *, size: int = 100, timestamp: int = NOW_MS, fill: int = 0, **fields: object) -> bytes:
+    records = [(b"k%d" % i, bytes([fill % 256]) * size, timestamp + i) for i in range(count)]
+    return build_batch(records, **fields)  # type: ignore[arg-type]
+
+
+def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0, **fields: object) -> bytes:
+    key = b"\x00\x00" + (1 if commit else 0).to_bytes(2, "big")
+    value = b"\x00\x00" + coordinator_epoch.to_bytes(4, "big")
+    return build_batch(
+        [(key, value, NOW_MS)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transactional=True,
+        control=True,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def open_at(directory: Path, config: LogConfig = SMALL, *, clean: bool = False, **fields: object) -> Log:
+    return open_log(
+        OsFiles(),
+        Mappings(),
+        str(directory),
+        "topic",
+        0,
+        TOPIC_ID,
+        config,
+        clean=clean,
+        now_ms=NOW_MS,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def append(log: Log, records: bytes, *, epoch: int = 0) -> int:
+    """Appends as a client and returns the first offset."""
+    return log.append(records, leader_epoch=epoch, now_ms=NOW_MS).first_offset
+
+
+def filled(directory: Path, batches: int = 40, config: LogConfig = SMALL) -> Log:
+    log = open_at(directory, config)
+    for i in range(batches):
+        append(log, batch(fill=i))
+    log.advance_high_watermark(log.log_end_offset)
+    return log
+
+
+def read_all(log: Log, max_bytes: int = 700) -> bytes:
+    """Everything from the log start offset on, by as many reads as it takes."""
+    parts: list[bytes] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        got = log.read(offset, max_bytes=max_bytes)
+        if not got.records:
+            break
+        assert got.next_offset > offset
+        parts.append(bytes(got.records))
+        offset = got.next_offset
+    return b"".join(parts)
+
+
+def offsets(log: Log) -> list[int]:
+    return [view.base_offset for view in log.batches(log.log_start_offset)]
