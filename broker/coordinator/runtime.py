@@ -63,7 +63,7 @@ TRANSITIONS: dict[State, set[State]] = {
 
 
 class CoordinatorRuntime(Generic[ShardT]):
-    """`shard_factory(timers)` makes an empty shard."""
+    """`shard_factory(timers)` makes an empty shard; an answer waits `commit_timeout_ms` at most to be committed."""
 
     def __init__(
         self,
@@ -72,12 +72,14 @@ class CoordinatorRuntime(Generic[ShardT]):
         clock: Clock,
         codec: RecordCodec,
         shard_factory: Callable[[Timers], ShardT],
+        commit_timeout_ms: int,
     ) -> None:
         self.topic = topic
         self.partition_log = partition_log
         self.clock = clock
         self.codec = codec
         self.shard_factory = shard_factory
+        self.commit_timeout_ms = commit_timeout_ms
         self._contexts: dict[int, _Context[ShardT]] = {}
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
@@ -167,8 +169,9 @@ class _Context(Generic[ShardT]):
         self.timers = Timers(runtime.clock.mono_ms, self._wake_up_changed)
         self.shard = runtime.shard_factory(self.timers)
         self.last_written = -1
-        # (offset, answer, response), offsets never falling.
-        self._waiting: deque[tuple[int, Pending, Any]] = deque()
+        # (offset, deadline, answer, response); neither offsets nor deadlines ever fall.
+        self._waiting: deque[tuple[int, int, Pending, Any]] = deque()
+        self._timeout: TimerHandle | None = None
         self._wake_up: TimerHandle | None = None
         self._wake_up_ms = 0
         self._busy = False
@@ -199,10 +202,11 @@ class _Context(Generic[ShardT]):
         was_active = self.state is State.ACTIVE
         self._become(State.CLOSED)
         self.timers.clear()
-        if self._wake_up is not None:
-            self._wake_up.cancel()
+        for handle in (self._wake_up, self._timeout):
+            if handle is not None:
+                handle.cancel()
         waiting, self._waiting = self._waiting, deque()
-        for _, pending, _ in waiting:
+        for _, _, pending, _ in waiting:
             pending.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
         if was_active:
             for pending, response in self.shard.on_unloaded().replies:
@@ -269,7 +273,10 @@ class _Context(Generic[ShardT]):
     def _wait(self, pending: Pending, response: Any) -> None:
         offset = self.last_written
         asked = bool(self._waiting) and self._waiting[-1][0] == offset
-        self._waiting.append((offset, pending, response))
+        deadline_ms = self.runtime.clock.mono_ms() + self.runtime.commit_timeout_ms
+        self._waiting.append((offset, deadline_ms, pending, response))
+        if self._timeout is None:
+            self._timeout = self.runtime.clock.call_later(self.runtime.commit_timeout_ms, self._time_out)
         if not asked:
             self.runtime.partition_log.when_committed(self.tp, offset, self._committed)
 
@@ -277,8 +284,19 @@ class _Context(Generic[ShardT]):
         high_watermark = self.runtime.partition_log.high_watermark(self.tp)
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
-            _, pending, response = waiting.popleft()
+            _, _, pending, response = waiting.popleft()
             pending.complete(response)
+
+    def _time_out(self) -> None:
+        """The followers are too slow: tell clients to try again. What was written stays, and may yet be committed."""
+        self._timeout = None
+        now_ms = self.runtime.clock.mono_ms()
+        waiting = self._waiting
+        while waiting and waiting[0][1] <= now_ms:
+            _, _, pending, _ = waiting.popleft()
+            pending.fail(client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
+        if waiting:
+            self._timeout = self.runtime.clock.call_later(waiting[0][1] - now_ms, self._time_out)
 
     def _append(self, records: Sequence[CoordinatorRecord], atomic: bool) -> None:
         runtime, shard = self.runtime, self.shard

@@ -18,6 +18,7 @@ class GroupCoordinatorConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5_000
     # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
@@ -33,4 +34,5 @@ def from_properties(values: Mapping[str, Any]) -> GroupCoordinatorConfig:
         values.get("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
         values.get("offsets.retention.minutes", default.offsets_retention_ms // MINUTE_MS) * MINUTE_MS,
         values.get("offsets.retention.check.interval.ms", default.offsets_retention_check_interval_ms),
+        values.get("offsets.commit.timeout.ms", default.offsets_commit_timeout_ms),
     )

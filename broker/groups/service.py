@@ -64,6 +64,7 @@ class GroupCoordinator:
             clock,
             GroupRecordCodec(),
             lambda timers: GroupShard(timers, config, clock.wall_ms, new_uuid),
+            config.offsets_commit_timeout_ms,
         )
 
     # ---- what the broker tells
@@ -198,7 +199,8 @@ class GroupCoordinator:
                 parts.setdefault(self.partition_for(group_id), []).append(group_id)
         answers = [refuse(empty, ErrorCode.INVALID_GROUP_ID)] if empty else []
         answers.extend(ask(partition, part) for partition, part in parts.items())
-        return gather(answers, lambda lists: [item for items in lists for item in items])
+        whole: list[T] | Pending = gather(answers, lambda lists: [item for items in lists for item in items])
+        return whole
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]] | Pending:
         """Groups of all shards here; while one is loading there is no answer to give (KIP-518)."""
@@ -206,7 +208,8 @@ class GroupCoordinator:
             self.runtime.read(partition, describe.list_groups, lambda error: error, states, types)
             for partition in self.runtime.partitions()
         ]
-        return gather(answers, _listed)
+        whole: tuple[ErrorCode, list[ListedGroup]] | Pending = gather(answers, _listed)
+        return whole
 
 
 def _listed(answers: list[Any]) -> tuple[ErrorCode, list[ListedGroup]]:

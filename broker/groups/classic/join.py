@@ -32,7 +32,7 @@ def join(shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Clie
         if request.member_id:
             return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         # The group exists in the log before anything is told about it.
-        value = GroupMetadataValue(protocol_type="", generation=0, protocol=None, current_state_timestamp=now_ms)
+        value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
         return Outcome(
             [group_metadata_record(request.group_id, value)],
             then=lambda: join(shard, now_ms, request, client, pending),
@@ -40,7 +40,9 @@ def join(shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Clie
     protocols: Protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
     if not _has_room(shard, group, request.member_id):
         group.remove(request.member_id)
-        return refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        # The others may have waited for this one only.
+        full = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return Outcome(response=full, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
     if group.state is DEAD:
         return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
     if not group.supports(request.protocol_type, protocols):

@@ -1,0 +1,207 @@
+"""Whatever clients do, and whenever the coordinator moves: memory is what the log says, compacted or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.coordinator.timers import Timers
+from broker.groups.classic.state import EMPTY, STABLE
+from broker.groups.config import GroupCoordinatorConfig
+from broker.groups.shard import GroupShard
+from protocol.errors import ErrorCode, KafkaError
+from tests.broker.groups.lab import PARKED, Lab, LabClient
+
+NAMES = ("a", "b", "c")
+
+actions = st.one_of(
+    st.tuples(
+        st.sampled_from(["join", "join", "sync", "sync", "heartbeat", "leave", "commit"]), st.sampled_from(NAMES)
+    ),
+    st.tuples(st.just("wait"), st.sampled_from([0, 100, 3_000, 10_001, 60_000, 700_000_000])),
+    st.tuples(st.sampled_from(["restart", "delete", "hold", "release", "topic deleted", "refuse"]), st.just("")),
+)
+
+
+def empty_shard() -> GroupShard:
+    timers = Timers(lambda: 0, lambda deadline_ms: None)
+    return GroupShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x")
+
+
+def replayed(records: list[tuple[int, Any, Any]]) -> GroupShard:
+    shard = empty_shard()
+    for offset, key, value in records:
+        shard.replay(offset, -1, key, value)
+    return shard
+
+
+def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """The last record of every key, tombstones gone too."""
+    last = {repr(key): offset for offset, key, _ in records}
+    return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
+
+
+def group_view(shard: GroupShard, group_id: str) -> dict[str, Any]:
+    """What the log has to know of a group."""
+    group = shard.groups[group_id]
+    return {
+        "state": group.state,
+        "generation": group.generation,
+        "protocol": (group.protocol_type, group.protocol_name),
+        "leader": group.leader,
+        "static": dict(group.static_members),
+        "topics": group.subscribed_topics,
+        "members": [
+            (
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.session_timeout_ms,
+                m.assignment,
+                m.metadata(group.protocol_name),
+            )
+            for m in group.members.values()
+        ],
+    }
+
+
+class Story:
+    """Plays actions on a lab; `check` compares every group that no rebalance is changing with the log."""
+
+    def __init__(self) -> None:
+        self.lab = Lab(offsets_retention_check_interval_ms=6 * 3_600_000)
+        self.clients = {
+            "a": self.lab.client("a"),
+            "b": self.lab.client("b", instance="two", protocols="sticky,range"),
+            "c": self.lab.client("c", version=3, protocols="range,sticky", group="g"),
+        }
+        self.unanswered = 0
+
+    def act(self, verb: str, subject: Any) -> None:
+        lab = self.lab
+        if verb == "wait":
+            lab.clock.advance(subject)
+        elif verb == "restart":
+            lab.log.refuse = None
+            lab.restart()
+        elif verb == "hold":
+            lab.log.hold = True
+        elif verb == "release":
+            lab.log.hold, lab.log.refuse = False, None
+            lab.log.release(("__consumer_offsets", 0))
+        elif verb == "delete":
+            lab.coordinator.delete(["g"])
+        elif verb == "topic deleted":
+            lab.coordinator.on_topics_deleted(["t"])
+        elif verb == "refuse":
+            lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        else:
+            self._request(verb, self.clients[subject])
+
+    def _request(self, verb: str, client: LabClient) -> None:
+        self.unanswered += 1
+
+        def heard(response: Any) -> None:
+            self.unanswered -= 1
+            if getattr(response, "error_code", 0) in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                client.member_id, client.generation = "", -1
+
+        if verb == "sync":
+            group = self.lab.shard.groups.get("g")
+            members = {} if group is None else dict.fromkeys(group.members, client.name.encode())
+            client.sync(heard, members)
+        elif verb == "commit":
+            client.commit(heard, offsets={("t", 0): self.unanswered, ("u", 1): 5})
+        else:
+            getattr(client, verb)(heard)
+
+    def check(self) -> None:
+        shard = self.lab.shard
+        for group in shard.groups.values():
+            assert group.awaiting_join_count == sum(m.awaiting_join is not None for m in group.members.values())
+            assert group.leader in group.members or not group.members
+            assert group.pending_sync_members <= group.members.keys()
+        settled = [group_id for group_id, group in shard.groups.items() if group.state in (STABLE, EMPTY)]
+        records = self.lab.records()
+        for told in (records, compacted(records)):
+            again = replayed(told)
+            assert again.offsets.groups == shard.offsets.groups
+            assert again.groups.keys() == shard.groups.keys()
+            assert [group_view(again, g) for g in settled] == [group_view(shard, g) for g in settled]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(actions, max_size=40))
+def test_state_is_a_fold_of_the_log(script: list[tuple[str, Any]]) -> None:
+    story = Story()
+    for verb, subject in script:
+        story.act(verb, subject)
+        story.check()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(actions, max_size=30))
+def test_every_request_is_answered_in_the_end(script: list[tuple[str, Any]]) -> None:
+    story = Story()
+    for verb, subject in script:
+        story.act(verb, subject)
+    story.act("release", None)
+    # Five minutes is the longest that a new member is waited for, and each expiry may start a rebalance of one minute.
+    story.lab.clock.advance(600_000)
+    assert story.unanswered == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(actions, max_size=25))
+def test_after_the_trouble_members_that_go_on_get_a_stable_group(script: list[tuple[str, Any]]) -> None:
+    """Invariant 42: within the rebalance timeout, for clients that do what clients do."""
+    story = Story()
+    for verb, subject in script:
+        story.act(verb, subject)
+    story.act("release", None)
+    lab, clients = story.lab, story.clients.values()
+    lab.clock.advance(400_000)  # all that was parked is gone
+    for _ in range(90):
+        for client in clients:
+            _go_on(lab, client)
+        lab.clock.advance(1_000)
+        group = lab.shard.groups["g"]
+        if group.state is STABLE and {c.member_id for c in clients} == set(group.members):
+            return
+    raise AssertionError(f"{lab.shard.groups['g'].state} with {list(lab.shard.groups['g'].members)}")
+
+
+def _go_on(lab: Lab, client: LabClient) -> None:
+    """One step of a client's loop."""
+    if getattr(client, "waits", False):
+        return
+
+    def joined(response: Any) -> None:
+        client.waits = False
+        if response.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            client.member_id, client.generation = "", -1
+        client.rejoin = response.error_code != ErrorCode.NONE
+        if response.error_code == ErrorCode.NONE:
+            client.to_sync = [member.member_id for member in response.members]
+
+    if getattr(client, "to_sync", None) is not None:
+        members, client.to_sync = client.to_sync, None
+        client.waits = True
+        client.sync(joined_sync(client), dict.fromkeys(members, b"x"))
+    elif getattr(client, "rejoin", True):
+        client.waits = True
+        client.join(joined)
+    elif client.heartbeat() is not PARKED and client.last[0].error_code != ErrorCode.NONE:
+        if client.last[0].error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            client.member_id, client.generation = "", -1
+        client.rejoin = True
+
+
+def joined_sync(client: LabClient) -> Any:
+    def synced(response: Any) -> None:
+        client.waits = False
+        client.rejoin = response.error_code != ErrorCode.NONE
+
+    return synced
