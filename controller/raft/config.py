@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
 
+NO_VOTERS = VoterSet()
+
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
@@ -19,7 +21,7 @@ class RaftConfig:
     #: Where other replicas reach this one; the listener named first is the one the quorum talks on.
     endpoints: Endpoints = ()
     #: controller.quorum.voters: node ids and addresses, without directory ids. Empty with dynamic voters.
-    static_voters: VoterSet = VoterSet()
+    static_voters: VoterSet = NO_VOTERS
     #: controller.quorum.bootstrap.servers: whom to ask for the leader.
     bootstrap_servers: Endpoints = ()
     #: Whether the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
@@ -37,6 +39,8 @@ class RaftConfig:
     #: process closes its connections at once, so this replaces the fetch timeout in the usual failure. Random up to twice
     #: this, so that voters do not collide. Wrong guesses are harmless: pre-votes disturb nobody.
     leader_loss_grace_ms: int = 50
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = 100 * 1024 * 1024
     retention_ms: int = 7 * 24 * 3600 * 1000
 

@@ -174,6 +174,13 @@ class RaftCore:
             self.become_resigned(now_ms)
         return self._finish(now_ms)
 
+    def abandon_download(self, now_ms: int) -> Effects:
+        """The snapshot that came from the leader cannot be used: fetch again, and be told which to take."""
+        self._now_ms = now_ms
+        if isinstance(self.role, Follower):
+            self.role.download = None
+        return self._finish(now_ms)
+
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """A snapshot of our own is on the disk."""
         assert snapshot.offset <= self.high_watermark, f"snapshot {snapshot} beyond the watermark {self.high_watermark}"

@@ -154,6 +154,13 @@ class VoterHistory:
             assert not self._sets or self._sets[-1][0] < offset, "voter sets arrive in the log's order"
             self._sets.append((offset, voters))
 
+    def merge(self, offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
+        """At start: a record of the log, where a snapshot may have said the same, or something later, already."""
+        if voters is not None:
+            self._sets = sorted({**dict(self._sets), offset: voters}.items(), key=lambda entry: entry[0])
+        if kraft_version is not None:
+            self._versions = sorted({**dict(self._versions), offset: kraft_version}.items())
+
     def truncate_to(self, end_offset: int) -> None:
         """Forget what a truncation of the log took away."""
         while self._sets and self._sets[-1][0] >= end_offset:

@@ -1,0 +1,171 @@
+"""Record batches of the metadata log: control records to bytes and back, data records into batches, batches for listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+from controller.raft.messages import Batch, ControlRecords, LeaderChange
+from controller.raft.voters import DYNAMIC_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from protocol import control_messages as wire
+from protocol.compile import decoder, encoder
+from protocol.primitives import Buffer
+from protocol.records.batch import BatchView, iter_batches
+from protocol.records.builder import build_batch
+from protocol.records.control import ControlType, control_batch, control_type
+
+#: LeaderChangeMessage v1 says directory ids; Kafka writes it with kraft.version 1 only.
+_LEADER_CHANGE_VERSION = {0: 0, 1: 1}
+#: What a batch of no keys and headers costs besides its records' values, roughly: enough to keep to a limit.
+_RECORD_OVERHEAD_BYTES = 24
+
+T = TypeVar("T")
+
+
+class CommittedBatch:
+    """A committed batch as a listener gets it; its records are decoded when they are first asked for."""
+
+    def __init__(self, view: BatchView) -> None:
+        self.base_offset = view.base_offset
+        self.last_offset = view.last_offset
+        self.epoch = view.partition_leader_epoch
+        self.append_time_ms = view.max_timestamp
+        self.is_control = view.is_control
+        self.size_bytes = view.size
+        self._view = view
+
+    @cached_property
+    def records(self) -> list[bytes]:
+        """The values of the data records, in offset order from `base_offset` on. A control batch has none."""
+        if self.is_control:
+            return []
+        return [record.value or b"" for record in self._view.records()]
+
+    def control_records(self) -> ControlRecords:
+        return read_control(self._view)
+
+    def __repr__(self) -> str:
+        kind = "control" if self.is_control else "data"
+        return f"<{kind} {self.base_offset}-{self.last_offset} epoch {self.epoch}>"
+
+
+def committed_batches(records: Buffer) -> list[CommittedBatch]:
+    return [CommittedBatch(view) for view in iter_batches(records)]
+
+
+def data_batch(values: Iterable[bytes], *, base_offset: int, epoch: int, now_ms: int) -> bytes:
+    return build_batch([(None, value, now_ms) for value in values], base_offset=base_offset, leader_epoch=epoch)
+
+
+def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
+    """Runs of records that each fit into a batch of `bytes_max`. A record that is larger gets a batch of its own."""
+    start, size = 0, 0
+    for index, value in enumerate(values):
+        record_bytes = len(value) + _RECORD_OVERHEAD_BYTES
+        if size and size + record_bytes > bytes_max:
+            yield values[start:index]
+            start, size = index, 0
+        size += record_bytes
+    if start < len(values):
+        yield values[start:]
+
+
+def control_bytes(records: ControlRecords, kraft_version: int, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
+    """The batch a leader begins its epoch with, or changes the voters with."""
+    rows: list[tuple[ControlType, bytes]] = []
+    if records.leader_change is not None:
+        version = _LEADER_CHANGE_VERSION[min(kraft_version, DYNAMIC_VOTERS)]
+        rows.append((ControlType.LEADER_CHANGE, _leader_change(records.leader_change, version)))
+    rows.extend(voter_rows(records.kraft_version, records.voters))
+    return control_batch(rows, timestamp=now_ms, base_offset=base_offset, leader_epoch=epoch)
+
+
+def voter_rows(kraft_version: int | None, voters: VoterSet | None) -> list[tuple[ControlType, bytes]]:
+    rows: list[tuple[ControlType, bytes]] = []
+    if kraft_version is not None:
+        rows.append((ControlType.KRAFT_VERSION, encode(wire.KRaftVersionRecord(0, kraft_version), 0)))
+    if voters is not None:
+        rows.append((ControlType.KRAFT_VOTERS, encode(wire.VotersRecord(0, [_wire_voter(v) for v in voters]), 0)))
+    return rows
+
+
+def read_control(view: BatchView) -> ControlRecords:
+    """What a control batch says; records of types that we do not know are passed over."""
+    leader_change: LeaderChange | None = None
+    kraft_version: int | None = None
+    voters: VoterSet | None = None
+    for record in view.records():
+        value = record.value or b""
+        match control_type(record):
+            case ControlType.LEADER_CHANGE:
+                leader_change = _read_leader_change(value)
+            case ControlType.KRAFT_VERSION:
+                kraft_version = decode(wire.KRaftVersionRecord, value).kraft_version
+            case ControlType.KRAFT_VOTERS:
+                voters = VoterSet.of(_voter(voter) for voter in decode(wire.VotersRecord, value).voters)
+    return ControlRecords(leader_change, kraft_version, voters)
+
+
+def read_batches(records: Buffer) -> tuple[Batch, ...]:
+    """Fetched bytes as the core sees them. The bytes are copied: the receive buffer will be reused."""
+    return tuple(as_batch(view) for view in iter_batches(bytes(records)))
+
+
+def as_batch(view: BatchView) -> Batch:
+    voters = kraft_version = None
+    if view.is_control:
+        control = read_control(view)
+        voters, kraft_version = control.voters, control.kraft_version
+    return Batch(view.base_offset, view.last_offset, view.partition_leader_epoch, view.buffer, voters, kraft_version)
+
+
+def encode(message: Any, version: int) -> bytes:
+    pieces: list[bytes] = []
+    encoder(message.__plain__, version)(message, pieces)
+    return b"".join(pieces)
+
+
+def decode(cls: type[T], data: bytes, version: int = 0) -> T:
+    message, _ = decoder(cls, version)(data, 0, len(data))
+    return message
+
+
+def _leader_change(change: LeaderChange, version: int) -> bytes:
+    def keys(replicas: tuple[ReplicaKey, ...]) -> list[wire.LeaderChangeVoter]:
+        return [
+            wire.LeaderChangeVoter(replica.id, replica.directory_id) if version else wire.LeaderChangeVoter(replica.id)
+            for replica in replicas
+        ]
+
+    message = wire.LeaderChangeMessage(version, change.leader.id, keys(change.voters), keys(change.granting_voters))
+    return encode(message, version)
+
+
+def _read_leader_change(value: bytes) -> LeaderChange:
+    # The message begins with its own version (KIP-595).
+    version = min(int.from_bytes(value[:2], "big"), 1)
+    message = decode(wire.LeaderChangeMessage, value, version)
+
+    def keys(replicas: list[wire.LeaderChangeVoter]) -> tuple[ReplicaKey, ...]:
+        return tuple(ReplicaKey(replica.voter_id, replica.voter_directory_id) for replica in replicas)
+
+    return LeaderChange(ReplicaKey(message.leader_id), keys(message.voters), keys(message.granting_voters))
+
+
+def _wire_voter(voter: Voter) -> wire.Voter:
+    return wire.Voter(
+        voter.key.id,
+        voter.key.directory_id,
+        [wire.Endpoint(*endpoint) for endpoint in voter.endpoints],
+        wire.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
+    )
+
+
+def _voter(voter: wire.Voter) -> Voter:
+    return Voter(
+        ReplicaKey(voter.voter_id, bytes(voter.voter_directory_id)),
+        tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints),
+        voter.kraft_version_feature.min_supported_version,
+        voter.kraft_version_feature.max_supported_version,
+    )

@@ -1,0 +1,71 @@
+"""DescribeQuorum: how far every replica is, as the leader knows it."""
+
+from __future__ import annotations
+
+from controller.raft.core import RaftCore
+from controller.raft.leader import Leader, Progress
+from controller.raft.metadata_log import PARTITION, TOPIC
+from controller.raft.voters import ReplicaKey
+from protocol.errors import ErrorCode
+from protocol.messages import describe_quorum as api
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def describe_quorum(
+    core: RaftCore, request: api.DescribeQuorumRequest, now_ms: int, wall_ms: int
+) -> api.DescribeQuorumResponse:
+    """Kafka answers one partition; any other list of partitions gets an error for each."""
+    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if asked != [(TOPIC, PARTITION)]:
+        return _errors(request, UNKNOWN_PARTITION)
+    leader = core.role
+    if not isinstance(leader, Leader):
+        return _errors(request, NOT_LEADER)
+    leader.forget_silent_observers(now_ms)
+
+    def state(progress: Progress, key: ReplicaKey) -> api.ReplicaState:
+        if key.id == core.key.id:
+            return api.ReplicaState(key.id, key.directory_id, core.log.end_offset, wall_ms, wall_ms)
+        fetch_ms, caught_up_ms = progress.last_fetch_ms, progress.last_caught_up_ms
+        return api.ReplicaState(
+            key.id,
+            key.directory_id,
+            progress.end_offset,
+            wall_ms - (now_ms - fetch_ms) if fetch_ms >= 0 else -1,
+            wall_ms - (now_ms - caught_up_ms) if caught_up_ms >= 0 else -1,
+        )
+
+    partition = api.PartitionDataResponse(
+        partition_index=PARTITION,
+        error_message=None,
+        leader_id=core.key.id,
+        leader_epoch=leader.epoch,
+        high_watermark=leader.high_watermark,
+        current_voters=[state(progress, progress.key) for progress in leader.voters.values()],
+        observers=[state(progress, key) for key, progress in leader.observers.items()],
+    )
+    nodes = [
+        api.Node(voter.id, [api.Listener(*endpoint) for endpoint in voter.endpoints])
+        for voter in core.voters.last
+        if voter.endpoints
+    ]
+    topics = [api.TopicDataResponse(TOPIC, [partition])]
+    return api.DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+
+
+def _errors(request: api.DescribeQuorumRequest, error: ErrorCode) -> api.DescribeQuorumResponse:
+    topics = [
+        api.TopicDataResponse(
+            topic.topic_name,
+            [
+                api.PartitionDataResponse(
+                    part.partition_index, error, error.message, leader_id=-1, leader_epoch=-1, high_watermark=-1
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return api.DescribeQuorumResponse(error_message=None, topics=topics)

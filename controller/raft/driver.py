@@ -1,0 +1,507 @@
+"""RaftNode: one replica of the metadata log as the rest of the node uses it. The only file here that does I/O.
+
+    node = RaftNode(world, config, directory, listener)
+    await node.start()                      # a quorum of one leads when this returns
+    last_offset = node.append([value, ...]) # on the leader; NotLeader anywhere else
+    ...listener.handle_commit(batches)      # on every replica, once the records are committed
+
+It steps the core and executes its effects in order, and it runs the three things that take time: the flush of the log (on a
+worker, one at a time, so that whatever was appended meanwhile shares the next one), requests to other replicas, and the
+delivery of what is committed to the listener.
+
+A failing disk stops the replica for good (`failure`, `on_failure`): it answers nothing any more, and the others elect anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from controller.raft import handlers, rpc
+from controller.raft.batches import CommittedBatch, split
+from controller.raft.config import RaftConfig
+from controller.raft.core import NotLeader, RaftCore
+from controller.raft.describe import describe_quorum
+from controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request, SnapshotChunk
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.messages import (
+    Answered,
+    Failed,
+    Fetch,
+    FetchReply,
+    FetchSnapshotReply,
+    Flushed,
+    Message,
+    Received,
+    RequestBody,
+    SnapshotReceived,
+)
+from controller.raft.metadata_log import MetadataLog
+from controller.raft.snapshots import SnapshotReader, SnapshotWriter
+from controller.raft.states import NEVER, Resigned
+from controller.raft.voters import Endpoint
+from protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersion
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from server.network.client import Channel, ChannelClosed, RequestTimeout
+from server.network.route import Route
+from storage.errors import CorruptFile, StorageFailure
+
+if TYPE_CHECKING:
+    from server.clock import TimerHandle
+    from server.world import World
+
+logger = logging.getLogger(__name__)
+
+#: How much committed log is handed to the listener before the event loop gets a turn: about 10 ms of decoding.
+DELIVERY_BYTES_MAX = 256 * 1024
+#: How long stopping waits for the voters to hear of a resignation.
+RESIGN_WAIT_MS = 1000
+
+
+class RaftListener(Protocol):
+    """Whoever keeps the state that the log describes. Called on the event loop, in the log's order; may call the node."""
+
+    def handle_commit(self, batches: list[CommittedBatch]) -> None: ...
+
+    def handle_snapshot(self, reader: SnapshotReader) -> None:
+        """Forget everything and load this: what was committed before its offset is not in the log any more."""
+
+    def handle_leader_change(self, leader_id: int, epoch: int) -> None:
+        """-1: nobody, as far as this replica knows. Its own id: it leads, and the listener has the whole log."""
+
+
+class RaftNode:
+    def __init__(
+        self,
+        world: World,
+        config: RaftConfig,
+        directory: str,
+        listener: RaftListener,
+        *,
+        connect: Callable[[Endpoint], Channel] | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`directory` is the metadata log directory, the parent of `__cluster_metadata-0`."""
+        self.config = config
+        self.failure: BaseException | None = None
+        self._world = world
+        self._directory = directory
+        self._listener = listener
+        self._connect = connect or self._open_channel
+        self._on_failure = on_failure
+        self._channels: dict[tuple[Endpoint, bool], Channel] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_ms = NEVER
+        self._flush_wanted = self._flushing = False
+        self._delivered = -1
+        self._delivering = False
+        self._leader_to_tell: LeaderAndEpoch | None = None
+        self._stopped = False
+        self._log: MetadataLog
+        self._core: RaftCore
+
+    # Its life.
+
+    async def start(self) -> None:
+        """Open the files and take part. A quorum of one leads, and its listener knows, when this returns."""
+        self.open()
+        await self.begin()
+
+    def open(self) -> None:
+        """Read the files. Raises StorageFailure, or CorruptFile where going on could lose committed records."""
+        world = self._world
+        now_ms = world.clock.mono_ms()
+        self._log = MetadataLog(world.files, self._directory, self.config, world.clock.wall_ms())
+        election = self._log.election.read()
+        self._core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
+
+    async def begin(self) -> None:
+        self._tick()
+        if self._core.is_only_voter and self._flush_wanted:
+            await self._flush()
+            self._deliver(everything=True)
+
+    async def stop(self) -> None:
+        """Hand leadership over, if it is ours, and close the files."""
+        if self._stopped:
+            return
+        if self.failure is None and not self._core.is_only_voter:
+            await self._resign()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for channel in self._channels.values():
+            channel.close()
+        while self._flushing:
+            await self._pause(1)
+        self._log.close()
+
+    async def _resign(self) -> None:
+        clock = self._world.clock
+        self._apply(self._core.resign(clock.mono_ms()))
+        deadline_ms = clock.mono_ms() + RESIGN_WAIT_MS
+        while isinstance(self._core.role, Resigned) and self._core.role.unacknowledged:
+            if not self._core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
+                return
+            await self._pause(5)
+
+    async def _pause(self, delay_ms: int) -> None:
+        awake = asyncio.Event()
+        self._world.clock.call_later(delay_ms, awake.set)
+        await awake.wait()
+
+    # What it is.
+
+    @property
+    def is_leader(self) -> bool:
+        return self._core.is_leader
+
+    @property
+    def leader_id(self) -> int:
+        return self._core.leader_id
+
+    @property
+    def epoch(self) -> int:
+        return self._core.epoch
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        return LeaderAndEpoch(self._core.leader_id, self._core.epoch)
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where to send what only the leader may answer."""
+        endpoints = self._core.leader_endpoints
+        return self._core.quorum_endpoint(endpoints) if endpoints else None
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which everything is committed; -1 while that is not known."""
+        return self._core.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._core.log.end_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._core.log.start_offset
+
+    @property
+    def log_size_bytes(self) -> int:
+        return self._log.log.size
+
+    @property
+    def core(self) -> RaftCore:
+        """For tests and descriptions: whoever steps it from outside breaks the order of effects."""
+        return self._core
+
+    # Writing.
+
+    def append(self, records: list[bytes], *, epoch: int | None = None) -> int:
+        """Append record values as leader; returns the offset of the last. They are committed when the listener says so.
+
+        Raises:
+            NotLeader: this replica does not lead, or not in `epoch`. Nothing was appended.
+        """
+        limit = self.config.batch_bytes_max
+        return self._append([(len(values), values) for values in split(records, limit)], epoch)
+
+    def append_atomic(self, records: list[bytes], *, epoch: int | None = None) -> int:
+        """Like `append`, but in one batch: all are committed at once, or none.
+
+        Raises:
+            KafkaError: RECORD_LIST_TOO_LARGE; nothing was appended.
+        """
+        if sum(map(len, records)) > self.config.batch_bytes_max:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(records)} records do not fit into one batch")
+        return self._append([(len(records), records)], epoch)
+
+    def _append(self, batches: list[tuple[int, list[bytes]]], epoch: int | None) -> int:
+        assert batches, "nothing to append"
+        if self.failure is not None or self._stopped or epoch not in (None, self._core.epoch):
+            raise NotLeader(self._core.leader_id, self._core.epoch)
+        last_offset, effects = self._core.append(batches, self._world.clock.mono_ms())
+        self._apply(effects)
+        if self.failure is not None:
+            raise NotLeader(-1, self._core.epoch)
+        return last_offset
+
+    def resign(self, epoch: int) -> None:
+        """Give up leadership of this epoch; nothing happens if it is over already."""
+        if epoch == self._core.epoch and self._core.is_leader:
+            self._apply(self._core.resign(self._world.clock.mono_ms()))
+
+    # Snapshots.
+
+    def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
+        """Begin a snapshot of the state at a committed offset, the end of a batch; None if there is one already.
+
+        Append the records, `freeze()` (it fsyncs: a worker's business if it is large), then call `snapshot_created`.
+        """
+        core = self._core
+        if not 0 < snapshot.offset <= core.high_watermark or core.log.epoch_at(snapshot.offset) != snapshot.epoch:
+            raise ValueError(f"no snapshot at {snapshot}: the log is {core.log.start_offset} to {core.high_watermark}")
+        latest = core.log.latest_snapshot
+        if latest is not None and latest >= snapshot:
+            return None
+        return SnapshotWriter(
+            self._world.files,
+            self._log.snapshots.path(snapshot),
+            snapshot,
+            last_contained_log_timestamp=last_contained_log_timestamp,
+            kraft_version=core.voters.kraft_version_at(snapshot.offset),
+            voters=core.voters.at(snapshot.offset),
+            now_ms=self._world.clock.wall_ms(),
+        )
+
+    def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
+        """A frozen snapshot is ours; older ones and the log before them go when retention says so."""
+        self._core.snapshot_created(snapshot)
+        self.apply_retention()
+
+    def latest_snapshot(self) -> SnapshotReader | None:
+        latest = self._core.log.latest_snapshot
+        return self._log.snapshots.reader(latest) if latest is not None else None
+
+    def apply_retention(self) -> None:
+        wall_ms = self._world.clock.wall_ms()
+        oldest = self._log.oldest_to_keep(wall_ms)
+        if oldest is None:
+            return
+        before = list(self._core.log.snapshots)
+        self._core.start_log_at(oldest)
+        removed = [snapshot for snapshot in before if snapshot not in self._core.log.snapshots]
+        try:
+            self._log.start_at(oldest, removed, wall_ms)
+        except StorageFailure as failure:
+            self._fail(failure)
+
+    # Requests of others.
+
+    def routes(self) -> list[Route]:
+        """The rows of a controller listener for Vote, Fetch and the other Raft APIs."""
+        return handlers.routes(self)
+
+    def handle(self, body: RequestBody, waiting: handlers.Waiting) -> Any:
+        """Answer at once, or through the Deferred that is returned."""
+        if self.failure is not None or self._stopped:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
+        self._step(Received(body, waiting))
+        return waiting.deferred
+
+    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        clock = self._world.clock
+        return describe_quorum(self._core, request, clock.mono_ms(), clock.wall_ms())
+
+    # The core's turn.
+
+    def _step(self, message: Message) -> None:
+        if self.failure is None and not self._stopped:
+            try:
+                effects = self._core.step(message, self._world.clock.mono_ms())
+            except AssertionError as mistake:
+                self._fail(mistake)
+                raise
+            self._apply(effects)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_ms = NEVER
+        if self.failure is None and not self._stopped:
+            self._apply(self._core.tick(self._world.clock.mono_ms()))
+
+    def _apply(self, effects: Effects) -> None:
+        """Execute the fields in the order in which Effects declares them."""
+        try:
+            self._write(effects)
+        except (StorageFailure, CorruptFile, AssertionError) as failure:
+            self._fail(failure)
+            return
+        if effects.flush:
+            self._want_flush()
+        for request in effects.requests:
+            self._world.spawn(self._send(request), f"raft {type(request.body).__name__} to {request.destination_id}")
+        for reply in effects.replies:
+            self._reply(reply)
+        for note in effects.notes:
+            logger.info("[raft %d] %s", self.config.node_id, note)
+        if effects.leader_change is not None:
+            self._leader_to_tell = effects.leader_change
+        self._arm_timer()
+        if effects.reset_to_snapshot is not None or effects.high_watermark is not None or self._leader_to_tell:
+            self._deliver()
+        if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
+            self._finish_download(effects.snapshot_chunk)
+
+    def _write(self, effects: Effects) -> None:
+        log, core = self._log, self._core
+        if effects.election is not None:
+            log.election.write(effects.election, core.voters.kraft_version, core.voters.last.ids)
+        if effects.reset_to_snapshot is not None:
+            log.reset_to_snapshot(effects.reset_to_snapshot)
+        if effects.truncate_to is not None:
+            log.truncate_to(effects.truncate_to)
+        if effects.appends:
+            now_ms = self._world.clock.wall_ms()
+            for batch in effects.appends:
+                log.append(batch, now_ms)
+        chunk = effects.snapshot_chunk
+        if chunk is not None:
+            log.snapshots.store_chunk(chunk.snapshot, chunk.position, chunk.data)
+
+    def _fail(self, failure: BaseException) -> None:
+        if self.failure is not None:
+            return
+        self.failure = failure
+        logger.error("[raft %d] stops: %s", self.config.node_id, failure, exc_info=failure)
+        if self._timer is not None:
+            self._timer.cancel()
+        for channel in self._channels.values():
+            channel.close()
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self._core.deadline_ms
+        if deadline_ms == self._timer_ms or self._stopped:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = deadline_ms
+        if deadline_ms < NEVER:
+            delay_ms = max(0, deadline_ms - self._world.clock.mono_ms())
+            self._timer = self._world.clock.call_later(delay_ms, self._tick)
+
+    # Flushing.
+
+    def _want_flush(self) -> None:
+        self._flush_wanted = True
+        if self._flushing:
+            return
+        self._flushing = True
+        if self.config.append_linger_ms > 0 and self._core.is_leader:
+            self._world.clock.call_later(self.config.append_linger_ms, self._spawn_flush)
+        else:
+            self._spawn_flush()
+
+    def _spawn_flush(self) -> None:
+        self._world.spawn(self._flush(), "raft flush")
+
+    async def _flush(self) -> None:
+        self._flushing = True
+        try:
+            while self._flush_wanted and self.failure is None:
+                self._flush_wanted = False
+                generation, offset = self._core.log.generation, self._core.log.end_offset
+                await self._world.workers.run(self._log.flush, self._world.clock.wall_ms())
+                self._step(Flushed(generation, offset))
+        except StorageFailure as failure:
+            self._fail(failure)
+        finally:
+            self._flushing = False
+
+    # Sending.
+
+    def _open_channel(self, endpoint: Endpoint) -> Channel:
+        return Channel(self._world, endpoint.host, endpoint.port, f"raft-client-{self.config.node_id}")
+
+    async def _send(self, request: Request) -> None:
+        # Fetches have a connection of their own: answers come in order, and a fetch may wait long for its.
+        key = (request.endpoint, isinstance(request.body, Fetch))
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = self._connect(request.endpoint)
+        try:
+            response = await channel.request(rpc.request_to_wire(request.body), timeout_ms=request.timeout_ms)
+            message: Message = Answered(
+                request.request_id, rpc.reply_from_wire(request.body, response, request.endpoint.name)
+            )
+        except RequestTimeout:
+            message = Failed(request.request_id)
+        except ChannelClosed:
+            message = Failed(request.request_id, connection_closed=True)
+        except UnsupportedVersion:
+            message = Failed(request.request_id, unsupported_version=True)
+        except (KafkaError, ProtocolError, CorruptFile) as fault:
+            logger.warning("[raft %d] %s: %s", self.config.node_id, request.endpoint, fault)
+            message = Failed(request.request_id)
+        self._step(message)
+
+    def _reply(self, reply: Reply) -> None:
+        waiting: handlers.Waiting = reply.reply_to
+        body, records = reply.body, None
+        if isinstance(body, FetchReply) and body.records_from is not None:
+            records = self._log.read(body.records_from, body.bytes_max)
+        elif isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
+            body = self._with_chunk(body)
+        waiting.deferred.complete(handlers.reply_to_wire(body, waiting, records))
+
+    def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
+        assert reply.snapshot is not None
+        bytes_max = min(reply.bytes_max, self.config.fetch_bytes_max)
+        found = self._log.snapshot_chunk(reply.snapshot, reply.position, bytes_max)
+        if found is None:
+            return replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        size, data = found
+        if reply.position >= size:
+            return replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        return replace(reply, size=size, data=data)
+
+    def _finish_download(self, chunk: SnapshotChunk) -> None:
+        try:
+            control = self._log.snapshots.finish(chunk.snapshot)
+        except CorruptFile as fault:
+            logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
+            self._apply(self._core.abandon_download(self._world.clock.mono_ms()))
+            return
+        except StorageFailure as failure:
+            self._fail(failure)
+            return
+        self._step(SnapshotReceived(chunk.snapshot, control.voters, control.kraft_version))
+
+    # Delivering what is committed.
+
+    def _deliver(self, everything: bool = False) -> None:
+        """Hand committed batches to the listener, then tell it of the leader. Never called from within itself."""
+        if self._delivering or self.failure is not None:
+            return
+        self._delivering = True
+        try:
+            size = 0
+            while self._delivered < self._core.high_watermark:
+                if size > DELIVERY_BYTES_MAX and not everything:
+                    self._world.clock.call_later(0, self._deliver)
+                    return
+                size += self._deliver_some()
+            while self._leader_to_tell is not None:
+                leader, self._leader_to_tell = self._leader_to_tell, None
+                self._listener.handle_leader_change(leader.leader_id, leader.epoch)
+        except Exception as failure:
+            # The listener's state is not the log's any more: nothing it would say can be trusted.
+            self._fail(failure)
+            raise
+        finally:
+            self._delivering = False
+
+    def _deliver_some(self) -> int:
+        core = self._core
+        latest = core.log.latest_snapshot
+        if self._delivered < max(core.log.start_offset, 0):
+            if latest is not None and latest.offset > 0:
+                self._listener.handle_snapshot(self._log.snapshots.reader(latest))
+                self._delivered = latest.offset
+                return 0
+            assert core.log.start_offset == 0, "the log starts later than 0, and there is no snapshot"
+            self._delivered = 0
+        if self._delivered >= core.high_watermark:
+            return 0
+        batches = self._log.committed(self._delivered, core.high_watermark, DELIVERY_BYTES_MAX)
+        assert batches, f"nothing between {self._delivered} and the high watermark {core.high_watermark}"
+        self._delivered = batches[-1].last_offset + 1
+        self._listener.handle_commit(batches)
+        return sum(batch.size_bytes for batch in batches)

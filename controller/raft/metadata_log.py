@@ -1,0 +1,180 @@
+"""The files of one replica of the metadata log: a storage Log, its snapshots, quorum-state and partition.metadata.
+
+It executes what the core decided and never decides itself, except which old snapshots and segments may go.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
+from controller.raft.config import RaftConfig
+from controller.raft.election_store import ElectionStore
+from controller.raft.log_state import LogState, OffsetAndEpoch
+from controller.raft.messages import Batch, ControlRecords
+from controller.raft.snapshots import Snapshots
+from controller.raft.voters import VoterHistory
+from protocol.primitives import uuid_to_str
+from storage.config import LogConfig
+from storage.errors import CorruptFile
+from storage.files import Files
+from storage.log import Log, Origin
+from storage.mappings import Mappings
+from storage.recovery import open_log
+
+logger = logging.getLogger(__name__)
+
+TOPIC = "__cluster_metadata"
+PARTITION = 0
+#: Uuid.METADATA_TOPIC_ID
+TOPIC_ID = (1).to_bytes(16, "big")
+DIRECTORY = f"{TOPIC}-{PARTITION}"
+#: Retention here goes by snapshots (`trim`), never by the log itself.
+UNLIMITED = -1
+
+
+class MetadataLog:
+    def __init__(self, files: Files, directory: str, config: RaftConfig, now_ms: int) -> None:
+        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself)."""
+        self.directory = f"{directory}/{DIRECTORY}"
+        self._files = files
+        self._config = config
+        files.make_dirs(self.directory)
+        self.snapshots = Snapshots(files, self.directory)
+        self.election = ElectionStore(files, self.directory)
+        known = self.snapshots.open()
+        self.log = self._open_log(known, now_ms)
+        self.state = LogState()
+        self.voters = VoterHistory(config.static_voters)
+        self._load(known)
+
+    def _open_log(self, snapshots: list[OffsetAndEpoch], now_ms: int) -> Log:
+        log_config = LogConfig(
+            retention_ms=UNLIMITED,
+            retention_bytes=UNLIMITED,
+            max_message_bytes=2**31 - 1,
+            segment_bytes=self._config.segment_bytes,
+            segment_ms=self._config.segment_ms,
+        )
+        log = open_log(
+            self._files, Mappings(), self.directory, TOPIC, PARTITION, TOPIC_ID, log_config, clean=False, now_ms=now_ms
+        )
+        partition_metadata = f"{self.directory}/partition.metadata"
+        if not self._files.exists(partition_metadata):
+            text = f"version: 0\ntopic_id: {uuid_to_str(TOPIC_ID)}"
+            self._files.write_atomic(partition_metadata, text.encode())
+        if snapshots and snapshots[-1].offset > log.log_end_offset:
+            # A crash between the arrival of a snapshot and the reset of the log to it.
+            log.truncate_fully_and_start_at(snapshots[-1].offset)
+        log.flush(now_ms)
+        return log
+
+    def _load(self, snapshots: list[OffsetAndEpoch]) -> None:
+        """What the core must know: epochs and voters, from the snapshots and the log."""
+        state, log, voters = self.state, self.log, self.voters
+        for snapshot in snapshots:
+            try:
+                control = self.snapshots.reader(snapshot).load_control()
+            except CorruptFile as fault:
+                # Damaged since it was written. The log may still reach back to before it; the check below tells.
+                logger.error("snapshot %s is not usable: %s", snapshot, fault)
+                continue
+            state.snapshots.append(snapshot)
+            voters.append(snapshot.offset - 1, control.voters, control.kraft_version)
+        if log.log_start_offset > 0:
+            base = next((snapshot for snapshot in state.snapshots if snapshot.offset >= log.log_start_offset), None)
+            if base is None:
+                raise CorruptFile(
+                    self.directory, f"the log starts at {log.log_start_offset}, and no snapshot covers what was before"
+                )
+            # Segments are deleted whole: the log reaches back to before the snapshot that it starts at.
+            log.advance_high_watermark(base.offset)
+            log.delete_records(base.offset)
+        state.start_offset = state.end_offset = log.log_start_offset
+        for view in log.batches(log.log_start_offset):
+            state.append(view.base_offset, view.last_offset, view.partition_leader_epoch)
+            if view.is_control:
+                control = read_control(view)
+                if control.voters is not None or control.kraft_version is not None:
+                    voters.merge(view.last_offset, control.voters, control.kraft_version)
+        state.flushed_offset = state.end_offset
+        latest = state.latest_snapshot
+        if latest is not None and latest.offset > 0 and state.epoch_at(latest.offset) != latest.epoch:
+            # The same crash, with a log that is longer than the snapshot but parts from it.
+            log.truncate_fully_and_start_at(latest.offset)
+            state.reset_to_snapshot(latest)
+            control = self.snapshots.reader(latest).load_control()
+            voters.reset_to_snapshot(latest.offset, control.voters, control.kraft_version)
+
+    # The core's effects.
+
+    def append(self, batch: Batch, now_ms: int) -> None:
+        data = batch.data
+        if isinstance(data, ControlRecords):
+            data = control_bytes(
+                data, self.voters.kraft_version, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms
+            )
+        elif isinstance(data, list):
+            data = data_batch(data, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms)
+        appended = self.log.append(data, leader_epoch=batch.epoch, now_ms=now_ms, origin=Origin.RAFT)
+        assert (appended.first_offset, appended.last_offset) == (batch.base_offset, batch.last_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        self.log.truncate_to(offset)
+
+    def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        for older in self.snapshots.open():
+            if older != snapshot:
+                self.snapshots.remove(older)
+        self.log.truncate_fully_and_start_at(snapshot.offset)
+
+    def flush(self, now_ms: int) -> None:
+        """Run by a worker thread."""
+        self.log.flush(now_ms)
+
+    # Reading.
+
+    def read(self, offset: int, bytes_max: int) -> memoryview:
+        return self.log.read(offset, max_bytes=bytes_max).records
+
+    def committed(self, offset: int, high_watermark: int, bytes_max: int) -> list[CommittedBatch]:
+        return committed_batches(self.log.read(offset, max_bytes=bytes_max, up_to_offset=high_watermark).records)
+
+    def snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, bytes_max: int) -> tuple[int, bytes] | None:
+        """(size of the file, bytes from `position` on); None if there is no such snapshot."""
+        size = self.snapshots.size(snapshot)
+        if size is None:
+            return None
+        return size, self.snapshots.read(snapshot, position, bytes_max) if position < size else b""
+
+    # Retention.
+
+    def oldest_to_keep(self, wall_ms: int) -> OffsetAndEpoch | None:
+        """The snapshot at which the log may start from now on, if that deletes anything (Kafka's rule).
+
+        Old snapshots go while log and snapshots together are over `retention_bytes`, or when they are older than
+        `retention_ms`. The newest always stays, and so does the log from the oldest snapshot that stays.
+        """
+        kept = list(self.state.snapshots)
+        total = self.log.size + sum(self.snapshots.size(snapshot) or 0 for snapshot in kept)
+        while len(kept) > 1:
+            age_ms = wall_ms - self.snapshots.modified_ms(kept[0])
+            if total <= self._config.retention_bytes and age_ms <= self._config.retention_ms:
+                break
+            total -= self.snapshots.size(kept[0]) or 0
+            del kept[0]
+        return kept[0] if kept != self.state.snapshots else None
+
+    def start_at(self, snapshot: OffsetAndEpoch, removed: list[OffsetAndEpoch], now_ms: int) -> None:
+        if snapshot.offset > self.log.log_start_offset:
+            self.log.advance_high_watermark(snapshot.offset)
+            self.log.delete_records(snapshot.offset)
+            self.log.apply_retention(now_ms)
+            for path in self.log.deleted_files:
+                self._files.remove(path)
+            self.log.deleted_files.clear()
+        for older in removed:
+            self.snapshots.remove(older)
+
+    def close(self) -> None:
+        self.log.close()

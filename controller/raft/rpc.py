@@ -1,0 +1,257 @@
+"""Our own requests to other replicas: core messages to wire requests, wire responses to core messages.
+
+A response that does not say what its API must say raises MalformedMessage: the peer is no replica of this log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.raft.batches import read_batches
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.messages import (
+    Batch,
+    BeginQuorumEpoch,
+    BeginQuorumEpochReply,
+    EndQuorumEpoch,
+    EndQuorumEpochReply,
+    Fetch,
+    FetchReply,
+    FetchSnapshot,
+    FetchSnapshotReply,
+    ReplyBody,
+    RequestBody,
+    SupportedVersions,
+    SupportedVersionsReply,
+    UpdateVoter,
+    Vote,
+    VoterChangeReply,
+    VoteReply,
+)
+from controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
+from controller.raft.voters import Endpoint, Endpoints
+from protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from protocol.features import KRAFT_VERSION
+from protocol.messages import begin_quorum_epoch as begin_api
+from protocol.messages import end_quorum_epoch as end_api
+from protocol.messages import fetch as fetch_api
+from protocol.messages import fetch_snapshot as snapshot_api
+from protocol.messages import update_raft_voter as update_api
+from protocol.messages import vote as vote_api
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.primitives import ZERO_UUID
+
+INT32_MAX = 2**31 - 1
+
+
+def request_to_wire(body: RequestBody) -> Any:
+    match body:
+        case Fetch():
+            return _fetch(body)
+        case Vote():
+            return _vote(body)
+        case BeginQuorumEpoch():
+            return _begin(body)
+        case EndQuorumEpoch():
+            return _end(body)
+        case FetchSnapshot():
+            return _fetch_snapshot(body)
+        case UpdateVoter():
+            return _update(body)
+        case SupportedVersions():
+            return ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+    raise AssertionError(f"no replica is asked {body}")
+
+
+def reply_from_wire(request: RequestBody, response: Any, listener_name: str) -> ReplyBody:
+    """`listener_name` is what the endpoints in the response are endpoints of: the listener that was asked."""
+    match request:
+        case Fetch():
+            return _fetch_reply(response, listener_name)
+        case Vote():
+            return _vote_reply(response, listener_name)
+        case BeginQuorumEpoch():
+            return BeginQuorumEpochReply(*_epoch_reply(response, listener_name))
+        case EndQuorumEpoch():
+            return EndQuorumEpochReply(*_epoch_reply(response, listener_name))
+        case FetchSnapshot():
+            return _fetch_snapshot_reply(response, listener_name)
+        case UpdateVoter():
+            return _update_reply(response, listener_name)
+        case SupportedVersions():
+            return _supported_versions_reply(response)
+    raise AssertionError(f"no replica is asked {request}")
+
+
+def _fetch(body: Fetch) -> fetch_api.FetchRequest:
+    partition = fetch_api.FetchPartition(
+        partition=PARTITION,
+        current_leader_epoch=body.epoch,
+        fetch_offset=body.log_end.offset,
+        last_fetched_epoch=body.log_end.epoch,
+        partition_max_bytes=INT32_MAX,
+        replica_directory_id=body.replica.directory_id,
+        high_watermark=body.high_watermark,
+    )
+    return fetch_api.FetchRequest(
+        cluster_id=body.cluster_id,
+        replica_state=fetch_api.ReplicaState(body.replica.id),
+        max_wait_ms=body.wait_ms_max,
+        max_bytes=body.bytes_max,
+        topics=[fetch_api.FetchTopic(topic_id=TOPIC_ID, partitions=[partition])],
+    )
+
+
+def _vote(body: Vote) -> vote_api.VoteRequest:
+    partition = vote_api.PartitionDataRequest(
+        PARTITION,
+        body.epoch,
+        body.candidate.id,
+        body.candidate.directory_id,
+        body.voter.directory_id if body.voter else ZERO_UUID,
+        body.log_end.epoch,
+        body.log_end.offset,
+        body.pre_vote,
+    )
+    voter_id = body.voter.id if body.voter else -1
+    return vote_api.VoteRequest(body.cluster_id, voter_id, [vote_api.TopicDataRequest(TOPIC, [partition])])
+
+
+def _begin(body: BeginQuorumEpoch) -> begin_api.BeginQuorumEpochRequest:
+    directory_id = body.voter.directory_id if body.voter else ZERO_UUID
+    partition = begin_api.PartitionDataRequest(PARTITION, directory_id, body.leader_id, body.epoch)
+    return begin_api.BeginQuorumEpochRequest(
+        body.cluster_id,
+        body.voter.id if body.voter else -1,
+        [begin_api.TopicDataRequest(TOPIC, [partition])],
+        [begin_api.LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
+    )
+
+
+def _end(body: EndQuorumEpoch) -> end_api.EndQuorumEpochRequest:
+    partition = end_api.PartitionDataRequest(
+        PARTITION,
+        body.leader_id,
+        body.epoch,
+        [candidate.id for candidate in body.preferred_candidates],
+        [end_api.ReplicaInfo(*candidate) for candidate in body.preferred_candidates],
+    )
+    return end_api.EndQuorumEpochRequest(
+        body.cluster_id,
+        [end_api.TopicDataRequest(TOPIC, [partition])],
+        [end_api.LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
+    )
+
+
+def _fetch_snapshot(body: FetchSnapshot) -> snapshot_api.FetchSnapshotRequest:
+    partition = snapshot_api.PartitionSnapshotRequest(
+        PARTITION, body.epoch, snapshot_api.SnapshotId(*body.snapshot), body.position, body.replica.directory_id
+    )
+    topic = snapshot_api.TopicSnapshotRequest(TOPIC, [partition])
+    return snapshot_api.FetchSnapshotRequest(body.cluster_id, body.replica.id, body.bytes_max, [topic])
+
+
+def _update(body: UpdateVoter) -> update_api.UpdateRaftVoterRequest:
+    voter = body.voter
+    return update_api.UpdateRaftVoterRequest(
+        body.cluster_id,
+        body.epoch,
+        voter.id,
+        voter.key.directory_id,
+        [update_api.Listener(*endpoint) for endpoint in voter.endpoints],
+        update_api.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
+    )
+
+
+def _fetch_reply(response: fetch_api.FetchResponse, listener_name: str) -> FetchReply:
+    if response.error_code:
+        return FetchReply(error_of(response.error_code))
+    topics = response.responses
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        raise MalformedMessage("Fetch response for another partition than the metadata log's")
+    part = topics[0].partitions[0]
+    leader = part.current_leader
+    diverging = snapshot = None
+    if part.diverging_epoch.epoch >= 0 and part.diverging_epoch.end_offset >= 0:
+        diverging = OffsetAndEpoch(part.diverging_epoch.end_offset, part.diverging_epoch.epoch)
+    if part.snapshot_id.epoch >= 0 and part.snapshot_id.end_offset >= 0:
+        snapshot = OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+    return FetchReply(
+        error_of(part.error_code),
+        leader.leader_epoch,
+        leader.leader_id,
+        _endpoint_of(leader.leader_id, response.node_endpoints, listener_name),
+        part.high_watermark,
+        part.log_start_offset,
+        diverging,
+        snapshot,
+        batches=_batches(part.records),
+    )
+
+
+def _batches(records: Any) -> tuple[Batch, ...]:
+    try:
+        return read_batches(records) if records else ()
+    except KafkaError as fault:
+        raise MalformedMessage(f"Fetch response with a damaged batch: {fault}") from None
+
+
+def _vote_reply(response: vote_api.VoteResponse, listener_name: str) -> VoteReply:
+    if response.error_code:
+        return VoteReply(error_of(response.error_code))
+    part = _only_partition(response)
+    endpoints = _endpoint_of(part.leader_id, response.node_endpoints, listener_name)
+    return VoteReply(error_of(part.error_code), part.leader_epoch, part.leader_id, endpoints, part.vote_granted)
+
+
+def _epoch_reply(response: Any, listener_name: str) -> tuple[ErrorCode, int, int, Endpoints]:
+    if response.error_code:
+        return error_of(response.error_code), -1, -1, ()
+    part = _only_partition(response)
+    endpoints = _endpoint_of(part.leader_id, response.node_endpoints, listener_name)
+    return error_of(part.error_code), part.leader_epoch, part.leader_id, endpoints
+
+
+def _fetch_snapshot_reply(response: snapshot_api.FetchSnapshotResponse, listener_name: str) -> FetchSnapshotReply:
+    if response.error_code:
+        return FetchSnapshotReply(error_of(response.error_code))
+    part = _only_partition(response)
+    leader = part.current_leader
+    return FetchSnapshotReply(
+        error_of(part.error_code),
+        leader.leader_epoch,
+        leader.leader_id,
+        _endpoint_of(leader.leader_id, response.node_endpoints, listener_name),
+        OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch),
+        part.position,
+        part.size,
+        data=bytes(part.unaligned_records),
+    )
+
+
+def _update_reply(response: update_api.UpdateRaftVoterResponse, listener_name: str) -> VoterChangeReply:
+    leader = response.current_leader
+    endpoints = (Endpoint(listener_name, leader.host, leader.port),) if leader.host else ()
+    return VoterChangeReply(error_of(response.error_code), None, leader.leader_epoch, leader.leader_id, endpoints)
+
+
+def _supported_versions_reply(response: ApiVersionsResponse) -> SupportedVersionsReply:
+    feature = next((feature for feature in response.supported_features if feature.name == KRAFT_VERSION), None)
+    if feature is None:
+        return SupportedVersionsReply(error_of(response.error_code))
+    return SupportedVersionsReply(error_of(response.error_code), feature.min_version, feature.max_version)
+
+
+def error_of(code: int) -> ErrorCode:
+    return ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _only_partition(response: Any) -> Any:
+    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+        raise MalformedMessage("response for another partition than the metadata log's")
+    return response.topics[0].partitions[0]
+
+
+def _endpoint_of(leader_id: int, nodes: list[Any], listener_name: str) -> Endpoints:
+    """Empty from a peer too old to say it: the voter set then knows."""
+    return tuple(Endpoint(listener_name, node.host, node.port) for node in nodes if node.node_id == leader_id)

@@ -1,0 +1,287 @@
+"""Snapshot files: the state at one offset, as batches between a SnapshotHeader and a SnapshotFooter (KIP-630).
+
+    <end offset, 20 digits>-<epoch, 10 digits>.checkpoint     batches are numbered from 0 inside the file
+    ….checkpoint.part                                         being written or downloaded; removed at start
+
+A file has its final name only once all of it is on the disk, and it never changes afterwards. `bootstrap.checkpoint`,
+written when a directory is formatted, has the same form and is the first thing the first leader writes into the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from controller.raft.batches import (
+    CommittedBatch,
+    data_batch,
+    decode,
+    encode,
+    read_control,
+    split,
+    voter_rows,
+)
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.messages import ControlRecords
+from controller.raft.voters import VoterSet
+from protocol import control_messages as wire
+from protocol.errors import KafkaError
+from protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
+from protocol.records.control import ControlType, control_batch, control_type
+from storage.errors import CorruptFile
+from storage.files import Files
+
+SUFFIX = ".checkpoint"
+PART = ".part"
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+#: Batches in a snapshot stay small enough to be read one by one; Kafka's limit for the log is 8 MB.
+BATCH_BYTES_MAX = 1024 * 1024
+#: How much is read from the disk at a time when a snapshot is loaded.
+READ_BYTES = 4 * 1024 * 1024
+
+
+def file_name(snapshot: OffsetAndEpoch) -> str:
+    return f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SUFFIX}"
+
+
+class Snapshots:
+    """The snapshots in the directory of one metadata log."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def open(self) -> list[OffsetAndEpoch]:
+        """Removes what was left unfinished; names what is there, oldest first. A damaged one is not there."""
+        found = []
+        for name in self._files.list_dir(self._directory):
+            match = _NAME.fullmatch(name)
+            if name.endswith(SUFFIX + PART):
+                self._files.remove(f"{self._directory}/{name}")
+            elif match:
+                found.append(OffsetAndEpoch(int(match[1]), int(match[2])))
+        return sorted(found)
+
+    def path(self, snapshot: OffsetAndEpoch) -> str:
+        return f"{self._directory}/{file_name(snapshot)}"
+
+    def size(self, snapshot: OffsetAndEpoch) -> int | None:
+        return self._files.size(self.path(snapshot))
+
+    def modified_ms(self, snapshot: OffsetAndEpoch) -> int:
+        return self._files.modified_ms(self.path(snapshot))
+
+    def read(self, snapshot: OffsetAndEpoch, position: int, bytes_max: int) -> bytes:
+        return self._files.pread(self.path(snapshot), position, bytes_max)
+
+    def reader(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
+        return SnapshotReader(self._files, self.path(snapshot), snapshot)
+
+    def remove(self, snapshot: OffsetAndEpoch) -> None:
+        self._files.remove(self.path(snapshot))
+
+    # A snapshot that comes from the leader.
+
+    def store_chunk(self, snapshot: OffsetAndEpoch, position: int, data: Any) -> None:
+        part = self.path(snapshot) + PART
+        if position == 0:
+            self._files.remove(part)
+        self._files.pwrite(part, position, bytes(data))
+
+    def finish(self, snapshot: OffsetAndEpoch) -> ControlRecords:
+        """Make a download durable under its name. CorruptFile if it is not a whole snapshot; it is removed then."""
+        part = self.path(snapshot) + PART
+        reader = SnapshotReader(self._files, part, snapshot)
+        try:
+            for _ in reader:
+                pass
+        except CorruptFile:
+            self._files.remove(part)
+            raise
+        self._files.sync_file(part)
+        self._files.rename(part, self.path(snapshot))
+        self._files.sync_dir(self._directory)
+        return reader.control
+
+
+class SnapshotReader:
+    """Iterates over the batches of one snapshot, and checks on the way that it is whole.
+
+    `control` (voters and kraft.version) and `last_contained_log_timestamp` are known after the first batch.
+    """
+
+    def __init__(self, files: Files, path: str, snapshot: OffsetAndEpoch) -> None:
+        self._files = files
+        self.path = path
+        self.snapshot_id = snapshot
+        self.control = ControlRecords()
+        self.last_contained_log_timestamp = -1
+
+    @property
+    def offset(self) -> int:
+        """The end offset: the state of the log below it is in here."""
+        return self.snapshot_id.offset
+
+    @property
+    def epoch(self) -> int:
+        return self.snapshot_id.epoch
+
+    def load_control(self) -> ControlRecords:
+        """The control records of the header alone."""
+        next(iter(self), None)
+        return self.control
+
+    def __iter__(self) -> Iterator[CommittedBatch]:
+        """Data batches and control batches in order.
+
+        Raises:
+            CorruptFile: a batch is damaged, or header or footer are missing.
+        """
+        expected, footer_seen = 0, False
+        for view in self._views():
+            if footer_seen or view.base_offset != expected:
+                raise CorruptFile(self.path, f"batch at offset {view.base_offset} where {expected} is expected")
+            if expected == 0 and not self._read_header(view):
+                raise CorruptFile(self.path, "does not begin with a snapshot header")
+            expected = view.next_offset
+            footer_seen = view.is_control and _is_footer(view)
+            yield CommittedBatch(view)
+        if not footer_seen:
+            raise CorruptFile(self.path, "has no footer: it was cut short")
+
+    def _read_header(self, view: BatchView) -> bool:
+        records = view.records() if view.is_control else []
+        if not records or control_type(records[0]) is not ControlType.SNAPSHOT_HEADER:
+            return False
+        header = decode(wire.SnapshotHeaderRecord, records[0].value or b"")
+        self.last_contained_log_timestamp = header.last_contained_log_timestamp
+        self.control = read_control(view)
+        return True
+
+    def _views(self) -> Iterator[BatchView]:
+        size = self._files.size(self.path)
+        if size is None:
+            raise CorruptFile(self.path, "is not there")
+        position, wanted = 0, READ_BYTES
+        while position < size:
+            data = memoryview(self._files.pread(self.path, position, min(wanted, size - position)))
+            taken = 0
+            try:
+                while (batch_bytes := batch_size(data, taken, len(data))) is not None:
+                    check_batch(data, taken, taken + batch_bytes)
+                    yield BatchView(data, taken)
+                    taken += batch_bytes
+            except KafkaError as fault:
+                raise CorruptFile(self.path, f"at byte {position + taken}: {fault}") from None
+            if taken == 0:
+                # A batch larger than what was read, or the torn end of the file.
+                if len(data) >= size - position or len(data) < HEADER_BYTES:
+                    raise CorruptFile(self.path, f"ends inside the batch at byte {position}")
+                wanted *= 4
+            position += taken
+
+
+class SnapshotWriter:
+    """Writes one snapshot: append records, then `freeze`, or `abandon`."""
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        snapshot: OffsetAndEpoch,
+        *,
+        last_contained_log_timestamp: int,
+        kraft_version: int,
+        voters: VoterSet | None,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._part = path + PART
+        self.snapshot_id = snapshot
+        self._now_ms = now_ms
+        self._next_offset = 0
+        self._position = 0
+        self.is_frozen = False
+        files.remove(self._part)
+        header = wire.SnapshotHeaderRecord(0, last_contained_log_timestamp)
+        rows = [(ControlType.SNAPSHOT_HEADER, encode(header, 0))]
+        if kraft_version > 0:
+            rows += voter_rows(kraft_version, voters)
+        self._write(self._control(rows), len(rows))
+
+    def append(self, records: list[bytes]) -> None:
+        """Add data records, as raw values."""
+        assert not self.is_frozen
+        for values in split(records, BATCH_BYTES_MAX):
+            batch = data_batch(values, base_offset=self._next_offset, epoch=self.snapshot_id.epoch, now_ms=self._now_ms)
+            self._write(batch, len(values))
+
+    def freeze(self) -> int:
+        """Write the footer and make the file durable under its name. Returns its size in bytes."""
+        assert not self.is_frozen
+        self._write(self._control([(ControlType.SNAPSHOT_FOOTER, encode(wire.SnapshotFooterRecord(0), 0))]), 1)
+        self.is_frozen = True
+        self._files.sync_file(self._part)
+        self._files.rename(self._part, self._path)
+        self._files.sync_dir(self._path.rpartition("/")[0])
+        return self._position
+
+    def abandon(self) -> None:
+        if not self.is_frozen:
+            self._files.remove(self._part)
+
+    def _control(self, rows: list[tuple[ControlType, bytes]]) -> bytes:
+        return control_batch(
+            rows, timestamp=self._now_ms, base_offset=self._next_offset, leader_epoch=self.snapshot_id.epoch
+        )
+
+    def _write(self, batch: bytes, count: int) -> None:
+        self._files.pwrite(self._part, self._position, batch)
+        self._position += len(batch)
+        self._next_offset += count
+
+
+def write_bootstrap(files: Files, directory: str, records: list[bytes], now_ms: int) -> None:
+    """`bootstrap.checkpoint`: the records that the first leader of a new cluster begins with."""
+    writer = SnapshotWriter(
+        files,
+        f"{directory}/{BOOTSTRAP_FILE}",
+        OffsetAndEpoch(0, 0),
+        last_contained_log_timestamp=0,
+        kraft_version=0,
+        voters=None,
+        now_ms=now_ms,
+    )
+    writer.append(records)
+    writer.freeze()
+
+
+def read_bootstrap(files: Files, directory: str) -> list[bytes] | None:
+    """The records of `bootstrap.checkpoint`; None if there is none."""
+    path = f"{directory}/{BOOTSTRAP_FILE}"
+    if files.size(path) is None:
+        return None
+    return [record for batch in SnapshotReader(files, path, OffsetAndEpoch(0, 0)) for record in batch.records]
+
+
+def write_initial_voters(files: Files, directory: str, voters: VoterSet, now_ms: int) -> None:
+    """The snapshot 0-0 that a directory formatted for dynamic voters starts from: kraft.version 1 and the first voters."""
+    files.make_dirs(directory)
+    writer = SnapshotWriter(
+        files,
+        f"{directory}/{file_name(OffsetAndEpoch(0, 0))}",
+        OffsetAndEpoch(0, 0),
+        last_contained_log_timestamp=0,
+        kraft_version=1,
+        voters=voters,
+        now_ms=now_ms,
+    )
+    writer.freeze()
+
+
+def _is_footer(view: BatchView) -> bool:
+    return any(control_type(record) is ControlType.SNAPSHOT_FOOTER for record in view.records())
