@@ -1,0 +1,63 @@
+"""Prints rows: a table for people, JSON lines for programs. rich is imported only for a table on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
+    """As JSON: every field of each row. As a table: the columns."""
+    if output == "json":
+        for row in rows:
+            print_json(row)
+        return
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(cells, columns)
+    else:
+        _print_plain(cells, columns)
+
+
+def print_json(row: Row) -> None:
+    print(json.dumps(row, ensure_ascii=False, default=str))
+
+
+def note(text: str) -> None:
+    """Something for the person at the terminal, kept out of the data."""
+    print(text, file=sys.stderr)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value)) or "-"
+    return str(value)
+
+
+def _print_plain(cells: list[list[str]], columns: Sequence[str]) -> None:
+    """Columns padded with blanks: what grep, awk and cut are used to."""
+    table = [[column.upper().replace("_", "-") for column in columns], *cells]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich(cells: list[list[str]], columns: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.upper().replace("_", "-"), overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)  # colourless by itself where NO_COLOR is set

@@ -1,0 +1,113 @@
+"""One record as one JSON line, the same way out (`ottla consume -o json`) and in (`ottla produce -i json`).
+
+    {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v",
+     "headers": [{"key": "trace", "value": "abc"}]}
+
+Bytes that are not UTF-8 stand under "key_base64" and "value_base64" instead. On the way in, offset and topic are
+ignored, headers may also be an object, and a key or value that is an object, list, number or boolean is written as
+compact JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from typing import Any, NamedTuple
+
+from protocol.records import NewRecord, Record
+
+_KNOWN = {"topic", "partition", "offset", "timestamp", "key", "value", "key_base64", "value_base64", "headers"}
+_INT64_MAX = 2**63 - 1
+
+
+class Incoming(NamedTuple):
+    record: NewRecord
+    partition: int | None
+
+
+def to_line(topic: str, partition: int, record: Record) -> str:
+    row: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **_said("key", record.key),
+        **_said("value", record.value),
+    }
+    if record.headers:
+        row["headers"] = [
+            {**_said("key", name.encode("utf-8", "surrogateescape")), **_said("value", value)}
+            for name, value in record.headers
+        ]
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_line(line: str, default_timestamp: int) -> Incoming:
+    """ValueError says what is wrong with the line."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"not JSON: {fault.msg} at column {fault.colno}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON object is wanted, not {type(row).__name__}")
+    if unknown := row.keys() - _KNOWN:
+        raise ValueError(f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+    timestamp = _integer(row, "timestamp", -1)
+    partition = _integer(row, "partition", 0)
+    headers = tuple(_header(item) for item in _header_items(row.get("headers")))
+    record = NewRecord(
+        _heard(row, "key"), _heard(row, "value"), default_timestamp if timestamp is None else timestamp, headers
+    )
+    return Incoming(record, partition)
+
+
+def _said(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}
+
+
+def _heard(row: dict[str, Any], name: str) -> bytes | None:
+    encoded = row.get(f"{name}_base64")
+    if encoded is not None:
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_base64 is not a string")
+        try:
+            return b64decode(encoded, validate=True)
+        except ValueError:
+            raise ValueError(f"{name}_base64 is not base64") from None
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _integer(row: dict[str, Any], name: str, lowest: int) -> int | None:
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= _INT64_MAX:
+        raise ValueError(f"{name} is {value!r}, not a whole number from {lowest}")
+    return value
+
+
+def _header_items(headers: Any) -> list[dict[str, Any]]:
+    if headers is None:
+        return []
+    if isinstance(headers, dict):
+        return [{"key": name, "value": value} for name, value in headers.items()]
+    if isinstance(headers, list) and all(isinstance(item, dict) for item in headers):
+        return headers
+    raise ValueError('headers must be an object, or a list of {"key": ..., "value": ...}')
+
+
+def _header(item: dict[str, Any]) -> tuple[str, bytes | None]:
+    key = _heard(item, "key")
+    if key is None:
+        raise ValueError("a header has no key")
+    return key.decode("utf-8", "surrogateescape"), _heard(item, "value")
