@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl as tls
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from protocol.api import APIS, Api, ApiKey
 from protocol.compile import decoder, encoder
@@ -93,8 +93,8 @@ class ChannelProtocol(FrameProtocol):
         self._fail_all()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's, so this can be a cast only.
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntFlag
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from server.network.context import RequestContext
 from server.network.frames import FrameProtocol, read_size
@@ -133,8 +133,8 @@ class Connection(FrameProtocol):
     # asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are no subclasses of asyncio's, so this can be a cast only.
+        self.transport = cast(asyncio.Transport, transport)
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer:
             self.peer_host, self.peer_port = plain_host(peer[0]), peer[1]
