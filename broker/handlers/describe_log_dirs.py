@@ -54,7 +54,7 @@ def _describe(broker: BrokerParts, directory: LogDir, asked: set[tuple[str, int]
         for topic, logs in sorted(by_topic.items())
     ]
     try:
-        result.total_bytes, result.usable_bytes = broker.world.files.disk_usage(directory.path)
+        result.total_bytes, result.usable_bytes = broker.world.files.usable_bytes(directory.path)
     except StorageFailure:
         result.total_bytes = result.usable_bytes = UNKNOWN
     return result

@@ -217,9 +217,9 @@ def tell(nodes: list[Node], as_json: bool, seconds: float) -> None:
     servers = bootstrap(nodes)
     print(f"""
 Next, in another terminal:
-  ottla topic create hello --bootstrap {servers}
-  ottla produce hello --bootstrap {servers}
-  ottla consume hello --bootstrap {servers}
+  ottla topic create hello -b {servers}
+  ottla produce hello -b {servers}
+  ottla consume hello -b {servers}
 or with any Kafka client: bootstrap.servers={servers}
 
 Ctrl-C stops.""", flush=True)
