@@ -96,9 +96,9 @@ def _check_isr(partition: PartitionRegistration, wanted: PartitionDataRequest) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if wanted.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if wanted.leader_recovery_state == RECOVERING:
-        if len(isr) > 1 or partition.leader_recovery_state == RECOVERED:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
+    begins_recovery = wanted.leader_recovery_state == RECOVERING
+    if begins_recovery and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _check_eligible(state: ControlState, isr: Sequence[BrokerState]) -> None:

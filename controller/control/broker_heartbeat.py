@@ -22,14 +22,14 @@ def process_heartbeat(
     heartbeats: Heartbeats,
     request: BrokerHeartbeatRequest,
     *,
-    registration_offset: int,
     log_end: int,
     now_ms: int,
 ) -> Outcome[BrokerHeartbeatResponse]:
-    """`registration_offset`: of the broker's own RegisterBroker record; `log_end`: the offset the records will get."""
+    """`log_end`: the offset the records will get."""
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
     state.check_broker_epoch(broker_id, broker_epoch)
-    caught_up = request.current_metadata_offset >= registration_offset
+    # The broker epoch is the offset at which the batch with its registration begins, and a batch is read as a whole.
+    caught_up = request.current_metadata_offset >= broker_epoch
     current, following = heartbeats.next_state(
         broker_id,
         wants_fence=request.want_fence,

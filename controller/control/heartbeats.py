@@ -75,6 +75,7 @@ class Heartbeats:
         session = self._sessions.get(broker_id)
         if session is None:
             session = self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
+        session.heard = True
         session.fenced = fenced
         session.deadline_ms = now_ms + self._session_timeout_ms
         if fenced:

@@ -74,7 +74,7 @@ def _reassign(
     if target is None:
         return _cancel(state, topic, index, partition)
     check_manual_assignment(state, target, None)
-    current_factor = len(partition.replicas) - len(partition.adding_replicas)
+    current_factor = len(partition.replicas) - len(partition.removing_replicas)
     if not factor_may_change and len(target) != current_factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -1,0 +1,22 @@
+"""AlterClientQuotas: set or remove quotas of users, clients and addresses."""
+
+from __future__ import annotations
+
+from controller.control.client_quotas import alter_client_quotas
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.handlers.authorization import ALTER_CONFIGS, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: AlterClientQuotasRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, ALTER_CONFIGS)
+
+    def decide(state: ControlState) -> Outcome[AlterClientQuotasResponse]:
+        records, entries = alter_client_quotas(state, request.entries, validate_only=request.validate_only)
+        return Outcome(records, AlterClientQuotasResponse(entries=entries))
+
+    return parts.controller.write(decide)

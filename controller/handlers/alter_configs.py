@@ -1,0 +1,37 @@
+"""AlterConfigs: replace the whole dynamic configuration of resources. IncrementalAlterConfigs is its successor."""
+
+from __future__ import annotations
+
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.handlers.config_requests import sort_out
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: AlterConfigsRequest, context: RequestContext) -> Deferred:
+    wanted, refused = sort_out(parts, context, request.resources)
+    changes = [
+        (each.resource_type, each.resource_name, {config.name: config.value for config in each.configs})
+        for each in wanted
+    ]
+
+    def decide(state: ControlState) -> Outcome[AlterConfigsResponse]:
+        records, results = parts.configs.legacy_alter(state, changes, validate_only=request.validate_only)
+        response = AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=ErrorCode.NONE if error is None else error.code,
+                    error_message=None if error is None else error.message,
+                    resource_type=resource_type,
+                    resource_name=resource,
+                )
+                for resource_type, resource, error in [*refused, *results]
+            ]
+        )
+        return Outcome(records, response)
+
+    return parts.controller.write(decide)

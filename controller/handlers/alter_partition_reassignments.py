@@ -1,0 +1,15 @@
+"""AlterPartitionReassignments: begin or cancel moving partitions (KIP-455)."""
+
+from __future__ import annotations
+
+from controller.control.reassignment import alter_partition_reassignments
+from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, ALTER)
+    return parts.controller.write(lambda state: alter_partition_reassignments(state, request))

@@ -1,0 +1,15 @@
+"""AlterUserScramCredentials: set or delete SCRAM credentials."""
+
+from __future__ import annotations
+
+from controller.control.scram import alter_user_scram_credentials
+from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: AlterUserScramCredentialsRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, ALTER)
+    return parts.controller.write(lambda state: alter_user_scram_credentials(state, request))

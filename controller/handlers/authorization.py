@@ -1,0 +1,36 @@
+"""The questions handlers ask of the authorizer, and the errors that a no becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.control.acls import CLUSTER, CLUSTER_NAME
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode, KafkaError
+from server.network.context import RequestContext
+
+TOPIC = 2
+GROUP = 3
+
+CREATE = 5
+DELETE = 6
+ALTER = 7
+DESCRIBE = 8
+CLUSTER_ACTION = 9
+DESCRIBE_CONFIGS = 10
+ALTER_CONFIGS = 11
+
+
+def allowed_on_cluster(parts: ControllerParts, context: RequestContext, operation: int) -> bool:
+    return parts.authorizer.allows(context, operation, CLUSTER, CLUSTER_NAME)
+
+
+def require_on_cluster(parts: ControllerParts, context: RequestContext, operation: int) -> None:
+    if not allowed_on_cluster(parts, context, operation):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def allowed_topics(
+    parts: ControllerParts, context: RequestContext, operation: int, names: Iterable[str]
+) -> frozenset[str]:
+    return frozenset(name for name in names if parts.authorizer.allows(context, operation, TOPIC, name))

@@ -1,0 +1,45 @@
+"""BrokerHeartbeat: a broker is alive, and wants to be fenced, unfenced or shut down.
+
+The connection it comes by is watched: when it breaks, the broker has a short grace to come back before it is fenced.
+"""
+
+from __future__ import annotations
+
+from controller.control.broker_heartbeat import process_heartbeat
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: BrokerHeartbeatRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, CLUSTER_ACTION)
+    controller = parts.controller
+
+    def decide(state: ControlState) -> Outcome[BrokerHeartbeatResponse]:
+        return process_heartbeat(
+            state, controller.heartbeats, request, log_end=controller.next_offset, now_ms=controller.clock.mono_ms()
+        )
+
+    answer = controller.write(decide)
+    _watch(parts, request.broker_id, context)
+    parts.duties.check_sessions()
+    return answer
+
+
+def _watch(parts: ControllerParts, broker_id: int, context: RequestContext) -> None:
+    """Only the newest connection counts: an old one that closes late says nothing."""
+    connection = context.connection
+    if parts.heartbeat_connections.get(broker_id) == connection.id:
+        return
+    parts.heartbeat_connections[broker_id] = connection.id
+
+    def closed() -> None:
+        if parts.heartbeat_connections.get(broker_id) == connection.id:
+            del parts.heartbeat_connections[broker_id]
+            parts.duties.connection_lost(broker_id)
+
+    connection.on_close(closed)

@@ -1,0 +1,24 @@
+"""BrokerRegistration: a broker makes itself known, fenced at first (KIP-631)."""
+
+from __future__ import annotations
+
+from controller.control.brokers import register_broker
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: BrokerRegistrationRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, CLUSTER_ACTION)
+    controller = parts.controller
+
+    def decide(state: ControlState) -> Outcome[BrokerRegistrationResponse]:
+        has_session = controller.heartbeats.has_session(request.broker_id, controller.clock.mono_ms())
+        records, epoch = register_broker(state, request, controller.next_offset, has_session=has_session)
+        return Outcome(records, BrokerRegistrationResponse(broker_epoch=epoch))
+
+    return controller.write(decide)

@@ -1,0 +1,62 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: which resources of a request may be changed at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from controller.handlers.authorization import ALTER_CONFIGS, GROUP, TOPIC, allowed_on_cluster
+from controller.handlers.parts import ControllerParts
+from controller.metadata.configs import ResourceType
+from protocol.errors import ErrorCode, KafkaError
+from server.network.context import RequestContext
+
+
+class Refused(NamedTuple):
+    resource_type: int
+    resource_name: str
+    error: KafkaError
+
+
+def sort_out(
+    parts: ControllerParts, context: RequestContext, resources: Sequence[Any]
+) -> tuple[list[Any], list[Refused]]:
+    """The resources to go on with, and the others with the reason: unknown, named twice, not allowed."""
+    seen: set[tuple[int, str]] = set()
+    duplicate: set[tuple[int, str]] = set()
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        (duplicate if key in seen else seen).add(key)
+    wanted: list[Any] = []
+    refused = [
+        Refused(*key, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource.")) for key in sorted(duplicate)
+    ]
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        if key in duplicate:
+            continue
+        error = _refusal(parts, context, *key)
+        if error is None:
+            wanted.append(resource)
+        else:
+            refused.append(Refused(*key, error))
+    return wanted, refused
+
+
+def _refusal(parts: ControllerParts, context: RequestContext, resource_type: int, name: str) -> KafkaError | None:
+    match resource_type:
+        case ResourceType.BROKER | ResourceType.CLIENT_METRICS:
+            if not allowed_on_cluster(parts, context, ALTER_CONFIGS):
+                return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        case ResourceType.TOPIC:
+            if not parts.authorizer.allows(context, ALTER_CONFIGS, TOPIC, name):
+                return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        case ResourceType.GROUP:
+            if not parts.authorizer.allows(context, ALTER_CONFIGS, GROUP, name):
+                return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        case ResourceType.BROKER_LOGGER:
+            # A broker's own business, answered by the broker that the request names.
+            return KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
+        case _:
+            return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource_type}.")
+    return None

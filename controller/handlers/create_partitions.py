@@ -1,0 +1,44 @@
+"""CreatePartitions: more partitions for topics that exist."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.control.topics import create_partitions
+from controller.handlers.authorization import ALTER, allowed_topics
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext) -> Deferred:
+    counts = Counter(topic.name for topic in request.topics)
+    names = [name for name, count in counts.items() if count == 1]
+    alterable = allowed_topics(parts, context, ALTER, names)
+    refused = [
+        CreatePartitionsTopicResult(
+            name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
+    refused += [
+        CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for name in names
+        if name not in alterable
+    ]
+    wanted = [topic for topic in request.topics if topic.name in alterable]
+
+    def decide(state: ControlState) -> Outcome[CreatePartitionsResponse]:
+        records, results = create_partitions(state, wanted, parts.world.rng, validate_only=request.validate_only)
+        return Outcome(records, CreatePartitionsResponse(results=refused + results))
+
+    return parts.controller.write(decide)

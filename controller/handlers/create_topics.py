@@ -1,0 +1,57 @@
+"""CreateTopics: every topic by itself, with the reason where it failed.
+
+Duplicates in the request, the metadata log's own topic, and topics the caller may not create are answered here; the rest
+is decided in control/topics.py. v5 tells the configs of what was created, if the caller may read them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.control.topic_names import CLUSTER_METADATA_TOPIC
+from controller.control.topics import create_topics
+from controller.handlers.authorization import CREATE, DESCRIBE_CONFIGS, allowed_on_cluster, allowed_topics
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: CreateTopicsRequest, context: RequestContext) -> Deferred:
+    counts = Counter(topic.name for topic in request.topics)
+    names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA_TOPIC]
+    if allowed_on_cluster(parts, context, CREATE):
+        creatable = frozenset(names)
+    else:
+        creatable = allowed_topics(parts, context, CREATE, names)
+    describable = allowed_topics(parts, context, DESCRIBE_CONFIGS, names)
+    refused = []
+    for name, count in counts.items():
+        if count > 1:
+            refused.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif name == CLUSTER_METADATA_TOPIC:
+            message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+            refused.append(_refused(name, ErrorCode.INVALID_REQUEST, message))
+        elif name not in creatable:
+            refused.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+    wanted = [topic for topic in request.topics if topic.name in creatable]
+
+    def decide(state: ControlState) -> Outcome[CreateTopicsResponse]:
+        records, results = create_topics(
+            state,
+            wanted,
+            parts.configs,
+            parts.world.rng,
+            validate_only=request.validate_only,
+            describable=describable,
+        )
+        return Outcome(records, CreateTopicsResponse(topics=results + refused))
+
+    return parts.controller.write(decide)
+
+
+def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=None)

@@ -1,0 +1,102 @@
+"""DeleteTopics: by name, or by id (v6+). A name that the caller may not know of is answered as if it were forbidden."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.control.topics import delete_topics, not_found
+from controller.handlers.authorization import DELETE, DESCRIBE, allowed_on_cluster, allowed_topics
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext) -> Deferred:
+    if not parts.controller.settings.delete_topic_enable:
+        if context.api_version < 3:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    results: list[DeletableTopicResult] = []
+    names, ids = _named(request, results)
+
+    def decide(state: ControlState) -> Outcome[DeleteTopicsResponse]:
+        found = _found(parts, context, state, names, ids, results)
+        records, deleted = delete_topics(state, found)
+        return Outcome(records, DeleteTopicsResponse(responses=results + deleted))
+
+    return parts.controller.write(decide)
+
+
+def _named(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[bytes]]:
+    """The names and ids that were given once and alone; the others are answered."""
+    names = Counter(request.topic_names)
+    ids: Counter[bytes] = Counter()
+    for topic in request.topics:
+        if topic.name is not None and topic.topic_id != ZERO_UUID:
+            message = "You may not specify both topic name and topic id."
+            results.append(_refused(topic.name, topic.topic_id, message))
+        elif topic.name is not None:
+            names[topic.name] += 1
+        elif topic.topic_id != ZERO_UUID:
+            ids[topic.topic_id] += 1
+        else:
+            results.append(_refused(None, ZERO_UUID, "Neither topic name nor id were specified."))
+    results += [_refused(name, ZERO_UUID, "Duplicate topic name.") for name, count in names.items() if count > 1]
+    results += [_refused(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
+    return [name for name, count in names.items() if count == 1], [key for key, count in ids.items() if count == 1]
+
+
+def _found(
+    parts: ControllerParts,
+    context: RequestContext,
+    state: ControlState,
+    names: list[str],
+    ids: list[bytes],
+    results: list[DeletableTopicResult],
+) -> list[tuple[str, bytes]]:
+    """The topics that exist and may be deleted; the others are answered."""
+    topics = state.image.topics
+    by_id = {topic_id: topics.by_id(topic_id) for topic_id in ids}
+    asked = [*names, *(topic.name for topic in by_id.values() if topic is not None)]
+    if allowed_on_cluster(parts, context, DELETE):
+        describable = deletable = frozenset(asked)
+    else:
+        describable = allowed_topics(parts, context, DESCRIBE, asked)
+        deletable = allowed_topics(parts, context, DELETE, asked)
+    found: dict[bytes, str] = {}
+    for topic_id, topic in by_id.items():
+        if topic is None:
+            results.append(not_found(None, topic_id))
+        elif topic.name not in deletable:
+            results.append(_forbidden(topic.name if topic.name in describable else None, topic_id))
+        else:
+            found[topic_id] = topic.name
+    for name in names:
+        name_id = topics.id_of(name)
+        if name not in describable or (name_id is not None and name not in deletable):
+            results.append(_forbidden(name, ZERO_UUID))
+        elif name_id is None:
+            results.append(not_found(name, ZERO_UUID))
+        elif name_id in found:
+            del found[name_id]
+            message = "The provided topic name maps to an ID that was already supplied."
+            results.append(_refused(name, name_id, message))
+        else:
+            found[name_id] = name
+    return [(name, topic_id) for topic_id, name in found.items()]
+
+
+def _refused(name: str | None, topic_id: bytes, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+    )
+
+
+def _forbidden(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=code.message)

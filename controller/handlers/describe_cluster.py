@@ -1,0 +1,44 @@
+"""DescribeCluster on a controller's listener: the controllers, for clients that bootstrap from them (KIP-919)."""
+
+from __future__ import annotations
+
+from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from server.network.context import RequestContext
+
+MV_CONTROLLER_REGISTRATION = 15
+ENDPOINT_CONTROLLER = 2
+
+
+def handle(parts: ControllerParts, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Answered from what is committed, by any controller."""
+    controller = parts.controller
+    image = controller.loader.image
+    if image.features.metadata_version < MV_CONTROLLER_REGISTRATION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Direct-to-controller communication is not supported with the current MetadataVersion.",
+        )
+    require_on_cluster(parts, context, ALTER)
+    if request.endpoint_type != ENDPOINT_CONTROLLER:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of the wrong type: this is a controller.",
+        )
+    nodes = []
+    for controller_id, registration in sorted(image.cluster.controllers.items()):
+        endpoint = registration.endpoints.get(context.connection.listener_name)
+        if endpoint is not None:
+            nodes.append(DescribeClusterBroker(broker_id=controller_id, host=endpoint.host, port=endpoint.port))
+    return DescribeClusterResponse(
+        endpoint_type=ENDPOINT_CONTROLLER,
+        cluster_id=controller.settings.cluster_id,
+        controller_id=controller.leader_id,
+        brokers=nodes,
+    )

@@ -1,0 +1,15 @@
+"""ElectLeaders: preferred leaders, or unclean ones where somebody prefers lost records to no partition."""
+
+from __future__ import annotations
+
+from controller.control.elections import elect_leaders
+from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: ElectLeadersRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, ALTER)
+    return parts.controller.write(lambda state: elect_leaders(state, request))

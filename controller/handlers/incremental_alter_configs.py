@@ -1,0 +1,45 @@
+"""IncrementalAlterConfigs: set, delete, append to, subtract from single configs (KIP-339)."""
+
+from __future__ import annotations
+
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.handlers.config_requests import sort_out
+from controller.handlers.parts import ControllerParts
+from protocol.errors import ErrorCode
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: IncrementalAlterConfigsRequest, context: RequestContext) -> Deferred:
+    wanted, refused = sort_out(parts, context, request.resources)
+    changes = [
+        (
+            each.resource_type,
+            each.resource_name,
+            {config.name: (config.config_operation, config.value) for config in each.configs},
+        )
+        for each in wanted
+    ]
+
+    def decide(state: ControlState) -> Outcome[IncrementalAlterConfigsResponse]:
+        records, results = parts.configs.incremental_alter(state, changes, validate_only=request.validate_only)
+        response = IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=ErrorCode.NONE if error is None else error.code,
+                    error_message=None if error is None else error.message,
+                    resource_type=resource_type,
+                    resource_name=resource,
+                )
+                for resource_type, resource, error in [*refused, *results]
+            ]
+        )
+        return Outcome(records, response)
+
+    return parts.controller.write(decide)

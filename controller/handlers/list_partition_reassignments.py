@@ -1,0 +1,16 @@
+"""ListPartitionReassignments: the moves under way (KIP-455)."""
+
+from __future__ import annotations
+
+from controller.control.outcome import Outcome
+from controller.control.reassignment import list_partition_reassignments
+from controller.handlers.authorization import DESCRIBE, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: ListPartitionReassignmentsRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, DESCRIBE)
+    return parts.controller.write(lambda state: Outcome([], list_partition_reassignments(state, request)))

@@ -1,0 +1,20 @@
+"""UnregisterController: forget a controller that will not come back (KIP-1312)."""
+
+from __future__ import annotations
+
+from controller.control.brokers import unregister_controller
+from controller.control.outcome import Outcome
+from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(parts: ControllerParts, request: UnregisterControllerRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, ALTER)
+    voters = parts.voters()
+    response = UnregisterControllerResponse(error_message=None)
+    return parts.controller.write(
+        lambda state: Outcome(unregister_controller(state, request.controller_id, voters).records, response)
+    )

@@ -1,0 +1,51 @@
+"""Metadata records to bytes: in the version that the cluster's metadata.version allows, so that every node can read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from protocol.features import METADATA_VERSION_MIN, partition_record_version, register_broker_record_version
+from protocol.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    encode_record,
+)
+
+
+def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
+    """The lowest that can say it, as Kafka writes it: older versions only know fencing."""
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0
+
+
+# Every record that is not here has one version, 0.
+_BY_METADATA_VERSION: dict[type[Any], Callable[[int], int]] = {
+    RegisterBrokerRecord: register_broker_record_version,
+    PartitionRecord: partition_record_version,
+    PartitionChangeRecord: partition_record_version,
+}
+
+
+def record_version(record: Any, metadata_version: int) -> int:
+    cls = record.__plain__
+    if cls is BrokerRegistrationChangeRecord:
+        return _registration_change_version(record)
+    by_metadata_version = _BY_METADATA_VERSION.get(cls)
+    return 0 if by_metadata_version is None else by_metadata_version(max(metadata_version, METADATA_VERSION_MIN))
+
+
+def encode_metadata(records: Iterable[Any], metadata_version: int) -> list[bytes]:
+    values = []
+    for record in records:
+        version = record_version(record, metadata_version)
+        if version == 0 and record.__plain__ is PartitionRecord:
+            # metadata.version < 17 has no directories; the image keeps placeholders for them.
+            record.directories = []
+        values.append(encode_record(record, version))
+    return values

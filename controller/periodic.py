@@ -1,0 +1,135 @@
+"""What the active controller does without being asked: fence silent brokers, give leaders back, keep the log moving.
+
+Each duty has one timer; none runs on a standby. A duty that is refused because leadership was just lost simply ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from controller.control.brokers import fence_records
+from controller.control.elections import elect_unclean_leaders, return_to_preferred_leaders
+from controller.control.heartbeats import NEVER_MS
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
+from controller.runtime import Controller, Decide
+from protocol.errors import KafkaError
+from protocol.metadata_records import NoOpRecord
+from server.clock import TimerHandle
+
+log = logging.getLogger(__name__)
+
+# When a run of elections left some undone, the next follows after this, so that requests get their turn in between.
+NEXT_ELECTIONS_MS = 10
+
+
+class PeriodicDuties:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._timers: dict[str, TimerHandle] = {}
+        self._expiry_ms = NEVER_MS
+        controller.on_activated = self._start
+        controller.on_deactivated = self._stop
+        controller.on_decided = self.check_sessions
+
+    def check_sessions(self) -> None:
+        """Set the timer for the session that ends next; called after whatever may have moved that."""
+        if not self._controller.is_active:
+            return
+        next_ms = self._controller.heartbeats.next_expiry_ms()
+        # A timer that is set too early only looks and sets itself again: cheaper than moving it with each heartbeat.
+        if next_ms == NEVER_MS or ("sessions" in self._timers and self._expiry_ms <= next_ms):
+            return
+        self._expiry_ms = next_ms
+        self._later("sessions", max(0, next_ms - self._controller.clock.mono_ms()), self._expire_sessions)
+
+    def connection_lost(self, broker_id: int) -> None:
+        """A broker's connection broke: fence it soon unless it comes back (design: sub-second failover)."""
+        controller = self._controller
+        if controller.is_active:
+            controller.heartbeats.connection_lost(
+                broker_id, controller.clock.mono_ms(), controller.settings.lost_connection_grace_ms
+            )
+            self.check_sessions()
+
+    def _start(self) -> None:
+        settings = self._controller.settings
+        self.check_sessions()
+        if settings.metadata_max_idle_interval_ms > 0:
+            self._later("no-op", settings.metadata_max_idle_interval_ms, self._no_op)
+        if settings.auto_leader_rebalance_enable:
+            self._later("rebalance", settings.leader_imbalance_check_interval_ms, self._rebalance)
+        self._later("unclean", settings.unclean_leader_election_interval_ms, self._elect_unclean)
+
+    def _stop(self) -> None:
+        timers, self._timers = self._timers, {}
+        for timer in timers.values():
+            timer.cancel()
+
+    def _later(self, duty: str, delay_ms: float, run: Callable[[], None]) -> None:
+        timer = self._timers.pop(duty, None)
+        if timer is not None:
+            timer.cancel()
+        self._timers[duty] = self._controller.clock.call_later(delay_ms, run)
+
+    def _write(self, decide: Decide) -> bool:
+        """Whether the decision could be made at all."""
+        try:
+            self._controller.write(decide)
+        except KafkaError as error:
+            log.info("A periodic duty was refused: %s", error)
+            return False
+        return True
+
+    def _expire_sessions(self) -> None:
+        """One broker for each decision, so that the next is decided on an image that shows the first one fenced."""
+        self._timers.pop("sessions", None)
+        controller = self._controller
+        for broker_id in controller.heartbeats.stale(controller.clock.mono_ms()):
+            if not controller.is_active:
+                return
+            log.warning("Fencing broker %d: its heartbeats stopped, or its connection is gone", broker_id)
+
+            def decide(state: ControlState, broker_id: int = broker_id) -> Outcome[None]:
+                return Outcome(fence_records(state, broker_id), None)
+
+            self._write(decide)
+        self.check_sessions()
+
+    def _no_op(self) -> None:
+        """A sign of life that lets replicas and snapshots know the time; only where nothing else was written."""
+        controller = self._controller
+        interval_ms = controller.settings.metadata_max_idle_interval_ms
+        idle_ms = controller.clock.mono_ms() - controller.last_append_ms
+        if idle_ms >= interval_ms:
+            self._write(lambda state: Outcome([NoOpRecord()], None))
+            idle_ms = 0
+        if controller.is_active:
+            self._later("no-op", interval_ms - idle_ms, self._no_op)
+
+    def _rebalance(self) -> None:
+        interval_ms = self._controller.settings.leader_imbalance_check_interval_ms
+        self._elections("rebalance", return_to_preferred_leaders, interval_ms, self._rebalance)
+
+    def _elect_unclean(self) -> None:
+        interval_ms = self._controller.settings.unclean_leader_election_interval_ms
+        self._elections("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
+
+    def _elections(
+        self,
+        duty: str,
+        hold: Callable[[ControlState], Outcome[bool]],
+        interval_ms: int,
+        again: Callable[[], None],
+    ) -> None:
+        more = False
+
+        def decide(state: ControlState) -> Outcome[bool]:
+            nonlocal more
+            outcome = hold(state)
+            more = outcome.response
+            return outcome
+
+        if self._write(decide):
+            self._later(duty, NEXT_ELECTIONS_MS if more else interval_ms, again)

@@ -1,0 +1,231 @@
+"""The active controller: decide, append, replay, wait for the commit, reply. One decision at a time, in one order.
+
+    standby    the committed image only, from the loader; every request is answered NOT_CONTROLLER
+    active     `state.image` runs ahead of it by what was appended and is not committed yet; decisions are made from it
+
+From a decision to the end of its replay nothing awaits, so there are no locks and nothing to undo. What was decided is
+answered when it is committed; what was only read is answered once the newest record it could have seen is. When the
+leadership is lost, the image that ran ahead is dropped and everybody who waits is told NOT_CONTROLLER: whether their
+records survive is for the next leader to say.
+
+What is decided is in control/; the requests are in handlers/; when the periodic duties run is in periodic.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from controller.bootstrap import bootstrap_records
+from controller.control.heartbeats import Heartbeats
+from controller.control.index import ClusterIndex
+from controller.control.outcome import USER_RECORDS_MAX, Outcome
+from controller.control.settings import ControlSettings
+from controller.control.state import ControlState
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.encoding import encode_metadata
+from controller.metadata.image import MetadataImage
+from controller.metadata.loader import MetadataLoader
+from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records import AbortTransactionRecord
+from server.clock import Clock
+from server.network.deferred import Deferred
+
+log = logging.getLogger(__name__)
+
+Decide = Callable[[ControlState], Outcome[Any]]
+
+
+class MetadataLog(Protocol):
+    """What the controller needs of the quorum."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next appended record gets."""
+
+    def append(self, records: list[bytes]) -> int:
+        """Append as leader and give the last record's offset; any exception means that nothing was appended."""
+
+    def resign(self) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    offset: int
+    deferred: Deferred
+    response: Any
+
+
+class Controller:
+    def __init__(
+        self,
+        node_id: int,
+        clock: Clock,
+        rng: Random,
+        log_: MetadataLog,
+        loader: MetadataLoader,
+        settings: ControlSettings,
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.rng = rng
+        self.settings = settings
+        self.loader = loader
+        self.heartbeats = Heartbeats(settings.broker_session_timeout_ms)
+        self.leader_id = -1
+        self.epoch = -1
+        self.is_active = False
+        # Told when this controller becomes active and when it no longer is: the periodic duties.
+        self.on_activated: Callable[[], None] = lambda: None
+        self.on_deactivated: Callable[[], None] = lambda: None
+        self.on_decided: Callable[[], None] = lambda: None
+        self.last_append_ms = 0
+        self._log = log_
+        self._state: ControlState | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._last_offset = -1  # of the newest record appended by this term
+        self._bootstrap: list[Any] | None = None
+
+    # The quorum's side
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Being leader is told only when everything before this epoch is committed and loaded."""
+        if self.is_active:
+            self._deactivate()
+        self.leader_id, self.epoch = leader_id, epoch
+        if leader_id == self.node_id:
+            self._activate()
+
+    def committed(self) -> None:
+        """The loader has published what is committed: answer those who waited for it."""
+        offset = self.loader.last_offset
+        while self._waiting and self._waiting[0].offset <= offset:
+            done = self._waiting.popleft()
+            if not done.deferred.cancelled:
+                done.deferred.complete(done.response)
+
+    # The requests' side
+    @property
+    def state(self) -> ControlState:
+        """KafkaError(NOT_CONTROLLER) on any node but the active controller."""
+        if self._state is None:
+            raise self.not_controller()
+        return self._state
+
+    @property
+    def next_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest there is: uncommitted on the active controller."""
+        return self.loader.image if self._state is None else self._state.image
+
+    def not_controller(self) -> KafkaError:
+        known = f"the active controller appears to be node {self.leader_id}" if self.leader_id >= 0 else (
+            "no controller appears to be active"
+        )  # fmt: skip
+        return KafkaError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller; {known}.")
+
+    def write(self, decide: Decide) -> Deferred:
+        """Decide, append and replay now; the answer comes with the commit. Whatever `decide` raises is not our matter."""
+        state = self.state
+        outcome = decide(state)
+        if outcome.records:
+            self._append(state, outcome.records)
+            self.on_decided()
+        deferred = Deferred()
+        if self._last_offset <= self.loader.last_offset:
+            deferred.complete(outcome.response)
+        else:
+            self._waiting.append(_Waiting(self._last_offset, deferred, outcome.response))
+        return deferred
+
+    def resign(self) -> None:
+        """Hand the leadership over before stopping."""
+        if self.is_active:
+            self._log.resign()
+
+    def stop(self) -> None:
+        if self.is_active:
+            self._deactivate()
+
+    def _append(self, state: ControlState, records: list[Any]) -> None:
+        """As one batch where it is what a client asked for; fencing a broker with many partitions takes several."""
+        for start in range(0, len(records), USER_RECORDS_MAX):
+            self._append_batch(state, records[start : start + USER_RECORDS_MAX])
+
+    def _append_batch(self, state: ControlState, records: list[Any]) -> None:
+        delta = MetadataDelta(state.image)
+        delta.replay_all(records)
+        first = self._log.log_end_offset
+        image = delta.apply(first + len(records) - 1, self.epoch)
+        values = encode_metadata(records, image.features.metadata_version)
+        try:
+            last = self._log.append(values)
+        except Exception:
+            # Not leader any more, or a failed disk: the quorum tells us what follows. Nothing has been changed.
+            log.warning("Could not append to the metadata log", exc_info=True)
+            raise self.not_controller() from None
+        assert last == first + len(records) - 1, f"{len(records)} records from {first} on end at {last}"
+        self.loader.appended.update(zip(range(first, last + 1), records, strict=True))
+        state.image = image
+        state.index.update(delta)
+        self._follow_brokers(delta)
+        self._last_offset = last
+        self.last_append_ms = self.clock.mono_ms()
+
+    def _follow_brokers(self, delta: MetadataDelta) -> None:
+        """Sessions begin and end with registrations."""
+        if delta.cluster is None:
+            return
+        now_ms = self.clock.mono_ms()
+        for broker_id, broker in delta.cluster.changed_brokers.items():
+            before = delta.cluster.image.brokers.get(broker_id)
+            if broker is None or (before is not None and before.epoch != broker.epoch):
+                self.heartbeats.remove(broker_id)
+            if broker is not None:
+                self.heartbeats.register(broker_id, broker.fenced, now_ms)
+
+    def _activate(self) -> None:
+        image = self.loader.image
+        assert self.loader.last_offset + 1 == self._log.log_end_offset, (
+            f"leader with the log up to {self._log.log_end_offset}, loaded only up to {self.loader.last_offset}"
+        )
+        self.is_active = True
+        state = self._state = ControlState(image, ClusterIndex(image), self.settings)
+        self.heartbeats = Heartbeats(self.settings.broker_session_timeout_ms)
+        now_ms = self.clock.mono_ms()
+        for broker_id, broker in sorted(image.cluster.brokers.items()):
+            self.heartbeats.assume(broker_id, broker.fenced, now_ms)
+        self._last_offset = self.loader.last_offset
+        self.loader.appended.clear()
+        log.info("Node %d is the active controller of epoch %d", self.node_id, self.epoch)
+        records: list[Any] = []
+        if self.loader.in_transaction:
+            records.append(AbortTransactionRecord(reason="Controller failover"))
+        if image.features.metadata_version == 0:
+            records += self._bootstrap or bootstrap_records(self.settings.min_insync_replicas)
+        try:
+            if records:
+                self._append(state, records)
+        except KafkaError:
+            return  # the leadership went as it came: leader_changed follows
+        self.on_activated()
+
+    def set_bootstrap(self, records: Iterable[Any]) -> None:
+        """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
+        self._bootstrap = list(records)
+
+    def _deactivate(self) -> None:
+        log.info("Node %d is no longer the active controller (epoch %d)", self.node_id, self.epoch)
+        self.is_active = False
+        self._state = None
+        self.loader.appended.clear()
+        waiting, self._waiting = self._waiting, deque()
+        self.on_deactivated()
+        error = self.not_controller()
+        for lost in waiting:
+            if not lost.deferred.cancelled:
+                lost.deferred.fail(error)
