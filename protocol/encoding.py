@@ -110,7 +110,7 @@ class _Encoding(Source):
         elif kind == "list":
             self.array(wire_type, local, nullable)
         elif kind == "Records":
-            self.records(local)
+            self.records(local, nullable)
         else:
             self.octets(kind, local, nullable)
 
@@ -135,11 +135,12 @@ class _Encoding(Source):
         else:
             self.line(f"{self.write}({local})")
 
-    def records(self, local: str) -> None:
+    def records(self, local: str, nullable: bool) -> None:
+        """The count of all pieces, then the pieces as they are."""
         count = self.name("n")
         plus = " + 1" if self.flexible else ""
         self.line(f"if {local} is None:")
-        self.line(f"    {count} = {0 if self.flexible else -1}")
+        self.line(f"    {count} = {0 if self.flexible else -1}" if nullable else f"    null({self.where!r})")
         self.line(f"elif {local}.__class__ is list:")
         self.line(f"    {count} = sum(map(len, {local})){plus}")
         self.line("else:")

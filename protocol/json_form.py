@@ -60,8 +60,8 @@ def _struct_to_json(obj: Any, version: int) -> dict[str, Any]:
         if version not in field.versions:
             if not at_default and not field.ignorable:
                 raise UnsupportedVersion(f"{field.name} is set, but version {version} has no such field")
-        elif field.type.name == "Records":
-            size = sum(map(len, value)) if isinstance(value, list) else len(value or b"")
+        elif field.type.name == "Records" and value is not None:
+            size = sum(map(len, value)) if isinstance(value, list) else len(value)
             out[json_name(field.name) + "SizeInBytes"] = size
         elif field.tag is None or not at_default:
             out[json_name(field.name)] = _to_json(field.type, value, version)

@@ -1,0 +1,86 @@
+"""Every message class there is, by Kafka's name, and the data files that say what Kafka does with them."""
+
+from __future__ import annotations
+
+import lzma
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from protocol import control_messages, group_records, metadata_records, share_records, transaction_records
+from protocol.api import APIS
+from protocol.schema import info_of
+
+DATA = Path(__file__).parent / "data"
+JAVA = Path(__file__).parent / "java"
+
+_GENERATED = "org.apache.kafka.coordinator.{}.generated."
+_WIRE = "org.apache.kafka.common.message."
+_RECORD_MODULES = (
+    (metadata_records, "org.apache.kafka.common.metadata."),
+    (group_records, _GENERATED.format("group")),
+    (transaction_records, _GENERATED.format("transaction")),
+    (share_records, _GENERATED.format("share")),
+    (control_messages, _WIRE),
+)
+_ELSEWHERE = {
+    "ProducerSnapshot": "org.apache.kafka.server.log.remote.metadata.storage.generated.",
+    "QuorumStateData": "org.apache.kafka.raft.generated.",
+}
+
+
+@cache
+def requests_and_responses() -> dict[str, type[Any]]:
+    return {cls.__name__: cls for api in APIS.values() for cls in (api.request, api.response)}
+
+
+@cache
+def records() -> dict[str, type[Any]]:
+    """Messages that are not requests or responses."""
+    return {
+        name: cls
+        for module, _ in _RECORD_MODULES
+        for name, cls in vars(module).items()
+        if getattr(cls, "__message__", None) is not None
+    }
+
+
+def messages() -> dict[str, type[Any]]:
+    return requests_and_responses() | records()
+
+
+def every_version() -> list[tuple[type[Any], int]]:
+    return [(cls, version) for cls in messages().values() for version in info_of(cls).versions.all()]
+
+
+def java_names() -> dict[str, str]:
+    """Java's full class name -> ours."""
+    names = {f"{_WIRE}{name}Data": name for name in requests_and_responses()}
+    for module, package in _RECORD_MODULES:
+        for name, cls in vars(module).items():
+            if getattr(cls, "__message__", None) is not None:
+                names[_ELSEWHERE.get(name, package) + name] = name
+    return names
+
+
+class Golden(NamedTuple):
+    """A message as Apache Kafka 4.3.1 wrote it; `json` is "-" where its JSON writer could not."""
+
+    cls: type[Any]
+    version: int
+    variant: int
+    data: bytes
+    json: str
+
+
+@cache
+def golden() -> list[Golden]:
+    text = lzma.decompress((DATA / "golden_messages.txt.xz").read_bytes()).decode()
+    return [_golden(line) for line in text.splitlines()]
+
+
+def _golden(line: str) -> Golden:
+    name, version, variant, data, json = line.split("\t")
+    known = messages()
+    cls = known.get(name) or known[name.removesuffix("Data")]
+    return Golden(cls, int(version), int(variant), bytes.fromhex(data), json)

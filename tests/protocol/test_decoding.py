@@ -1,0 +1,169 @@
+"""Hostile bytes: whatever they are, decoders return or raise MalformedMessage, soon and without taking much memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from protocol.compile import decode, decoder, encode
+from protocol.errors import MalformedMessage
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchRequest, FetchTopic
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.metadata_records import PartitionRecord
+from protocol.primitives import uvarint
+from tests.protocol.arbitrary import random_message
+from tests.protocol.catalog import every_version
+
+MUTATIONS_PER_VERSION = 240
+HOSTILE = (
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\0",
+    b"\xff" * 12,
+)
+
+
+def mutated(data: bytes, rng: Random) -> bytes:
+    out = bytearray(data or b"\0")
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(len(out) + 1)
+        match rng.randrange(5):
+            case 0:
+                out[at : at + 1] = rng.choice(HOSTILE)
+            case 1:
+                out[at:at] = rng.choice(HOSTILE)
+            case 2:
+                del out[at:]
+            case 3:
+                del out[at : at + rng.randrange(1, 9)]
+            case 4:
+                out[at : at + 1] = rng.randbytes(1)
+    return bytes(out)
+
+
+def test_mutated_messages_never_surprise() -> None:
+    rng = Random(7)
+    refused = accepted = 0
+    for cls, version in every_version():
+        read = decoder(cls, version)
+        for _ in range(MUTATIONS_PER_VERSION // 6):
+            data = encode(random_message(cls, version, rng), version)
+            for _ in range(6):
+                hostile = mutated(data, rng)
+                try:
+                    obj, pos = read(hostile, 0, len(hostile))
+                except MalformedMessage:
+                    refused += 1
+                else:
+                    accepted += 1
+                    assert pos <= len(hostile)
+                    # what was accepted can be written, and says the same again
+                    assert decode(cls, encode(obj, version), version) == obj or obj != obj
+    assert refused > 5_000
+    assert accepted > 5_000
+
+
+def test_noise_never_surprises() -> None:
+    rng = Random(8)
+    for cls, version in every_version():
+        read = decoder(cls, version)
+        for size in (0, 1, 3, 17, 200):
+            noise = rng.randbytes(size)
+            with suppress(MalformedMessage):
+                read(noise, 0, size)
+
+
+def test_every_truncation_is_refused() -> None:
+    rng = Random(9)
+    for cls, version in every_version():
+        data = encode(random_message(cls, version, rng), version)
+        read = decoder(cls, version)
+        padded = data + b"\1" * 400  # the receive buffer goes on after the frame
+        for end in sorted({rng.randrange(len(data)) for _ in range(12)} if data else ()):
+            for buffer in (data, padded, memoryview(padded)):
+                with pytest.raises(MalformedMessage):
+                    read(buffer, 0, end)
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 1_000_001, 100_000, -2, -(2**31)])
+def test_array_count_is_checked_before_anything_is_made(count: int) -> None:
+    data = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" + count.to_bytes(4, "big", signed=True) + bytes(90_000)
+    refuse_quickly(FetchRequest, 4, data)
+
+
+def test_compact_count_is_checked_before_anything_is_made() -> None:
+    for count in (2**32 - 1, 1_000_002, 100_001):
+        refuse_quickly(MetadataRequest, 9, uvarint(count) + bytes(90_000))
+        refuse_quickly(PartitionRecord, 0, bytes(20) + uvarint(count) + bytes(90_000))
+
+
+def test_array_of_a_million_is_refused_even_when_it_is_there() -> None:
+    empty_topics = encode(FetchRequest(topics=[FetchTopic()]), 4)[-6:]
+    head = bytes(17)
+    refuse_quickly(FetchRequest, 4, head + (1_000_001).to_bytes(4, "big") + empty_topics * 1_000_001)
+
+
+def test_lengths_are_checked_before_anything_is_made() -> None:
+    refuse_quickly(SaslAuthenticateRequest, 0, (2**31 - 1).to_bytes(4, "big") + b"x")
+    refuse_quickly(SaslAuthenticateRequest, 2, uvarint(2**32 - 1) + b"x")
+    refuse_quickly(HeartbeatRequest, 0, b"\x7f\xff" + b"x" * 100)
+    refuse_quickly(HeartbeatRequest, 4, uvarint(40_000) + b"x" * 50_000)
+    refuse_quickly(ProduceRequest, 9, b"\0\0\1\0\0\0\1\2\2t\2\0\0\0\0" + uvarint(2**31) + b"x")
+
+
+def refuse_quickly(cls: type[Any], version: int, data: bytes) -> None:
+    read = decoder(cls, version)
+    tracemalloc.start()
+    started = time.perf_counter()
+    with pytest.raises(MalformedMessage):
+        read(data, 0, len(data))
+    elapsed = time.perf_counter() - started
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert elapsed < 0.05
+    assert peak < 300_000
+
+
+def test_tag_sections_are_bounded() -> None:
+    head = encode(HeartbeatRequest(), 4)[:-1]
+    refuse(HeartbeatRequest, 4, head + uvarint(10_001) + b"\x05\0" * 10_001, "more than 10000")
+    assert decode(HeartbeatRequest, head + uvarint(10_000) + b"\x05\0" * 10_000, 4) == HeartbeatRequest()
+    refuse(HeartbeatRequest, 4, head + b"\1\5\x7f", "past the end")
+    head = encode(FetchRequest(), 12)[:-1]
+    refuse(FetchRequest, 12, head + uvarint(10_001), "10001 elements")
+    refuse(FetchRequest, 12, head + b"\1\0\x7f\2a", "size does not fit")
+    refuse(FetchRequest, 12, head + b"\1\0\4\2abc", "size does not fit")
+    assert decode(FetchRequest, head + b"\1\0\2\2a", 12).cluster_id == "a"
+
+
+def test_null_where_there_is_none() -> None:
+    refuse(HeartbeatRequest, 0, b"\xff\xff\0\0\0\0\0\0", "HeartbeatRequest.group_id is null")
+    refuse(HeartbeatRequest, 4, b"\0\0\0\0\0\1\0\0", "HeartbeatRequest.group_id is null")
+    refuse(FetchRequest, 4, bytes(17) + b"\xff\xff\xff\xff", "FetchRequest.topics is null")
+
+
+def test_text_that_is_not_utf_8() -> None:
+    refuse(ApiVersionsRequest, 3, b"\3\xff\xfe\1\0", "utf-8")
+
+
+def test_varints_are_bounded() -> None:
+    refuse(ApiVersionsRequest, 3, b"\xff\xff\xff\xff\xff\1", "longer than five bytes")
+    refuse(ApiVersionsRequest, 3, b"\xff\xff\xff\xff\x1f", "longer than five bytes or 32 bits")
+
+
+def refuse(cls: type[Any], version: int, data: bytes, why: str) -> None:
+    with pytest.raises(MalformedMessage, match=why):
+        decode(cls, data, version)

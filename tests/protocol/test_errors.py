@@ -1,0 +1,39 @@
+"""Error codes as Kafka has them, and errors that know their reply."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError, UnsupportedVersion
+from tests.protocol.catalog import DATA
+
+
+def test_codes_names_and_retries_are_kafkas() -> None:
+    lines = (DATA / "protocol_facts.txt").read_text().splitlines()
+    kafkas = [words[1:] for words in map(str.split, lines) if words[0] == "error"]
+    ours = [[str(int(code)), code.name, str(code.retriable).lower()] for code in ErrorCode]
+    assert ours == kafkas
+    assert len(ours) == 138
+
+
+def test_every_code_has_words_of_its_own() -> None:
+    assert all(code.message for code in ErrorCode)
+    assert len({code.message for code in ErrorCode}) == len(ErrorCode)
+
+
+def test_codes_are_numbers() -> None:
+    assert ErrorCode(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ErrorCode.NONE == 0
+    assert ErrorCode.NOT_CONTROLLER.retriable
+    assert not ErrorCode.INVALID_REQUEST.retriable
+
+
+def test_kafka_error_knows_its_reply() -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "no such thing")
+    assert (error.code, error.message) == (42, "no such thing")
+    assert str(error) == "INVALID_REQUEST: no such thing"
+    assert KafkaError(ErrorCode.NOT_COORDINATOR).message == ErrorCode.NOT_COORDINATOR.message
+
+
+def test_protocol_errors_are_a_family() -> None:
+    assert issubclass(MalformedMessage, ProtocolError)
+    assert issubclass(UnsupportedVersion, ProtocolError)
+    assert not issubclass(KafkaError, ProtocolError)

@@ -1,0 +1,149 @@
+"""Every declaration against Kafka's specifications, field by field (data/message_facts.txt, see tools/make_facts.py)."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import protocol.messages
+from protocol.json_form import json_name
+from protocol.primitives import ZERO_UUID
+from protocol.ranges import parse
+from protocol.schema import UNSET, Field, WireType, fields, info_of
+from tests.protocol.catalog import DATA, messages
+
+CODE_LINES_MAX = 3_000
+WIRE_NAMES = {"string": "str", "records": "Records"}
+
+
+@dataclass
+class Fact:
+    """A line of the file and the lines nested in it."""
+
+    words: list[str]
+    nested: list[Fact] = field(default_factory=list)
+
+    def get(self, key: str) -> str | None:
+        return next((word.removeprefix(f"{key}=") for word in self.words if word.startswith(f"{key}=")), None)
+
+    def versions(self, key: str) -> set[int]:
+        text = self.get(key)
+        return set() if text is None else set(parse(text)._replace(high=min(parse(text).high, 99)).all())
+
+
+@cache
+def facts() -> dict[str, Fact]:
+    tops: dict[str, Fact] = {}
+    open_facts: list[Fact] = []
+    for line in (DATA / "message_facts.txt").read_text().splitlines():
+        depth = len(line) - len(line.lstrip())
+        fact = Fact(line.split())
+        open_facts = [*open_facts[:depth], fact]
+        if depth:
+            open_facts[depth - 1].nested.append(fact)
+        else:
+            tops[fact.words[1]] = fact
+    return tops
+
+
+def test_there_is_a_class_for_every_message_and_no_other() -> None:
+    assert messages().keys() == facts().keys()
+
+
+@pytest.mark.parametrize("name", facts())
+def test_declaration_says_what_the_specification_says(name: str) -> None:
+    fact, cls = facts()[name], messages()[name]
+    info = info_of(cls)
+    key = fact.get("key")
+    assert info.key == (None if key is None else int(key))
+    assert str(info.versions) == fact.get("versions")
+    assert str(info.flexible) == fact.get("flexible")
+    common = {nested.words[1]: nested.nested for nested in fact.nested if nested.words[0] == "struct"}
+    check_struct(
+        cls, [nested for nested in fact.nested if nested.words[0] != "struct"], set(info.versions.all()), common
+    )
+
+
+def check_struct(cls: type[Any], specified: list[Fact], present: set[int], common: dict[str, list[Fact]]) -> None:
+    """`present`: the versions of the message in which the struct appears; only these count."""
+    specified = [fact for fact in specified if fact.versions("versions") & present]
+    assert [json_name(own.name).lower() for own in fields(cls)] == [fact.words[0].lower() for fact in specified]
+    for own, fact in zip(fields(cls), specified, strict=True):
+        where = f"{cls.__name__}.{own.name}"
+        versions = fact.versions("versions") & present
+        assert wire_name(own.type) == fact.words[1], where
+        assert set(own.versions.intersect(parse("0-99")).all()) & present == versions, where
+        assert nullable(own) & versions == fact.versions("nullable") & versions, where
+        assert own.tag == (None if fact.get("tag") is None else int(fact.get("tag") or 0)), where
+        assert own.default == expected_default(own, fact), where
+        if versions != present:  # a field that is always there is never dropped
+            assert own.ignorable == ("ignorable" in fact.words), where
+        struct = own.type.struct or (own.type.item and own.type.item.struct)
+        if struct:
+            check_struct(struct, fact.nested or common[fact.words[1].removeprefix("[]")], versions, common)
+
+
+def nullable(own: Field) -> set[int]:
+    return set(own.nullable.intersect(parse("0-99")).all())
+
+
+def wire_name(wire_type: WireType) -> str:
+    if wire_type.item:
+        return f"[]{wire_name(wire_type.item)}"
+    if wire_type.struct:
+        # a struct name that request and response use for different things has Request or Response at its end, and
+        # records that share a file tell their structs apart by other names
+        return RENAMED.get(wire_type.struct.__name__, wire_type.struct.__name__)
+    return {own: kafka for kafka, own in WIRE_NAMES.items()}.get(wire_type.name, wire_type.name)
+
+
+RENAMED = {
+    f"{name}{suffix}": name
+    for suffix in ("Request", "Response")
+    for name in (
+        "DirectoryData", "EntryData", "PartitionData", "PartitionSnapshot", "SnapshotId", "TopicData", "TopicSnapshot"
+    )
+} | {
+    "ConsumerGroupTopicPartitions": "TopicPartitions",
+    "CurrentTaskIds": "TaskIds",
+    "LeaderChangeVoter": "Voter",
+    "QuorumVoter": "Voter",
+    "ShareGroupTopicPartitions": "TopicPartitions",
+    "ShareTopicInfo": "TopicInfo",
+    "TargetTaskIds": "TaskIds",
+    "TopologyTopicInfo": "TopicInfo",
+}  # fmt: skip
+
+
+def expected_default(own: Field, fact: Fact) -> Any:
+    text, kind = fact.get("default"), fact.words[1]
+    default = None if text is None else json.loads(text)
+    if kind.startswith("[]") or kind[0].isupper():
+        return None if default == "null" else UNSET
+    if kind == "records":
+        return None if own.nullable else b""
+    if default == "null":
+        return None
+    if kind == "bool":
+        return default in (True, "true")
+    if kind in ("string", "bytes", "uuid"):
+        return default or {"string": "", "bytes": b"", "uuid": ZERO_UUID}[kind]
+    return int(str(default or 0), 0)
+
+
+def test_all_apis_together_stay_short() -> None:
+    """The whole wire should be readable in an afternoon; docstrings do not count."""
+    assert sum(code_lines(path) for path in Path(protocol.messages.__path__[0]).glob("*.py")) < CODE_LINES_MAX
+
+
+def code_lines(path: Path) -> int:
+    text = path.read_text()
+    docstring = ast.parse(text).body[0]
+    rest = text.splitlines()[docstring.end_lineno :]
+    return sum(1 for line in rest if line.strip() and not line.strip().startswith("#"))

@@ -1,0 +1,37 @@
+"""Version ranges."""
+
+import pytest
+
+from protocol.ranges import ALL, NONE, Versions, parse
+
+
+@pytest.mark.parametrize(("text", "low", "high"), [("3+", 3, 32767), ("0-4", 0, 4), ("2", 2, 2), ("0+", 0, 32767)])
+def test_ranges_are_read_and_written(text: str, low: int, high: int) -> None:
+    assert parse(text) == Versions(low, high)
+    assert str(parse(text)) == text
+
+
+def test_none_is_empty() -> None:
+    assert parse("none") == NONE
+    assert not NONE
+    assert 0 not in NONE
+    assert list(NONE.all()) == []
+    assert str(NONE) == "none"
+
+
+def test_membership() -> None:
+    assert [version for version in range(6) if version in parse("2-4")] == [2, 3, 4]
+    assert "3" not in parse("2-4")
+    assert list(parse("2-4").all()) == [2, 3, 4]
+
+
+def test_intersection() -> None:
+    assert parse("2+").intersect(parse("0-4")) == parse("2-4")
+    assert parse("5+").intersect(parse("0-4")) == NONE
+    assert ALL.intersect(parse("7")) == parse("7")
+
+
+@pytest.mark.parametrize("text", ["", "x", "1..3"])
+def test_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse(text)
