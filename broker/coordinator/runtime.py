@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -83,10 +84,14 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._contexts: dict[int, _Context[ShardT]] = {}
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition from now on: load it. An epoch seen before changes nothing."""
+        """This broker leads the partition from now on: load it.
+
+        A broker that goes on leading in a later epoch has everything already; one that could not load tries again.
+        """
         context = self._contexts.get(partition)
         if context is not None:
-            if leader_epoch <= context.leader_epoch:
+            if context.state is not State.FAILED:
+                context.leader_epoch = max(context.leader_epoch, leader_epoch)
                 return
             context.close()
         context = self._contexts[partition] = _Context(self, partition, leader_epoch)
@@ -258,17 +263,24 @@ class _Context(Generic[ShardT]):
 
     def answer(self, response: Any, on_error: OnError) -> Any:
         """The response itself when all it could have seen is committed, else its Pending."""
-        if self.last_written < self.runtime.partition_log.high_watermark(self.tp):
+        if self._is_committed():
             return response
         pending = Pending(on_error)
         self._wait(pending, response)
         return pending
 
     def _reply(self, pending: Pending, response: Any) -> None:
-        if self.last_written < self.runtime.partition_log.high_watermark(self.tp):
+        if self._is_committed():
             pending.complete(response)
         else:
             self._wait(pending, response)
+
+    def _is_committed(self) -> bool:
+        """False also when the log says that leadership is lost: `close` is about to fail what waits."""
+        try:
+            return self.last_written < self.runtime.partition_log.high_watermark(self.tp)
+        except KafkaError:
+            return False
 
     def _wait(self, pending: Pending, response: Any) -> None:
         offset = self.last_written
@@ -278,7 +290,8 @@ class _Context(Generic[ShardT]):
         if self._timeout is None:
             self._timeout = self.runtime.clock.call_later(self.runtime.commit_timeout_ms, self._time_out)
         if not asked:
-            self.runtime.partition_log.when_committed(self.tp, offset, self._committed)
+            with suppress(KafkaError):  # leadership is lost, as above
+                self.runtime.partition_log.when_committed(self.tp, offset, self._committed)
 
     def _committed(self) -> None:
         high_watermark = self.runtime.partition_log.high_watermark(self.tp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +23,19 @@ class GroupCoordinatorConfig:
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
 
-def from_properties(values: Mapping[str, Any]) -> GroupCoordinatorConfig:
-    """From parsed broker properties by their Kafka names; what is absent keeps its default."""
-    default = GroupCoordinatorConfig()
-    return GroupCoordinatorConfig(
-        values.get("group.initial.rebalance.delay.ms", default.group_initial_rebalance_delay_ms),
-        values.get("group.min.session.timeout.ms", default.group_min_session_timeout_ms),
-        values.get("group.max.session.timeout.ms", default.group_max_session_timeout_ms),
-        values.get("group.max.size", default.group_max_size),
-        values.get("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
-        values.get("offsets.retention.minutes", default.offsets_retention_ms // MINUTE_MS) * MINUTE_MS,
-        values.get("offsets.retention.check.interval.ms", default.offsets_retention_check_interval_ms),
-        values.get("offsets.commit.timeout.ms", default.offsets_commit_timeout_ms),
-    )
+# Field -> Kafka's name, and what one unit of that is in the field's.
+PROPERTIES = {
+    "group_initial_rebalance_delay_ms": ("group.initial.rebalance.delay.ms", 1),
+    "group_min_session_timeout_ms": ("group.min.session.timeout.ms", 1),
+    "group_max_session_timeout_ms": ("group.max.session.timeout.ms", 1),
+    "group_max_size": ("group.max.size", 1),
+    "offset_metadata_max_bytes": ("offset.metadata.max.bytes", 1),
+    "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
+    "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
+    "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
+}
+
+
+def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
+    """From parsed broker properties by their Kafka names."""
+    return GroupCoordinatorConfig(**{field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()})

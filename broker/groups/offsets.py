@@ -183,3 +183,19 @@ def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> 
                     key = (group_id, topic, partition)
                     records[key] = offset_commit_record(*key, None)
     return Outcome(list(records.values()), atomic=False)
+
+
+def delete_of_unknown_topics(shard: GroupShard) -> Outcome:
+    """When loaded: offsets whose topic was deleted while no coordinator could take notice.
+
+    The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned
+    before it saw newer: a topic id that is not known here is one that is no more. Records before v4 have none.
+    """
+    records = [
+        offset_commit_record(group_id, topic, partition, None)
+        for group_id, topics in shard.offsets.groups.items()
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+        if offset.topic_id != ZERO_UUID and not shard.topic_exists(offset.topic_id)
+    ]
+    return Outcome(records, atomic=False)

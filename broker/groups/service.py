@@ -46,7 +46,9 @@ FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
 class GroupCoordinator:
-    """`partition_count()` is that of the topic, or the number it will be created with."""
+    """`partition_count()` is that of the topic, or the number it will be created with; `topic_exists(topic_id)` asks
+    the newest metadata; `new_uuid()` gives text for member ids.
+    """
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class GroupCoordinator:
         clock: Clock,
         new_uuid: Callable[[], str],
         partition_count: Callable[[], int],
+        topic_exists: Callable[[bytes], bool],
     ) -> None:
         self.config = config
         self.partition_count = partition_count
@@ -63,7 +66,7 @@ class GroupCoordinator:
             partition_log,
             clock,
             GroupRecordCodec(),
-            lambda timers: GroupShard(timers, config, clock.wall_ms, new_uuid),
+            lambda timers: GroupShard(timers, config, clock.wall_ms, new_uuid, topic_exists),
             config.offsets_commit_timeout_ms,
         )
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from broker.coordinator.outcome import Outcome
 from broker.coordinator.timers import Timers
-from broker.groups import expiry
+from broker.groups import expiry, offsets
 from broker.groups.classic import rebalance
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.member import Member
@@ -44,11 +44,13 @@ class GroupShard:
         config: GroupCoordinatorConfig,
         wall_ms: Callable[[], int],
         new_uuid: Callable[[], str],
+        topic_exists: Callable[[bytes], bool],
     ) -> None:
         self.timers = timers
         self.config = config
         self.wall_ms = wall_ms
         self.new_uuid = new_uuid
+        self.topic_exists = topic_exists
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = CommittedOffsets()
 
@@ -87,7 +89,7 @@ class GroupShard:
             if len(group.members) > self.config.group_max_size:
                 outcome = rebalance.prepare(self, group, now_ms)
                 assert outcome == Outcome(), "nobody waits for a group that was just loaded"
-        return Outcome()
+        return offsets.delete_of_unknown_topics(self)
 
     def on_unloaded(self) -> Outcome:
         replies: list[tuple[Any, Any]] = []

@@ -52,11 +52,14 @@ class Lab:
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
         self.epoch = 0
+        self.topic_ids: set[bytes] = set()
         self.coordinator = self._coordinator()
         self.elect()
 
     def _coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self.log, self.clock, self._new_uuid, lambda: 1)
+        return GroupCoordinator(
+            self.config, self.log, self.clock, self._new_uuid, lambda: 1, lambda topic_id: topic_id in self.topic_ids
+        )
 
     def _new_uuid(self) -> str:
         self._uuids += 1

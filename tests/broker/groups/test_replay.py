@@ -27,7 +27,7 @@ actions = st.one_of(
 
 def empty_shard() -> GroupShard:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    return GroupShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x")
+    return GroupShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", lambda topic_id: True)
 
 
 def replayed(records: list[tuple[int, Any, Any]]) -> GroupShard:

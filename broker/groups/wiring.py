@@ -1,0 +1,56 @@
+"""The group coordinator in a broker: made from its parts, told of leadership by replication, of topics by the metadata."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from server.config.load import NodeConfig
+
+from broker.groups.config import from_properties
+from broker.groups.service import TOPIC, GroupCoordinator
+from broker.metadata_cache import MetadataCache
+from broker.replication.partition import Partition
+from broker.replication.partition_log import ReplicatedPartitionLog
+from broker.replication.replicas import Replicas
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+from protocol.primitives import new_uuid
+from server.world import World
+
+
+def group_coordinator(
+    world: World, config: NodeConfig, metadata: MetadataCache, replicas: Replicas
+) -> GroupCoordinator:
+    """The coordinator of one broker process."""
+
+    def partition_count() -> int:
+        topic = metadata.image.topics.by_name(TOPIC)
+        return config["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
+
+    return GroupCoordinator(
+        from_properties(lambda name: config[name]),
+        ReplicatedPartitionLog(replicas, world.clock),
+        world.clock,
+        lambda: str(UUID(bytes=new_uuid(world.rng))),
+        partition_count,
+        lambda topic_id: metadata.image.topics.by_id(topic_id) is not None,
+    )
+
+
+class GroupMetadataLeadership:
+    """A `LeadershipListener` of replicas: partitions of `__consumer_offsets` come and go."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def on_leader(self, partition: Partition) -> None:
+        if partition.topic == TOPIC:
+            self._groups.on_elected(partition.index, partition.leader_epoch)
+
+    def on_resigned(self, partition: Partition, *, deleted: bool) -> None:
+        if partition.topic == TOPIC:
+            self._groups.on_resigned(partition.index)
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A listener of the publisher: offsets of deleted topics go with them."""
+        self._groups.on_topics_deleted(topic.name for topic in delta.deleted_topics.values())

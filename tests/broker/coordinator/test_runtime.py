@@ -1,0 +1,302 @@
+"""The runtime as a shard and its clients see it: elections, loading in steps, waiting answers, refused appends, timers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinator import loading
+from broker.coordinator.outcome import Outcome
+from broker.coordinator.runtime import CoordinatorRuntime
+from broker.coordinator.timers import Timers
+from broker.groups.records import GroupRecordCodec, offset_commit_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.group_records import OffsetCommitValue
+from protocol.records.builder import build_batch
+from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
+
+TP = ("__consumer_offsets", 0)
+
+
+class Counter:
+    """A shard that remembers the offsets committed, in order."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.replayed: list[tuple[int, int, int | None]] = []
+        self.markers: list[tuple[int, bool]] = []
+        self.loaded = 0
+
+    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        self.replayed.append((offset, producer_id, None if value is None else value.offset))
+
+    def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
+        self.markers.append((producer_id, committed))
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        self.loaded += 1
+        return Outcome()
+
+    def on_unloaded(self) -> Outcome:
+        return Outcome()
+
+
+def record(number: int) -> tuple[Any, Any]:
+    return offset_commit_record("g", "t", 0, OffsetCommitValue(offset=number))
+
+
+def commit(shard: Counter, now_ms: int, *numbers: int) -> Outcome:
+    return Outcome([record(number) for number in numbers], response=("committed", *numbers))
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryLog()
+        self.runtime = CoordinatorRuntime(TP[0], self.log, self.clock, GroupRecordCodec(), Counter, 5_000)
+
+    def write(self, *numbers: int) -> Any:
+        return self.runtime.write(0, commit, lambda error: error.code, *numbers)
+
+    def read(self) -> Any:
+        return self.runtime.read(0, lambda shard: len(shard.replayed), lambda error: error.code)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_partition_led_elsewhere_is_not_coordinated_here(stage: Stage) -> None:
+    assert stage.write(1) == ErrorCode.NOT_COORDINATOR
+    assert stage.log.end_offset(TP) == 0
+
+
+def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_told_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "STEP_BYTES", 300)
+    stage.runtime.on_elected(0, 1)
+    for number in range(20):
+        stage.write(number)
+    stage.runtime.on_resigned(0)
+    stage.runtime.on_elected(0, 2)
+    assert stage.write(99) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert stage.runtime.active_partitions() == []
+    stage.clock.advance(0)
+    assert stage.runtime.active_partitions() == [0]
+    shard = stage.runtime.shard(0)
+    assert [value for _, _, value in shard.replayed] == list(range(20))
+    assert shard.loaded == 1
+
+
+def test_leadership_lost_while_loading_leaves_nothing_behind(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "STEP_BYTES", 100)
+    stage.runtime.on_elected(0, 1)
+    for number in range(5):
+        stage.write(number)
+    stage.runtime.on_resigned(0)
+    stage.runtime.on_elected(0, 2)
+    stage.runtime.on_resigned(0, 2)
+    stage.clock.advance(10)
+    assert stage.read() == ErrorCode.NOT_COORDINATOR
+
+
+def test_an_older_resignation_does_not_undo_a_newer_election(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 5)
+    stage.runtime.on_resigned(0, 4)
+    assert stage.read() == 0
+
+
+def test_going_on_as_leader_in_a_later_epoch_keeps_the_shard(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    shard = stage.runtime.shard(0)
+    stage.runtime.on_elected(0, 2)
+    assert stage.runtime.shard(0) is shard
+    stage.runtime.on_resigned(0, 1)
+    assert stage.runtime.active_partitions() == [0]
+
+
+def test_answers_leave_in_the_order_of_their_offsets_as_the_watermark_moves(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.log.hold = True
+    heard: list[Any] = []
+    stage.write(1).when_done(heard.append)
+    stage.write(2, 3).when_done(heard.append)
+    stage.read().when_done(heard.append)
+    stage.log.committed[TP] = 1
+    stage.runtime._contexts[0]._committed()
+    assert heard == [("committed", 1)]
+    stage.log.release(TP)
+    assert heard == [("committed", 1), ("committed", 2, 3), 3]
+
+
+def test_waiting_answers_fail_when_leadership_goes(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.log.hold = True
+    heard: list[Any] = []
+    stage.write(1).when_done(heard.append)
+    stage.read().when_done(heard.append)
+    stage.runtime.on_resigned(0, 2)
+    assert heard == [ErrorCode.NOT_COORDINATOR] * 2
+    stage.log.release(TP)
+    assert len(heard) == 2
+
+
+def test_an_answer_that_is_not_committed_in_time_is_given_up(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.log.hold = True
+    heard: list[Any] = []
+    stage.write(1).when_done(heard.append)
+    stage.clock.advance(3_000)
+    stage.write(2).when_done(heard.append)
+    stage.clock.advance(2_000)
+    assert heard == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    stage.log.release(TP)
+    assert heard[1:] == [("committed", 2)]
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_refused_append_changes_nothing(stage: Stage, refused: ErrorCode, told: ErrorCode) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.log.refuse = KafkaError(refused)
+    assert stage.write(1) == told
+    stage.log.refuse = None
+    assert stage.read() == 0
+
+
+def test_what_follows_is_decided_only_after_the_replay(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    seen: list[int] = []
+
+    def decide(shard: Counter, now_ms: int) -> Outcome:
+        def then() -> Outcome:
+            seen.append(len(shard.replayed))
+            return Outcome([record(8)], response=len(shard.replayed))
+
+        return Outcome([record(7)], then=then)
+
+    assert stage.runtime.write(0, decide, lambda error: error.code) == 1
+    assert seen == [1]
+    assert stage.read() == 2
+
+
+def test_many_records_that_need_not_be_one_batch_are_cut_to_the_topic_s_limit(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.log.bytes_max = 500
+    outcome = Outcome([record(number) for number in range(50)], atomic=False)
+    stage.runtime.write_all(lambda shard, now_ms: outcome)
+    assert len(stage.log.batches[TP]) > 3
+    assert [value for _, _, value in stage.runtime.shard(0).replayed] == list(range(50))
+
+
+def test_records_of_unknown_types_are_skipped_and_transactions_end_at_their_marker(stage: Stage) -> None:
+    codec = GroupRecordCodec()
+    key, value = codec.encode(*record(1))
+    stage.log.append(TP, build_batch([(b"\x7f\x00newer", b"?", 0)]))
+    stage.log.append(
+        TP, build_batch([(key, value, 0)], producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    stage.log.append(
+        TP,
+        build_batch(
+            [(b"\0\0\0\1", b"\0\0\0\0\0\0", 0)], producer_id=9, producer_epoch=0, transactional=True, control=True
+        ),
+    )
+    stage.runtime.on_elected(0, 1)
+    shard = stage.runtime.shard(0)
+    assert shard.replayed == [(1, 9, 1)]
+    assert shard.markers == [(9, True)]
+
+
+def test_a_log_that_cannot_be_read_fails_the_shard_until_the_next_election(stage: Stage) -> None:
+    key, _ = GroupRecordCodec().encode(*record(1))
+    stage.log.append(TP, build_batch([(key, b"\0\x63broken", 0)]))
+    stage.runtime.on_elected(0, 1)
+    assert stage.read() == ErrorCode.NOT_COORDINATOR
+    stage.log.batches.clear()
+    stage.runtime.on_elected(0, 2)
+    assert stage.read() == 0
+
+
+class TestTimers:
+    def setup_method(self) -> None:
+        self.stage = Stage()
+        self.stage.runtime.on_elected(0, 1)
+        self.timers = self.stage.runtime.shard(0).timers
+        self.rang: list[tuple[int, str]] = []
+
+    def ring(self, name: str) -> Any:
+        def rang() -> Outcome:
+            self.rang.append((self.stage.clock.now_ms, name))
+            return Outcome()
+
+        return rang
+
+    def test_each_rings_once_at_its_time(self) -> None:
+        self.timers.schedule("b", 20, self.ring("b"))
+        self.timers.schedule("a", 10, self.ring("a"))
+        self.stage.clock.advance(100)
+        assert self.rang == [(10, "a"), (20, "b")]
+
+    def test_a_postponed_one_rings_at_the_new_time_only(self) -> None:
+        self.timers.schedule("a", 10, self.ring("a"))
+        self.stage.clock.advance(9)
+        assert self.timers.postpone("a", 10)
+        self.stage.clock.advance(100)
+        assert self.rang == [(19, "a")]
+        assert not self.timers.postpone("a", 1)
+
+    def test_one_moved_earlier_rings_earlier(self) -> None:
+        self.timers.schedule("a", 1_000, self.ring("late"))
+        self.timers.schedule("a", 5, self.ring("early"))
+        self.stage.clock.advance(2_000)
+        assert self.rang == [(5, "early")]
+
+    def test_a_cancelled_one_is_silent(self) -> None:
+        self.timers.schedule("a", 10, self.ring("a"))
+        self.timers.cancel("a")
+        self.stage.clock.advance(100)
+        assert self.rang == []
+
+    def test_none_rings_after_leadership_is_lost(self) -> None:
+        self.timers.schedule("a", 10, self.ring("a"))
+        self.stage.runtime.on_resigned(0)
+        self.stage.clock.advance(100)
+        assert self.rang == []
+
+    def test_a_callback_may_schedule_itself_anew(self) -> None:
+        def again() -> Outcome:
+            self.rang.append((self.stage.clock.now_ms, "again"))
+            self.timers.schedule("a", 10, again)
+            return Outcome()
+
+        self.timers.schedule("a", 10, again)
+        self.stage.clock.advance(35)
+        assert [at_ms for at_ms, _ in self.rang] == [10, 20, 30]
+
+    def test_cancelled_timers_do_not_pile_up(self) -> None:
+        for number in range(10_000):
+            self.timers.schedule(number, 1_000_000, self.ring("x"))
+            self.timers.cancel(number)
+        assert len(self.timers._heap) < 200
+
+
+def test_one_timer_s_failed_write_does_not_stop_the_others(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    shard = stage.runtime.shard(0)
+    rang: list[str] = []
+    shard.timers.schedule("a", 10, lambda: Outcome([record(1)]))
+    shard.timers.schedule("b", 20, lambda: rang.append("b") or Outcome())  # type: ignore[func-returns-value]
+    stage.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    stage.clock.advance(30)
+    assert rang == ["b"]

@@ -1,0 +1,134 @@
+"""Committed offsets where topics vanish, and where transactions are open: what scripts cannot say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.groups.records import GroupRecordCodec, offset_commit_record
+from protocol.coordinator_records import encode_key, encode_value
+from protocol.errors import ErrorCode
+from protocol.group_records import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
+from tests.broker.groups.lab import Lab
+
+OLD, NEW = b"\1" * 16, b"\2" * 16
+
+
+def offset(client: Any, topic: str = "t", **options: Any) -> int:
+    answer = client.fetch(partitions=[(topic, 0)], **options)
+    return answer.topics[0].partitions[0].committed_offset
+
+
+def test_a_deleted_topic_takes_its_offsets_along() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    client.commit(offsets={("t", 0): 5, ("u", 0): 6})
+    lab.coordinator.on_topics_deleted(["t"])
+    assert (offset(client), offset(client, "u")) == (-1, 6)
+    assert lab.records()[-1][2] is None
+
+
+def test_a_topic_made_anew_under_the_same_name_starts_without_offsets() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    client.commit(offsets={("t", 0): 5}, topic_id=OLD)
+    assert offset(client, topic_id=NEW) == -1
+    assert offset(client, topic_id=OLD) == 5
+    assert offset(client) == 5
+
+
+def test_a_topic_deleted_while_nobody_coordinated_is_noticed_on_load() -> None:
+    lab = Lab()
+    lab.topic_ids = {OLD, NEW}
+    client = lab.client("s")
+    client.commit(offsets={("t", 0): 5}, topic_id=OLD)
+    client.commit(offsets={("u", 0): 6}, topic_id=NEW)
+    client.commit(offsets={("v", 0): 7})
+    lab.topic_ids = {NEW}
+    lab.restart()
+    assert [offset(client, topic) for topic in "tuv"] == [-1, 6, 7]
+
+
+def replay(lab: Lab, record_offset: int, producer_id: int, value: int | None, partition: int = 0) -> None:
+    body = None if value is None else OffsetCommitValue(offset=value)
+    lab.shard.replay(record_offset, producer_id, OffsetCommitKey("g", "t", partition), body)
+
+
+def test_offsets_of_an_open_transaction_are_not_seen_until_its_marker() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    replay(lab, 0, -1, 1)
+    replay(lab, 1, 77, 2)
+    assert offset(client) == 1
+    stable = client.fetch(partitions=[("t", 0)], stable=True).topics[0].partitions[0]
+    assert (stable.error_code, stable.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    lab.shard.replay_end_transaction_marker(77, True)
+    assert offset(client, stable=True) == 2
+    assert not lab.shard.offsets.pending and not lab.shard.offsets.open_transactions
+
+
+def test_an_aborted_transaction_leaves_the_older_offset() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    replay(lab, 0, -1, 1)
+    replay(lab, 1, 77, 2)
+    lab.shard.replay_end_transaction_marker(77, False)
+    assert offset(client, stable=True) == 1
+
+
+def test_a_plain_commit_written_after_the_transactional_one_wins() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    replay(lab, 1, 77, 2)
+    replay(lab, 2, -1, 3)
+    lab.shard.replay_end_transaction_marker(77, True)
+    assert offset(client) == 3
+
+
+def test_deleting_reaches_offsets_of_open_transactions() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    replay(lab, 0, 77, 2)
+    assert client.delete_offsets(partitions=[("t", 0)]).error_code == ErrorCode.NONE
+    lab.shard.replay_end_transaction_marker(77, True)
+    assert offset(client) == -1
+
+
+def test_a_group_with_an_open_transaction_does_not_expire() -> None:
+    lab = Lab()
+    replay(lab, 0, 77, 2)
+    lab.clock.advance(8 * 24 * 3_600_000)
+    assert "g" in lab.shard.groups
+    lab.shard.replay_end_transaction_marker(77, False)
+    lab.clock.advance(3_600_000)
+    assert "g" not in lab.shard.groups
+
+
+def test_an_offset_with_a_retention_of_its_own_goes_by_that_and_is_written_as_old_readers_need_it() -> None:
+    lab = Lab()
+    client = lab.client("s")
+    client.commit(offsets={("t", 0): 5}, retention=3_600_000)
+    key, value = GroupRecordCodec().encode(*lab.records()[0][1:])
+    assert (key[:2], (value or b"")[:2]) == (b"\0\1", b"\0\1")
+    lab.clock.advance(3_000_000)
+    assert offset(client) == 5
+    lab.clock.advance(1_200_000)
+    assert offset(client) == -1
+
+
+def test_offsets_in_the_oldest_format_are_understood() -> None:
+    key = encode_key(LegacyOffsetCommitKey("g", "t", 3))
+    value = encode_value(LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=1), 0)
+    decoded = GroupRecordCodec().decode(key, value)
+    assert decoded == offset_commit_record("g", "t", 3, OffsetCommitValue(offset=9, metadata="m", commit_timestamp=1))
+
+
+@pytest.mark.parametrize("retention", [-1, 1000])
+def test_records_survive_their_own_bytes(retention: int) -> None:
+    lab = Lab()
+    client = lab.client("s")
+    client.commit(offsets={("tøpic", 7): 2**40}, metadata="\U0001f600", retention=retention)
+    before = lab.shard.offsets.groups
+    lab.restart()
+    assert lab.shard.offsets.groups == before
