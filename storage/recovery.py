@@ -24,6 +24,7 @@ from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.errors import CorruptFile
 from storage.files import Files
+from storage.index import RELATIVE_OFFSET_MAX
 from storage.log import Log
 from storage.mappings import Mappings
 from storage.producers import ProducerStates
@@ -187,12 +188,15 @@ def _find_end(
     first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     expected = segments[first].base_offset
     for i, segment in enumerate(segments[first:], first):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         if segment.base_offset < expected:  # overlaps what came before: never written by an append
             expected, whole = segment.base_offset, False
         else:
-            end, whole = recover_segment(segment, history, recovery_point)
-            expected = max(end, segment.base_offset)
-        if i < len(segments) - 1 and (not whole or segments[i + 1].base_offset < expected):
+            bytes_before = segment.size
+            expected, zeros = recover_segment(segment, history, recovery_point)
+            # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
+            whole = segment.size == bytes_before or (zeros and following == expected)
+        if following is not None and (not whole or following < expected):
             logger.warning(
                 "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
             )
@@ -209,7 +213,7 @@ def _find_end(
 def _clean_end(active: Segment) -> int | None:
     """The log end offset, from the last batches of the active segment; None if they are not as a clean stop leaves them."""
     try:
-        active.load_indexes()
+        active.read_indexes()
     except CorruptFile as error:
         logger.warning("%s", error)
         return None
@@ -218,8 +222,8 @@ def _clean_end(active: Segment) -> int | None:
     return offset if end == active.size else None
 
 
-def valid_until(buffer: memoryview, position: int, end: int, expected: int) -> tuple[int, int]:
-    """Where the run of valid batches from `position` ends, and the offset that would follow."""
+def valid_until(buffer: memoryview, position: int, end: int, expected: int, one: bool = False) -> tuple[int, int]:
+    """Where the run of valid batches (or just the first) from `position` ends, and the offset that would follow."""
     unpack = HEADER.unpack_from
     while end - position >= 61:
         base, length, _, magic, crc, _, delta, *_ = unpack(buffer, position)
@@ -230,55 +234,73 @@ def valid_until(buffer: memoryview, position: int, end: int, expected: int) -> t
             break
         expected = base + delta + 1
         position = following
+        if one:
+            break
     return position, expected
 
 
 def recover_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> tuple[int, bool]:
     """Checks every batch above the recovery point, completes the indexes and cuts off what is not valid.
 
-    Returns the offset that follows the last batch, and whether everything but zeros was valid.
+    Returns the offset that follows the last batch, and whether nothing but zeros was cut off.
     """
     position, expected = _resume(segment, recovery_point)
     buffer, end = segment.view(), segment.size
     unpack, latest = HEADER.unpack_from, history.latest
+    offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+    leap: tuple[int, int] | None = None
     while end - position >= 61:
         header = unpack(buffer, position)
         base, length, epoch, magic, crc, _, delta, *_ = header
         following = position + length + 12
-        if magic != 2 or length < 49 or following > end or base < expected or delta < 0:
+        last = base + delta
+        if magic != 2 or length < 49 or following > end or delta < 0 or last > offset_max:
             break
         if crc32c(buffer[position + 21 : following]) != crc:
             break
+        if base != expected:
+            if base < expected:
+                # No CRC covers the base offset: if an earlier batch leapt ahead, that one is wrong.
+                position, expected = leap or (position, expected)
+                break
+            leap = (position, expected)
         if epoch > latest:
             history.assign_in_memory(epoch, base)
             latest = epoch
-        expected = base + delta + 1
-        segment.reindex(position, length + 12, expected - 1, header[8])
+        expected = last + 1
+        segment.reindex(position, length + 12, last, header[8])
         position = following
-    whole = position == end or not any(buffer[position : min(position + 61, end)])
-    if not whole:
+    zeros = not any(buffer[position : min(position + 61, end)])
+    if not zeros:
         logger.warning("%s: cut at byte %d of %d, offset %d", segment.log_path, position, end, expected)
-    segment.set_end(position)
+    segment.cut_back(position, expected)
     if not segment.active:
         segment.active = True
         segment.seal()
-    return expected, whole
+    return expected, zeros
 
 
 def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
     """Where checking begins, and the least offset there: the last index entry below the recovery point, or the start."""
     try:
-        segment.load_indexes()
+        segment.read_indexes()
         usable = recovery_point > segment.base_offset
     except CorruptFile as error:
         logger.warning("%s: made again from the log", error)
         usable = False
-    if not usable:
-        segment.clear_indexes()
-        return 0, segment.base_offset
-    position = segment.offset_index.floor(recovery_point)
-    segment.resume_indexes(position)
-    return position, segment.offset_at(position) if position else segment.base_offset
+    if usable:
+        # The last batch below the recovery point that the index knows. If the entry does not fit the log, none is trusted:
+        # the checkpoint may be from before a truncation.
+        position = segment.offset_index.floor(recovery_point - 1)
+        segment.resume_indexes(position)
+        if position == 0:
+            return 0, segment.base_offset
+        end, expected = valid_until(segment.view(), position, segment.size, segment.base_offset, one=True)
+        if end > position and expected - 1 == segment.offset_index.last_offset:
+            return position, segment.offset_at(position)
+        logger.warning("%s: does not fit the log, made again", segment.offset_index.path)
+    segment.clear_indexes()
+    return 0, segment.base_offset
 
 
 def _read_epochs(log: Log) -> None:

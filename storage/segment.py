@@ -10,16 +10,20 @@ This file checks nothing of what it is given to append, and knows nothing of pro
 
 from __future__ import annotations
 
+import logging
 from struct import Struct
 from threading import Lock
 from typing import NamedTuple
 
 from protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, Header
 from storage.config import NEVER, LogConfig
+from storage.errors import CorruptFile
 from storage.files import Files, MappedFile
 from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from storage.mappings import Mappings
 from storage.txn_index import TransactionIndex
+
+logger = logging.getLogger(__name__)
 
 # Allocation ahead of the data: a small partition stays small, a busy one is extended rarely (fallocate takes 10 us).
 ALLOCATE_BYTES_MIN = 16 << 10
@@ -336,6 +340,8 @@ class Segment:
         if position is None or position == self.size:
             return offset
         end_offset = min(offset, self.offset_at(position))
+        # Now, not with the next flush: a recovery point in a file may still lie above, and trusts the entries below it.
+        self.save_indexes()
         self._zero(position, self.size)
         self.size = position
         self._hints.clear()
@@ -369,10 +375,9 @@ class Segment:
     def reopen(self) -> None:
         """A sealed segment becomes the active one again, after the ones behind it were truncated away."""
         self.unmap()
+        self.active = True
         self.load_indexes()
         self.largest_timestamp()
-        self.active = True
-        self.room = 0
 
     def _trim(self) -> None:
         if self._map is not None:
@@ -391,16 +396,36 @@ class Segment:
         self._largest = NO_TIMESTAMP_YET
 
     def load_indexes(self) -> None:
-        """Reads the index files when they are not in memory yet.
+        """Reads the index files when they are not in memory yet; makes them again when they are damaged."""
+        if not self._indexes_loaded:
+            try:
+                self.read_indexes()
+            except CorruptFile as error:
+                logger.warning("%s: made again from the log", error)
+                self._rebuild_indexes()
+
+    def read_indexes(self) -> None:
+        """Reads the index files.
 
         Raises:
-            CorruptFile: one of them must be made again from the log (`storage.recovery`).
+            CorruptFile: one of them must be made again from the log.
         """
-        if self._indexes_loaded:
-            return
         self.offset_index.load(self._files, self.size)
         self.time_index.load(self._files, self.base_offset + RELATIVE_OFFSET_MAX)
         self._indexes_loaded = True
+
+    def _rebuild_indexes(self) -> None:
+        self.clear_indexes()
+        buffer, position = self.view(), 0
+        while could_start_batch(buffer, position, self.size):
+            header = HEADER.unpack_from(buffer, position)
+            size = header[1] + 12
+            if size < HEADER_BYTES or position + size > self.size:
+                break
+            self.reindex(position, size, header[0] + header[6], header[8])
+            position += size
+        if not self.active and self._largest is not None and self._largest.timestamp >= 0:
+            self.time_index.maybe_append(*self._largest)
 
     def save_indexes(self) -> None:
         with self._lock:
@@ -425,10 +450,14 @@ class Segment:
         self._largest = TimestampAndOffset(timestamp, offset) if timestamp >= 0 else NO_TIMESTAMP_YET
         self._bytes_since_entry = 0
 
-    def set_end(self, size: int) -> None:
+    def cut_back(self, size: int, end_offset: int) -> None:
         """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
         assert size <= self.size
         if size < self.size:
+            with self._lock:
+                self.offset_index.truncate_to_position(size)
+                self.time_index.truncate_to(end_offset)
+            self._largest = None
             if self.active:
                 self._zero(size, self.size)
             else:

@@ -88,7 +88,9 @@ class LogModel(RuleBasedStateMachine):
 
     def reopen(self, clean: bool) -> None:
         recovery_point = self.log.recovery_point
-        self.log = open_at(self.directory, clean=clean, recovery_point=recovery_point, log_start_offset=self.start_offset)
+        self.log = open_at(
+            self.directory, clean=clean, recovery_point=recovery_point, log_start_offset=self.start_offset
+        )
         self.log.advance_high_watermark(self.high_watermark)
 
     @rule(back=st.integers(0, 20), max_bytes=st.integers(0, 1500), limit_back=st.integers(0, 6))

@@ -1,0 +1,149 @@
+"""Apache Kafka reads what we wrote, and we read what it wrote: its dump tool on our files, each node on the other's data."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.records.batch import iter_batches
+from storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets
+from storage.config import LogConfig
+from storage.files import OsFiles
+from storage.log import Origin
+from storage.log_dirs import open_log_dirs, read_meta_properties
+from storage.logs import Logs
+from tests.storage.logs_for_tests import NOW_MS, append, batch, marker, open_at, read_all
+from tools import apache_kafka
+
+pytestmark = [
+    pytest.mark.skipif(apache_kafka.missing() is not None, reason=f"Apache Kafka: {apache_kafka.missing()}"),
+    pytest.mark.timeout(300),
+]
+BASE_PORT = 39870
+TOPIC = "from-apache"
+CONFIG = LogConfig(segment_bytes=8000, index_interval_bytes=300)
+
+
+def dump(*args: str) -> str:
+    done = apache_kafka.run_tool("kafka-dump-log", *args, timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def complaints(text: str) -> list[str]:
+    return [
+        line
+        for line in text.splitlines()
+        if re.search(r"mismatch|Found|Exception|corrupt|invalid|isvalid: false", line)
+    ]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_dump_tool_finds_nothing_wrong_with_our_files(tmp_path: Path, killed: bool) -> None:
+    directory = tmp_path / "topic-0"
+    log = open_at(directory, CONFIG)
+    for sequence in range(40):
+        append(log, batch(5, fill=sequence, timestamp=NOW_MS - sequence % 4 * 1000), epoch=sequence // 15)
+        append(
+            log,
+            batch(1, producer_id=4, producer_epoch=0, base_sequence=sequence, transactional=True),
+            epoch=sequence // 15,
+        )
+        if sequence % 10 == 9:
+            end = marker(4, 0, commit=sequence == 19)
+            log.append(end, leader_epoch=sequence // 15, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    if killed:
+        del log
+        log = open_at(directory, CONFIG)
+    log.close()
+    kinds = ("log", "index", "timeindex", "txnindex", "snapshot")
+    files = [str(path) for kind in kinds for path in sorted(directory.glob(f"*.{kind}"))]
+    assert len(files) > 15
+    text = dump("--deep-iteration", "--files", ",".join(files))
+    assert complaints(text) == []
+    assert "isTransactional: true" in text and "endTxnMarker: ABORT" in text and "producerEpoch: 0" in text
+    sane = dump("--index-sanity-check", "--files", ",".join(f for f in files if f.endswith("index") and "txn" not in f))
+    assert sane.count("passed sanity check.") == len(list(directory.glob("*.index"))) * 2, sane
+
+
+def test_a_directory_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    properties = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "512", "num.partitions": "2"}
+    node = apache_kafka.ApacheKafka(BASE_PORT, data=data, properties=properties)
+    with node as kafka:
+        produce(kafka.bootstrap, "one", 3000)
+        log_dir = kafka.log_dir()
+        cluster_id = kafka.cluster_id
+    kept = {path.name: (path / "00000000000000000000.log").read_bytes() for path in log_dir.glob(f"{TOPIC}-*")}
+    assert kept
+
+    meta = read_meta_properties(OsFiles(), str(log_dir))
+    assert meta is not None and meta.cluster_id == cluster_id
+    logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(log_dir)], cluster_id, 1), Random(1))
+    logs.open_all(lambda topic, topic_id: LogConfig(segment_bytes=1 << 20, index_interval_bytes=512), NOW_MS)
+    assert logs.previous_broker_epoch >= 0, "Apache Kafka stopped cleanly and left its epoch"
+    ours = [log for log in logs if log.topic == TOPIC]
+    assert sum(log.log_end_offset for log in ours) == 3000
+    for log in ours:
+        assert log.recovery_point == log.log_end_offset == log.high_watermark
+        assert read_all(log, 1 << 20) == b"".join(
+            path.read_bytes() for path in sorted(Path(log.directory).glob("*.log"))
+        )
+        assert read_all(log, 1 << 20).startswith(kept[f"{TOPIC}-{log.partition}"][:100])
+    before = {log.partition: log.log_end_offset for log in ours}
+    for log in ours:
+        for i in range(500):
+            append(log, batch(2, fill=i), epoch=log.latest_epoch)
+        log.advance_high_watermark(log.log_end_offset)
+    logs.close_all(broker_epoch=99)
+    files = [
+        str(path)
+        for log in ours
+        for path in sorted(Path(log.directory).glob("*.*[xgt]"))
+        if path.suffix in (".log", ".index", ".timeindex", ".snapshot")
+    ]
+    assert complaints(dump("--files", ",".join(files))) == []
+    points = read_offsets(OsFiles(), f"{log_dir}/{RECOVERY_POINT}")
+    assert points[(TOPIC, 0)] == before[0] + 1000 == read_offsets(OsFiles(), f"{log_dir}/{REPLICATION}")[(TOPIC, 0)]
+
+    with apache_kafka.ApacheKafka(BASE_PORT, data=data, properties=properties, cluster_id=cluster_id) as kafka:
+        produce(kafka.bootstrap, "two", 100)
+        assert end_offsets(kafka.bootstrap) == 3000 + 2 * 1000 + 100
+    server_log = (data / "node1.log").read_text(errors="replace")
+    assert not re.search(rf"(rebuilding|corrupt|Recovering).*{TOPIC}", server_log), server_log[-3000:]
+
+
+def test_apache_kafka_opens_what_a_kill_of_ours_left(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    with apache_kafka.ApacheKafka(BASE_PORT, data=data) as kafka:
+        produce(kafka.bootstrap, "one", 10)
+        log_dir, cluster_id = kafka.log_dir(), kafka.cluster_id
+    logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(log_dir)], cluster_id, 1), Random(1))
+    logs.open_all(lambda topic, topic_id: LogConfig(), NOW_MS)
+    log = logs.by_name(TOPIC, 0)
+    assert log is not None
+    for i in range(300):
+        append(log, batch(2, fill=i), epoch=log.latest_epoch)
+    assert log.segments.active.view()[log.size] == 0, "allocated ahead"
+    assert Path(log.segments.active.log_path).stat().st_size > log.size
+    killed = tmp_path / "killed"
+    shutil.copytree(data, killed)  # what the process leaves when it dies here
+    with apache_kafka.ApacheKafka(BASE_PORT, data=killed, cluster_id=cluster_id) as kafka:
+        assert end_offsets(kafka.bootstrap) == 10 + 600
+
+
+def produce(bootstrap: str, prefix: str, count: int) -> None:
+    lines = "".join(f"{prefix}-{i} {'x' * (i % 50)}\n" for i in range(count))
+    done = apache_kafka.run_tool(
+        "kafka-console-producer", "--bootstrap-server", bootstrap, "--topic", TOPIC, stdin=lines
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def end_offsets(bootstrap: str) -> int:
+    done = apache_kafka.run_tool("kafka-get-offsets", "--bootstrap-server", bootstrap, "--topic", TOPIC)
+    return sum(int(line.rsplit(":", 1)[1]) for line in done.stdout.split())
