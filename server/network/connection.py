@@ -140,12 +140,12 @@ class Connection(FrameProtocol):
             self.peer_host, self.peer_port = plain_host(peer[0]), peer[1]
         if local:
             self.local_host, self.local_port = plain_host(local[0]), local[1]
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
         refusal = self.listener.admit(self)
         if refusal is not None:
             self.closed = True
             log.warning("[%s] Rejecting connection from %s: %s", self.listener.name, self.peer_host, refusal)
-            transport.abort()
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True

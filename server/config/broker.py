@@ -1,0 +1,92 @@
+"""All configurations of a node: the tables of `tables/`, put together, and what is known of names that are not in them.
+
+Configurations that Ottla does nothing with are in the tables all the same: a server.properties written for Kafka is
+taken as it is, and DescribeConfigs shows what Kafka would show.
+"""
+
+from __future__ import annotations
+
+import re
+
+from server.config.key import LONG_MAX, ConfigKey, Scope, table
+from server.config.tables.groups import GROUPS
+from server.config.tables.log import LOG
+from server.config.tables.network import NETWORK
+from server.config.tables.node import NODE
+from server.config.tables.operations import OPERATIONS
+from server.config.tables.remote import REMOTE
+from server.config.tables.replication import REPLICATION
+from server.config.tables.sasl import SASL
+from server.config.tables.ssl import SSL
+from server.config.tables.transactions import TRANSACTIONS
+from server.config.validators import at_least
+from server.config.words import CLUSTER_WIDE, LONG, MEDIUM
+
+BROKER_CONFIGS: dict[str, ConfigKey] = {
+    **NODE, **NETWORK, **LOG, **REPLICATION, **GROUPS, **TRANSACTIONS, **SSL, **SASL, **REMOTE, **OPERATIONS,
+}  # fmt: skip
+
+# fmt: off
+#: Set at run time only; they are in no properties file and not among what a broker describes unless they are set.
+DYNAMIC_ONLY = table(
+    ConfigKey("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM,
+        "What leaders send to throttled replicas per second at most.", at_least(0), CLUSTER_WIDE),
+    ConfigKey("follower.replication.throttled.rate", LONG, LONG_MAX, MEDIUM,
+        "What throttled replicas fetch per second at most.", at_least(0), CLUSTER_WIDE),
+    ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM,
+        "What moves between log directories copy per second at most.", at_least(0), CLUSTER_WIDE),
+)
+# fmt: on
+
+#: listener.name.<listener>.<configuration>, or listener.name.<listener>.<mechanism>.<configuration>.
+LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]*)\.(.*)")
+#: Those that may have a SASL mechanism between listener and name.
+MECHANISM_CONFIGS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+#: Per-broker by their table, but for all brokers when they have a listener's prefix.
+CLUSTER_LEVEL_LISTENER_CONFIGS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+
+#: Configurations that mean the same in other units or under older names, the one that wins first.
+SYNONYMS: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_SYNONYMS = {name: names for names in SYNONYMS for name in names if name != "log.flush.scheduler.interval.ms"}
+
+
+def base_name(name: str) -> str:
+    """A name without its listener's (and mechanism's) prefix."""
+    match = LISTENER_PREFIX.fullmatch(name)
+    if match is None:
+        return name
+    rest = match.group(2)
+    return next((config for config in MECHANISM_CONFIGS if rest.endswith(config)), rest)
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """All names under which the value of `name` may be set, the one that wins first."""
+    base = base_name(name)
+    return (name, base) if base != name else _SYNONYMS.get(name, (name,))
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """The row of a name, a listener's prefix taken off if need be."""
+    return BROKER_CONFIGS.get(name) or DYNAMIC_ONLY.get(name) or BROKER_CONFIGS.get(base_name(name))
+
+
+def is_secret(name: str) -> bool:
+    """Passwords, and whatever nobody knows: it could be one (Kafka hides it too)."""
+    key = key_of(name)
+    return key is None or key.secret
+
+
+def is_dynamic(name: str) -> bool:
+    key = BROKER_CONFIGS.get(name) or DYNAMIC_ONLY.get(name)
+    return key is not None and key.dynamic is not Scope.READ_ONLY

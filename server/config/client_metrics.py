@@ -1,0 +1,63 @@
+"""Configurations of client-metrics subscriptions (KIP-714): which metrics, how often, from which clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from protocol.errors import ErrorCode
+from server.config.errors import ConfigError
+from server.config.key import ConfigKey, table
+from server.config.validators import names
+from server.config.words import INT, LIST, MEDIUM
+
+# fmt: off
+CLIENT_METRICS_CONFIGS = table(
+    ConfigKey("metrics", LIST, [], MEDIUM, "Prefixes of the metrics that clients push; * means all.", names()),
+    ConfigKey("interval.ms", INT, 300_000, MEDIUM, "How often clients push their metrics."),
+    ConfigKey("match", LIST, [], MEDIUM, "Which clients, as selector=pattern; all when empty.", names()),
+)
+# fmt: on
+
+INTERVAL_MS_MIN = 100
+INTERVAL_MS_MAX = 3_600_000
+SELECTORS = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+def check_client_metrics(configs: Mapping[str, str]) -> None:
+    """ConfigError when a subscription may not have these configurations."""
+    for name, text in configs.items():
+        key = CLIENT_METRICS_CONFIGS.get(name)
+        if key is None:
+            message = f"Unknown client metrics configuration: {name}"
+            raise ConfigError(name, text, "", message=message, code=ErrorCode.INVALID_REQUEST)
+        value = key.parse(text)
+        if name == "interval.ms" and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
+            message = f"Invalid value {value} for interval.ms, interval must be between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX} (1 hour)"
+            raise ConfigError(name, value, "", message=message, code=ErrorCode.INVALID_REQUEST)
+        if name == "match":
+            match_patterns(value)
+
+
+def match_patterns(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
+    """Selector -> pattern that the whole of the client's value must match."""
+    patterns = {}
+    for entry in entries:
+        selector, separator, pattern = entry.partition("=")
+        try:
+            if not separator or selector.strip() not in SELECTORS:
+                raise ValueError(entry)
+            patterns[selector.strip()] = re.compile(pattern.strip())
+        except (ValueError, re.error):
+            message = f"Illegal client matching pattern: {entry}"
+            raise ConfigError("match", entry, "", message=message) from None
+    return patterns

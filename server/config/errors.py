@@ -1,0 +1,39 @@
+"""What is said about a configuration that cannot be."""
+
+from __future__ import annotations
+
+from protocol.errors import KafkaError
+
+
+class ConfigError(ValueError):
+    """A value, or a name, that is refused. As text it is what Kafka's tools and clients show for the same mistake.
+
+    `what_to_try` is for the person who starts a node; it is not sent to clients.
+    """
+
+    def __init__(
+        self, name: str, value: object, why: str, what_to_try: str = "", *, message: str | None = None
+    ) -> None:
+        super().__init__(
+            message or f"Invalid value {shown(value)} for configuration {name}" + (f": {why}" if why else "")
+        )
+        self.name = name
+        self.value = value
+        self.why = why
+        self.what_to_try = what_to_try
+        self.code = code
+
+    def as_reply(self) -> KafkaError:
+        """What a client is told."""
+        return KafkaError(self.code, str(self))
+
+
+def shown(value: object) -> str:
+    """A value in a message, as Java prints it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    return str(value)

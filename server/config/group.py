@@ -1,0 +1,89 @@
+"""Configurations of single groups: the table, the broker's defaults for them, and the bounds the broker sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.config.errors import ConfigError
+from server.config.key import ConfigKey, table
+from server.config.validators import at_least, one_of, share_offset_reset
+from server.config.words import BOOLEAN, INT, MEDIUM, STRING
+
+# fmt: off
+GROUP_CONFIGS = table(
+    ConfigKey("consumer.session.timeout.ms", INT, 45_000, MEDIUM, "How long a member may be silent.", at_least(1)),
+    ConfigKey("consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, "How often members send heartbeats.", at_least(1)),
+    ConfigKey("consumer.assignment.interval.ms", INT, 1000, MEDIUM,
+        "The least time between two assignments.", at_least(0)),
+    ConfigKey("share.session.timeout.ms", INT, 45_000, MEDIUM, "How long a member may be silent.", at_least(1)),
+    ConfigKey("share.heartbeat.interval.ms", INT, 5000, MEDIUM, "How often members send heartbeats.", at_least(1)),
+    ConfigKey("share.assignment.interval.ms", INT, 1000, MEDIUM,
+        "The least time between two assignments.", at_least(0)),
+    ConfigKey("share.record.lock.duration.ms", INT, 30_000, MEDIUM,
+        "How long an acquired record stays locked.", at_least(1000)),
+    ConfigKey("share.delivery.count.limit", INT, 5, MEDIUM,
+        "How often a record is delivered before it is given up.", at_least(2)),
+    ConfigKey("share.partition.max.record.locks", INT, 2000, MEDIUM,
+        "Records of a partition that may be acquired at once.", at_least(100)),
+    ConfigKey("share.auto.offset.reset", STRING, "latest", MEDIUM,
+        "Where the group begins in a partition: earliest, latest, or by_duration: and an ISO 8601 duration before now.", share_offset_reset),
+    ConfigKey("share.isolation.level", STRING, "read_uncommitted", MEDIUM,
+        "Whether records of open and aborted transactions are delivered.", one_of("read_committed", "read_uncommitted")),
+    ConfigKey("share.renew.acknowledge.enable", BOOLEAN, True, MEDIUM,
+        "Whether members may renew the lock of a record."),
+    ConfigKey("streams.session.timeout.ms", INT, 45_000, MEDIUM, "How long a member may be silent.", at_least(1)),
+    ConfigKey("streams.heartbeat.interval.ms", INT, 5000, MEDIUM, "How often members send heartbeats.", at_least(1)),
+    ConfigKey("streams.assignment.interval.ms", INT, 1000, MEDIUM,
+        "The least time between two assignments.", at_least(0)),
+    ConfigKey("streams.num.standby.replicas", INT, 0, MEDIUM, "Standby replicas of each task.", at_least(0)),
+    ConfigKey("streams.initial.rebalance.delay.ms", INT, 3000, MEDIUM,
+        "How long a new group waits for more members before its first assignment.", at_least(0)),
+)
+# fmt: on
+
+#: Those that the broker has no default for, because it is the group's alone.
+WITHOUT_BROKER_DEFAULT = frozenset(
+    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+)
+
+
+def broker_default(name: str) -> str | None:
+    """The broker's configuration that a group without its own value takes."""
+    return None if name in WITHOUT_BROKER_DEFAULT else f"group.{name}"
+
+
+def _bound(name: str, which: str) -> str:
+    """group.share.session.timeout.ms -> group.share.min.session.timeout.ms"""
+    protocol, _, rest = name.partition(".")
+    return f"group.{protocol}.{which}.{rest.removeprefix('num.')}"
+
+
+def group_values(overrides: Mapping[str, str], broker_values: Mapping[str, Any]) -> dict[str, Any]:
+    """Every configuration's value for a group, parsed."""
+    values = {}
+    for name, key in GROUP_CONFIGS.items():
+        default = broker_default(name)
+        values[name] = key.default if default is None else broker_values.get(default, key.default)
+        if name in overrides:
+            values[name] = key.parse(overrides[name])
+    return values
+
+
+def check_group_configs(configs: Mapping[str, str], broker_values: Mapping[str, Any]) -> None:
+    """ConfigError when a group may not have these configurations."""
+    for name in configs:
+        if name not in GROUP_CONFIGS:
+            raise ConfigError(name, configs[name], "", message=f"Unknown group config name: {name}")
+    values = group_values(configs, broker_values)
+    for name in configs:
+        for which, word, fails in (("min", "greater", int.__lt__), ("max", "less", int.__gt__)):
+            bound = broker_values.get(_bound(name, which))
+            if bound is not None and fails(values[name], bound):
+                text = f"{name} must be {word} than or equal to {_bound(name, which)}"
+                raise ConfigError(name, values[name], text, message=text)
+    for protocol in ("consumer", "share", "streams"):
+        heartbeat, session = f"{protocol}.heartbeat.interval.ms", f"{protocol}.session.timeout.ms"
+        if values[session] <= values[heartbeat]:
+            text = f"{session} must be greater than {heartbeat}"
+            raise ConfigError(session, values[session], text, message=text)

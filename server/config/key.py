@@ -1,0 +1,157 @@
+"""A configuration: its name, type, default, rule, importance, description, and whether it can be changed while running.
+
+Values are parsed as Kafka parses them and written as Kafka writes them, since clients compare both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+from server.config.errors import ConfigError
+from server.config.validators import Validator
+
+
+class Type(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Scope(Enum):
+    """How a broker's configuration can be changed while it runs."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+#: The default of what has none.
+REQUIRED: Any = _Required()
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+HIDDEN = "[hidden]"
+
+LIMITS = {Type.SHORT: 2**15, Type.INT: 2**31, Type.LONG: 2**63}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One row of a table."""
+
+    name: str
+    type: Type
+    default: Any
+    importance: Importance
+    doc: str
+    validator: Validator | None = None
+    dynamic: Scope = Scope.READ_ONLY
+    internal: bool = False
+
+    @property
+    def secret(self) -> bool:
+        return self.type is Type.PASSWORD
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    def parse(self, text: str | None) -> Any:
+        """The checked value of a text; None is the absence of a value."""
+        value = None if text is None else parse(self.name, text, self.type)
+        if self.validator is not None:
+            self.validator(self.name, value)
+        return value
+
+    def to_text(self, value: Any) -> str | None:
+        return to_text(value, self.type)
+
+
+def parse(name: str, text: str, kind: Type) -> Any:
+    """The value of a text, not checked against any rule."""
+    text = text.strip()
+    match kind:
+        case Type.BOOLEAN:
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            raise ConfigError(name, text, "Expected value to be either true or false")
+        case Type.SHORT | Type.INT | Type.LONG:
+            limit = LIMITS[kind]
+            # More than 20 digits fit no type; int() of very long texts would take quadratic time.
+            if _INTEGER.fullmatch(text) and len(text) <= 20 and -limit <= int(text) < limit:
+                return int(text)
+            raise ConfigError(name, text, f"Not a number of type {kind.name}")
+        case Type.DOUBLE:
+            if _DOUBLE.fullmatch(text):
+                return float(text.rstrip("fFdD") if not text.endswith(("NaN", "Infinity")) else text)
+            raise ConfigError(name, text, f"Not a number of type {kind.name}")
+        case Type.LIST:
+            return [item.strip() for item in text.split(",")] if text else []
+    return text
+
+
+def to_text(value: Any, kind: Type | None) -> str | None:
+    """The text of a value; passwords stay hidden."""
+    if value is None:
+        return None
+    match kind:
+        case Type.PASSWORD:
+            return HIDDEN
+        case Type.LIST:
+            return ",".join(value)
+        case Type.BOOLEAN:
+            return "true" if value else "false"
+        case Type.DOUBLE:
+            return java_double(value)
+    return str(value)
+
+
+def java_double(value: float) -> str:
+    """As Java writes it: plain from 10^-3 to below 10^7, and with E and no plus sign otherwise."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    mantissa, _, exponent = f"{value:e}".partition("e")
+    digits = repr(float(value)).lower()
+    if "e" in digits:
+        mantissa, _, exponent = digits.partition("e")
+    else:
+        exponent_int = int(exponent)
+        plain = digits.replace(".", "").lstrip("-").strip("0") or "0"
+        mantissa = ("-" if value < 0 else "") + plain[0] + "." + (plain[1:] or "0")
+        return f"{mantissa}E{exponent_int}"
+    if "." not in mantissa:
+        mantissa += ".0"
+    return f"{mantissa}E{int(exponent)}"
+
+
+def table(*rows: ConfigKey) -> dict[str, ConfigKey]:
+    """Rows by name; two of one name are our own mistake."""
+    by_name = {row.name: row for row in rows}
+    assert len(by_name) == len(rows), "a configuration is declared twice"
+    return by_name

@@ -1,0 +1,65 @@
+"""TLS, principals, authorization and delegation tokens."""
+
+from __future__ import annotations
+
+from server.config.key import ConfigKey, table
+from server.config.validators import at_least, names, not_null, one_of
+from server.config.words import BOOLEAN, CLASS, LIST, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
+
+# fmt: off
+SSL = table(
+    ConfigKey("ssl.protocol", STRING, "TLSv1.3", MEDIUM, "The TLS version to begin with.", dynamic=PER_BROKER),
+    ConfigKey("ssl.enabled.protocols", LIST, ["TLSv1.2", "TLSv1.3"], MEDIUM,
+        "The TLS versions that are allowed.", names(), PER_BROKER),
+    ConfigKey("ssl.cipher.suites", LIST, [], MEDIUM,
+        "The cipher suites that are allowed; all secure ones when empty.", names(), PER_BROKER),
+    ConfigKey("ssl.provider", STRING, None, MEDIUM,
+        "Accepted for compatibility: the security provider is the system's OpenSSL.", dynamic=PER_BROKER),
+    ConfigKey("ssl.client.auth", STRING, "none", MEDIUM,
+        "Whether clients need a certificate: required, requested or none.", one_of("required", "requested", "none"), PER_BROKER),
+    ConfigKey("ssl.keystore.type", STRING, "JKS", MEDIUM,
+        "The form of the key store: JKS, PKCS12 or PEM.", dynamic=PER_BROKER),
+    ConfigKey("ssl.keystore.location", STRING, None, MEDIUM, "The key store file.", dynamic=PER_BROKER),
+    ConfigKey("ssl.keystore.password", PASSWORD, None, MEDIUM, "The password of the key store.", dynamic=PER_BROKER),
+    ConfigKey("ssl.keystore.key", PASSWORD, None, MEDIUM, "The private key as PEM text.", dynamic=PER_BROKER),
+    ConfigKey("ssl.keystore.certificate.chain", PASSWORD, None, MEDIUM,
+        "The certificate chain as PEM text.", dynamic=PER_BROKER),
+    ConfigKey("ssl.key.password", PASSWORD, None, MEDIUM, "The password of the private key.", dynamic=PER_BROKER),
+    ConfigKey("ssl.truststore.type", STRING, "JKS", MEDIUM,
+        "The form of the trust store: JKS, PKCS12 or PEM.", dynamic=PER_BROKER),
+    ConfigKey("ssl.truststore.location", STRING, None, MEDIUM, "The trust store file.", dynamic=PER_BROKER),
+    ConfigKey("ssl.truststore.password", PASSWORD, None, MEDIUM,
+        "The password of the trust store.", dynamic=PER_BROKER),
+    ConfigKey("ssl.truststore.certificates", PASSWORD, None, MEDIUM,
+        "The trusted certificates as PEM text.", dynamic=PER_BROKER),
+    ConfigKey("ssl.keymanager.algorithm", STRING, "SunX509", MEDIUM,
+        "Accepted for compatibility with Java's key managers.", dynamic=PER_BROKER),
+    ConfigKey("ssl.trustmanager.algorithm", STRING, "PKIX", MEDIUM,
+        "Accepted for compatibility with Java's trust managers.", dynamic=PER_BROKER),
+    ConfigKey("ssl.endpoint.identification.algorithm", STRING, "https", LOW,
+        "How a server's name is checked against its certificate; empty means not at all.", dynamic=PER_BROKER),
+    ConfigKey("ssl.secure.random.implementation", STRING, None, LOW,
+        "Accepted for compatibility: random numbers come from the system.", dynamic=PER_BROKER),
+    ConfigKey("ssl.engine.factory.class", CLASS, None, LOW,
+        "Accepted for compatibility: TLS comes from the system's OpenSSL.", dynamic=PER_BROKER),
+    ConfigKey("ssl.principal.mapping.rules", STRING, "DEFAULT", LOW,
+        "Rules that turn a certificate's name into a principal's."),
+    ConfigKey("ssl.allow.dn.changes", BOOLEAN, False, LOW,
+        "Allow a key store to be replaced by one for another distinguished name."),
+    ConfigKey("ssl.allow.san.changes", BOOLEAN, False, LOW,
+        "Allow a key store to be replaced by one with other alternative names."),
+    ConfigKey("security.providers", STRING, None, LOW, "Accepted for compatibility with Java's security providers."),
+    ConfigKey("principal.builder.class", CLASS, "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM,
+        "What makes the principal of a connection; only Kafka's default is known.", dynamic=PER_BROKER),
+    ConfigKey("authorizer.class.name", STRING, "", LOW,
+        "The authorizer; Kafka's StandardAuthorizer is known by its class name, none when empty.", not_null),
+    ConfigKey("delegation.token.secret.key", PASSWORD, None, MEDIUM,
+        "The key that signs delegation tokens, the same on all nodes; no tokens without it."),
+    ConfigKey("delegation.token.max.lifetime.ms", LONG, 604_800_000, MEDIUM,
+        "How long a delegation token lives at most.", at_least(1)),
+    ConfigKey("delegation.token.expiry.time.ms", LONG, 86_400_000, MEDIUM,
+        "How long a delegation token is valid before it has to be renewed.", at_least(1)),
+    ConfigKey("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, LOW,
+        "How often expired delegation tokens are looked for.", at_least(1)),
+)
+# fmt: on

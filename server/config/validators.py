@@ -1,0 +1,142 @@
+"""Rules for single values, and the words in which Kafka refuses them. Each rule is called with a name and a parsed value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from server.config.errors import ConfigError
+
+Validator = Callable[[str, Any], None]
+
+ANY_VALUE = "any non-empty value"
+THROTTLED = re.compile(r"\d+:\d+")
+
+
+def between(low: float | None, high: float | None) -> Validator:
+    def check(name: str, value: Any) -> None:
+        if value is None:
+            raise ConfigError(name, None, "Value must be non-null")
+        if low is not None and value < low:
+            raise ConfigError(name, value, f"Value must be at least {low}")
+        if high is not None and value > high:
+            raise ConfigError(name, value, f"Value must be no more than {high}")
+
+    return check
+
+
+def at_least(low: float) -> Validator:
+    return between(low, None)
+
+
+def one_of(*choices: str) -> Validator:
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise ConfigError(name, value, f"String must be one of: {', '.join(choices)}")
+
+    return check
+
+
+def one_of_ignoring_case(*choices: str) -> Validator:
+    upper = {choice.upper() for choice in choices}
+
+    def check(name: str, value: Any) -> None:
+        if value is None or value.upper() not in upper:
+            raise ConfigError(name, value, f"String must be one of (case insensitive): {', '.join(choices)}")
+
+    return check
+
+
+def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
+    """A list without duplicates and, when choices are given, of nothing else."""
+    valid = f"[{', '.join(choices)}]" if choices else ANY_VALUE
+
+    def check(name: str, value: Any) -> None:
+        if value is None:
+            if not null:
+                raise _about_list(name, value, "values must not be null.")
+            return
+        if not value and not empty:
+            raise _about_list(name, value, f"must not be empty. Valid values include: {valid}")
+        if len(set(value)) != len(value):
+            raise _about_list(name, value, "values must not be duplicated.")
+        for item in value:
+            if choices:
+                one_of(*choices)(name, item)
+            elif not item:
+                raise _about_list(name, value, "values must not be empty.")
+
+    return check
+
+
+def _about_list(name: str, value: Any, why: str) -> ConfigError:
+    return ConfigError(name, value, why, message=f"Configuration '{name}' {why}")
+
+
+def not_empty(name: str, value: Any) -> None:
+    if value is not None and not value:
+        raise ConfigError(name, value, "String must be non-empty")
+
+
+def not_null(name: str, value: Any) -> None:
+    if value is None:
+        raise ConfigError(name, value, "entry must be non null")
+
+
+def gzip_level(name: str, value: Any) -> None:
+    if value != -1 and not 1 <= value <= 9:
+        raise ConfigError(name, value, "Value must be between 1 and 9 or equal to -1")
+
+
+def throttled_replicas(name: str, value: Any) -> None:
+    """Nothing, all (*), or partition:broker pairs."""
+    if value == ["*"] or all(THROTTLED.fullmatch(item) for item in value):
+        return
+    pairs = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    raise ConfigError(
+        name, value, f"{name} must be the literal '*' or a list of replicas in the following format: {pairs}"
+    )
+
+
+def share_offset_reset(name: str, value: Any) -> None:
+    """earliest, latest, or a duration before now."""
+    if value in ("earliest", "latest") or (value.startswith("by_duration:") and DURATION.fullmatch(value[12:])):
+        return
+    raise ConfigError(
+        name,
+        value,
+        f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of the format "
+        "'by_duration:<PnDTnHnMn.nS>'.",
+    )
+
+
+# ISO 8601 as Java's Duration reads it, without signs: at least one part, and at least one after a T.
+DURATION = re.compile(r"P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE)
+
+
+def voters(name: str, value: Any) -> None:
+    if value is None:
+        raise ConfigError(name, None, "")
+    for entry in value:
+        node_id, separator, address = entry.partition("@")
+        form = "Each entry should be in the form `{id}@{host}:{port}`."
+        if not separator or not node_id.isdecimal():
+            raise ConfigError(name, value, form, message=f"Invalid configuration value for {name}. {form}")
+        _address(name, value, address, f"entry {entry} ", form)
+
+
+def bootstrap_servers(name: str, value: Any) -> None:
+    if value is None:
+        raise ConfigError(name, None, "")
+    for entry in value:
+        _address(name, value, entry, f"{entry} ", 'Each entry should be in the form "{host}:{port}"')
+
+
+def _address(name: str, value: Any, address: str, entry: str, form: str) -> None:
+    host, separator, port = address.rpartition(":")
+    for part, missing in (("host name", not separator or not host), ("host port", not port.isdecimal())):
+        if missing:
+            end = "" if form.endswith(".") and not part else " "
+            message = f"Failed to parse {part} from {entry}for the configuration {name}.{end}{form}"
+            raise ConfigError(name, value, form, message=message)
