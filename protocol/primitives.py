@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from random import Random
-from struct import pack, unpack_from
+from struct import Struct, pack, unpack_from
 from typing import TypeAlias
 
 from protocol.errors import MalformedMessage, ProtocolError
@@ -109,14 +109,26 @@ def read_string_length(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
     return count, pos
 
 
+# Replica lists have a few elements and there are many of them: their structs are made in advance.
+_FEW = 17
+_SMALL = {code: [Struct(f">{count}{code}") for count in range(_FEW)] for code in "bhiqHId"}
+_READ_SMALL = {code: [small.unpack_from for small in structs] for code, structs in _SMALL.items()}
+_PACK_SMALL = {code: [small.pack for small in structs] for code, structs in _SMALL.items()}
+
+
 def read_numbers(code: str, size: int, buf: Buffer, pos: int, count: int) -> tuple[list[int], int]:
     """`count` numbers of struct code `code`; the caller has checked `count` against the bytes that are there."""
+    if count < _FEW:
+        return list(_READ_SMALL[code][count](buf, pos)), pos + size * count
     return list(unpack_from(f">{count}{code}", buf, pos)), pos + size * count
 
 
 def numbers(code: str, values: list[int]) -> bytes:
     """Encode numbers of struct code `code`, without a count."""
-    return pack(f">{len(values)}{code}", *values)
+    count = len(values)
+    if count < _FEW:
+        return _PACK_SMALL[code][count](*values)
+    return pack(f">{count}{code}", *values)
 
 
 def read_uuids(buf: Buffer, pos: int, count: int) -> tuple[list[bytes], int]:

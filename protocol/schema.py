@@ -231,13 +231,13 @@ def shared_default(cls: type[Any]) -> Any:
     """
     known = _shared_defaults.get(cls)
     if known is None:
-        read_only: Any = type(cls.__name__, (cls,), {"__slots__": (), "__module__": cls.__module__})
-        known = cls()
-        plain, values = known, read_only.__new__(read_only)
+        methods = {"__slots__": (), "__module__": cls.__module__, "__reduce__": lambda self: (shared_default, (cls,))}
+        read_only: Any = type(cls.__name__, (cls,), methods)
+        plain, known = cls(), read_only.__new__(read_only)
         for name in cls.__field_names__:
-            setattr(values, name, getattr(plain, name))
+            setattr(known, name, getattr(plain, name))
         read_only.__setattr__ = _refuse
-        known = _shared_defaults[cls] = values
+        _shared_defaults[cls] = known
     return known
 
 

@@ -100,7 +100,12 @@ def test_default_structs_are_shared_and_refuse_changes() -> None:
 def test_objects_can_be_copied_and_pickled() -> None:
     request = FetchRequest(replica_state=ReplicaState(replica_id=3))
     assert copy.copy(request) == copy.deepcopy(request) == pickle.loads(pickle.dumps(request)) == request
-    assert request.replica_state is not ReplicaState()
+    for copied in (
+        copy.copy(FetchRequest()),
+        copy.deepcopy(FetchRequest()),
+        pickle.loads(pickle.dumps(FetchRequest())),
+    ):
+        assert copied.replica_state is shared_default(ReplicaState)
 
 
 def test_zero_uuid_is_the_default() -> None:
