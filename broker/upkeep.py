@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: log.flush.scheduler.interval.ms is "never" by default; a topic's own flush.ms is looked at this often all the same.
 FLUSH_LOOK_MS_MAX = 1_000
+#: How long a failed directory's partitions keep their leadership. They refuse every write from the failure on.
+CHECK_DIRECTORIES_MS = 200
 
 
 @dataclass(slots=True)
@@ -37,10 +39,18 @@ class Duty:
 class Upkeep:
     """See the module."""
 
-    def __init__(self, world: World, config: NodeConfig, logs: Logs, replicas: Replicas) -> None:
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        logs: Logs,
+        replicas: Replicas,
+        check_directories: Callable[[], None],
+    ) -> None:
         self._world = world
         self._logs = logs
         self._replicas = replicas
+        self._check_directories = check_directories
         self._flushing: set[int] = set()
         self._stopped = False
         self._duties = [
@@ -48,6 +58,7 @@ class Upkeep:
             Duty("removal", config["log.retention.check.interval.ms"], self._remove),
             Duty("high watermarks", config["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks),
             Duty("recovery points", config["log.flush.offset.checkpoint.interval.ms"], logs.write_recovery_points),
+            Duty("log directories", CHECK_DIRECTORIES_MS, check_directories),
             Duty("flush", min(FLUSH_LOOK_MS_MAX, config["log.flush.scheduler.interval.ms"]), self._flush),
             Duty("producers", config["producer.id.expiration.check.interval.ms"], self._expire_producers),
         ]
@@ -101,6 +112,7 @@ class Upkeep:
             log.error("flush of %s: %s", due, failure)
         finally:
             self._flushing.discard(id(due))
+            self._check_directories()
 
     def _expire_producers(self) -> None:
         now_ms = self._world.clock.wall_ms()

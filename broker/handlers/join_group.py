@@ -13,18 +13,19 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 
+NULL_PROTOCOL_SINCE = 7
+
 
 def handle(broker: BrokerParts, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Deferred:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     answer = broker.groups.join(request, client_of(context))
-    if context.api_version < 7:
-        answer = then(answer, _without_null)
-    response: JoinGroupResponse | Deferred = reply(answer)
-    return response
+    no_protocol = None if context.api_version >= NULL_PROTOCOL_SINCE else ""
 
+    def shape(response: JoinGroupResponse) -> JoinGroupResponse:
+        if not response.protocol_name:
+            response.protocol_name = no_protocol
+        return response
 
-def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:
-    if response.protocol_name is None:
-        response.protocol_name = ""
-    return response
+    shaped: JoinGroupResponse | Deferred = reply(then(answer, shape))
+    return shaped

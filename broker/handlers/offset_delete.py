@@ -35,6 +35,8 @@ def handle(
             kept.append(OffsetDeleteRequestTopic(topic.name, known))
 
     def merge(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        if response.error_code:
+            return response
         for topic in response.topics:
             merged = unknown.setdefault(topic.name, topic)
             if merged is not topic:

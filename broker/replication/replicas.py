@@ -191,6 +191,23 @@ class Replicas:
         for topic in list(self.by_name):
             self.update_topic_config(topic)
 
+    def resign_all(self) -> None:
+        """The node is stopping: appends are refused and whoever waits is told to look elsewhere."""
+        for partition in self:
+            partition.leader_log = None
+            partition.leader_id = -1
+            partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def set_aside_strays(self) -> None:
+        """Logs that the metadata does not know (any more): kept under a name that nothing reads (KAFKA-15359).
+
+        Only for the start, once the image has caught up: later deletions come as deltas.
+        """
+        for local_log in self.logs:
+            if self.image.topics.partition(local_log.topic_id, local_log.partition) is None:
+                log.warning("%s-%d is not in the metadata: set aside", local_log.topic, local_log.partition)
+                self.logs.set_aside(local_log)
+
     # -- Failures ----------------------------------------------------------------------------------------------------
 
     def directory_failed(self, directory: LogDir) -> None:

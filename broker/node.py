@@ -1,0 +1,99 @@
+"""A broker process, wired: which parts there are, what each is given, in which order they start and stop.
+
+    start      upkeep; then the lifecycle registers at the controller and is unfenced once it has caught up
+    stop       controlled shutdown moves leadership away, then nothing is acknowledged any more, then the logs are closed
+
+It is given what it shares with a controller in the same process: the world, the logs, the listeners.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.controller_channel import ControllerChannel
+from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
+from broker.handlers.routes import broker_routes
+from broker.lifecycle import BrokerLifecycle
+from broker.metadata_cache import MetadataCache
+from broker.parts import BrokerParts
+from broker.producer_ids import ProducerIds
+from broker.publisher import BrokerPublisher
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.replicas import Replicas
+from broker.topic_creation import TopicCreation
+from broker.upkeep import Upkeep
+from server.config.load import NodeConfig
+from server.network.route import Route
+from server.timer_wheel import TimerWheel
+from server.world import World
+from storage.logs import Logs
+
+log = logging.getLogger(__name__)
+
+
+class BrokerNode:
+    """See the module."""
+
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        cluster_id: str,
+        logs: Logs,
+        wheel: TimerWheel,
+        controller: ControllerChannel,
+        lifecycle: BrokerLifecycle,
+        unadvertised_listeners: frozenset[str],
+    ) -> None:
+        self.world = world
+        self.config = config
+        self.logs = logs
+        self.lifecycle = lifecycle
+        self.controller = controller
+        self.metadata = MetadataCache(config.node_id, cluster_id)
+        self.metadata.unadvertised = unadvertised_listeners
+        self.replicas = Replicas(config, logs, world.clock)
+        self.groups = group_coordinator(world, config, self.metadata, self.replicas)
+        group_metadata = GroupMetadataLeadership(self.groups)
+        self.replicas.listeners.append(group_metadata)
+        self.parts = BrokerParts(
+            world=world,
+            config=config,
+            node_id=config.node_id,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            controller=controller,
+            topic_creation=TopicCreation(world, config, self.metadata, controller),
+            producer_ids=ProducerIds(world, config.node_id, controller, lifecycle),
+            groups=self.groups,
+            fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], world.rng),
+            wheel=wheel,
+            fetch_max_bytes=config["fetch.max.bytes"],
+        )
+        self.routes: list[Route] = broker_routes(self.parts)
+        self.publisher = BrokerPublisher(config.node_id, self.metadata, self.replicas)
+        self.publisher.listeners.append(group_metadata.on_metadata_update)
+        self._upkeep = Upkeep(world, config, logs, self.replicas, self._check_directories)
+        self._offline: set[str] = set()
+
+    def _check_directories(self) -> None:
+        """What fails may do so on a worker thread: the loop looks here, and the partitions refuse by themselves meanwhile."""
+        for directory in self.logs.offline_directories:
+            if directory.path not in self._offline:
+                self._offline.add(directory.path)
+                self.replicas.directory_failed(directory)
+                self.lifecycle.directory_failed(directory.directory_id)
+
+    # -- Life --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns once the broker is unfenced: a client can produce now."""
+        await self._upkeep.start()
+        await self.lifecycle.start()
+
+    async def stop(self) -> None:
+        """After this nothing is acknowledged; the logs are still open."""
+        await self.lifecycle.stop()
+        await self._upkeep.stop()
+        self.groups.close()
+        self.replicas.resign_all()
