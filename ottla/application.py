@@ -38,10 +38,12 @@ CONNECTION = Connection()
 
 def run(app: App, arguments: Sequence[str]) -> int:
     """Parse and run; the exit code."""
+    root = App(name="ottla")
+    root.command(app)
     try:
-        command, bound, _ = app.parse_args(list(arguments), exit_on_error=False, print_error=False)
+        command, bound, _ = root.parse_args([*app.name, *arguments], exit_on_error=False, print_error=False)
     except CycloptsError as fault:
-        verb = " ".join(["ottla", *app.name, *(fault.command_chain or ())])
+        verb = " ".join(["ottla", *(fault.command_chain or app.name)])
         raise CommandFailed(str(fault).strip(), f"`{verb} --help` shows the usage", USAGE) from None
     result = command(*bound.args, **bound.kwargs)
     if asyncio.iscoroutine(result):

@@ -13,13 +13,14 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 class CommandFailed(Exception):
-    """Ends a command. `cause` says what happened and where, `hint` what to try."""
+    """Ends a command. `cause` says what happened and where, `hint` what to try, `code` the broker's error code if any."""
 
-    def __init__(self, cause: str, hint: str | None = None, exit_code: int = FAILED) -> None:
+    def __init__(self, cause: str, hint: str | None = None, exit_code: int = FAILED, code: int | None = None) -> None:
         super().__init__(cause)
         self.cause = cause
         self.hint = hint
         self.exit_code = exit_code
+        self.code = code
 
     def text(self) -> str:
         return f"ottla: {self.cause}" + (f"\n  {self.hint}" if self.hint else "")

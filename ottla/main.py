@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-from ottla.errors import FAILED, INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
 
 
 class Command(NamedTuple):
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return OK
     return code
 
 

@@ -47,6 +47,10 @@ class ClusterClient:
             channel.close()
         self._channels.clear()
 
+    def limit(self) -> asyncio.Timeout:
+        """The command's time limit, for the parts of an endless command that are not."""
+        return asyncio.timeout(self.timeout_ms / 1000)
+
     async def request(self, request: Any, node: int | None = None, *, version: int | None = None) -> Any:
         """Send to the broker `node`, or to any. Lost connections are tried anew once."""
         if node is None:
@@ -79,7 +83,7 @@ class ClusterClient:
         self.doing = f"looking for the leaders of topic {name}"
         topic, code = await self.retry(ask)
         if topic.error_code:
-            raise failure(f"topic {name}", code, known=await self.topic_names())
+            raise failure(f"topic {name}", code, name=name, known=await self.topic_names())
         return topic
 
     async def topic_names(self) -> list[str]:

@@ -30,17 +30,22 @@ HINTS = {
 }
 
 
+NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
 def code_of(number: int) -> ErrorCode:
     """The code by name; one that a newer Kafka has become UNKNOWN_SERVER_ERROR."""
     return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def failure(place: str, number: int, message: str | None = None, known: Iterable[str] = ()) -> CommandFailed:
-    """The failure that the code stands for. `known` are the names that were meant, perhaps, by the last word of `place`."""
+def failure(
+    place: str, number: int, message: str | None = None, *, name: str = "", known: Iterable[str] = ()
+) -> CommandFailed:
+    """The failure that the code stands for. Where there is no `name`, one of the `known` may have been meant."""
     code = code_of(number)
-    hint = did_you_mean(place.rpartition(" ")[2].partition("-")[0], known) or HINTS.get(code)
+    hint = (did_you_mean(name, known) if code in NOT_THERE else None) or HINTS.get(code)
     exit_code = TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else FAILED
-    return CommandFailed(f"{place}: {message or code.message} ({code.name})", hint, exit_code)
+    return CommandFailed(f"{place}: {message or code.message} ({code.name})", hint, exit_code, code)
 
 
 def check(place: str, number: int, message: str | None = None) -> None:

@@ -66,7 +66,7 @@ async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription
     listed = {found.group_id: found.group_type for found in (await cluster.request(ListGroupsRequest(), node)).groups}
     if group not in listed:
         known = [found.group_id for found in await list_groups(cluster)]
-        raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, known=known)
+        raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, name=group, known=known)
     if listed[group].lower() == "consumer":
         return await _describe_consumer(cluster, group, node)
     return await _describe_classic(cluster, group, node)
@@ -149,4 +149,4 @@ async def delete_groups(cluster: ClusterClient, groups: Iterable[str]) -> None:
         result = (await cluster.request(DeleteGroupsRequest(groups_names=[group]), node)).results[0]
         if result.error_code:
             known = [found.group_id for found in await list_groups(cluster)]
-            raise failure(f"group {group}", result.error_code, result.error_message, known)
+            raise failure(f"group {group}", result.error_code, result.error_message, name=group, known=known)

@@ -48,7 +48,8 @@ async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
     for result in (await cluster.request(request)).responses:
         if result.error_code:
             known = await cluster.topic_names()
-            raise failure(f"topic {result.name}", result.error_code, result.error_message, known)
+            name = result.name or ""
+            raise failure(f"topic {name}", result.error_code, result.error_message, name=name, known=known)
 
 
 async def add_partitions(cluster: ClusterClient, name: str, total: int) -> None:

@@ -12,7 +12,7 @@ from ottla.client import health
 from ottla.errors import OK, UNHEALTHY
 from ottla.output import note, print_rows
 
-app = App(name="cluster", help="The cluster: who is in it, and is it healthy.")
+app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
 
 INFO_COLUMNS = ("broker", "host", "port", "rack", "roles", "fenced")
 

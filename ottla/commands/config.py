@@ -15,7 +15,9 @@ from ottla.commands.topic import split_setting
 from ottla.errors import USAGE, CommandFailed, did_you_mean
 from ottla.output import note, print_rows
 
-app = App(name="config", help="Settings of topics, brokers, groups and client metrics: get, set, unset.")
+app = App(
+    name="config", version_flags=[], help="Settings of topics, brokers, groups and client metrics: get, set, unset."
+)
 
 Kind = Literal["topic", "broker", "group", "client-metrics"]
 GET_COLUMNS = ("name", "value", "source")

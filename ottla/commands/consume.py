@@ -18,7 +18,7 @@ from ottla.record_json import to_line
 from ottla.times import parse_time_ms
 from protocol.records import Record
 
-app = App(name="consume", help="Read records of a topic.")
+app = App(name="consume", version_flags=[], help="Read records of a topic.")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,9 +59,10 @@ async def consume(
     level = READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED
     write = WRITERS[output]
     async with connect(connection, limited=not follow) as cluster:
-        indexes = partition or sorted(await cluster.leaders(topic))
-        ends = await topics.list_offsets(cluster, topic, topics.LATEST, indexes, level)
-        positions = await _positions(cluster, topic, start, ends)
+        async with cluster.limit():
+            indexes = partition or sorted(await cluster.leaders(topic))
+            ends = await topics.list_offsets(cluster, topic, topics.LATEST, indexes, level)
+            positions = await _positions(cluster, topic, start, ends)
         consumer = Consumer(cluster, topic, positions, None if follow else ends, isolation_level=level)
         left = max_records if max_records is not None else sys.maxsize
         async for index, records in consumer.fetch():

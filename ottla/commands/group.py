@@ -16,7 +16,7 @@ from ottla.errors import USAGE, CommandFailed
 from ottla.output import note, print_rows
 from ottla.times import parse_time_ms
 
-app = App(name="group", help="Consumer groups: list, describe, reset, delete.")
+app = App(name="group", version_flags=[], help="Consumer groups: list, describe, reset, delete.")
 
 LIST_COLUMNS = ("group", "type", "state", "protocol")
 MEMBER_COLUMNS = ("group", "state", "topic", "partition", "committed", "end", "lag", "member", "client_id", "host")

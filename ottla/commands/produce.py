@@ -19,7 +19,7 @@ from protocol.records import NewRecord
 from protocol.records.compression import CODEC_IDS
 from server.clock import Clock
 
-app = App(name="produce", help="Write records to a topic, one per line of standard input.")
+app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")
 
 # Lines are read in a thread, this many bytes at a time, so that a slow writer never stops the event loop.
 CHUNK_BYTES = 64 * 1024
@@ -67,7 +67,8 @@ async def produce(
     # The time limit is for the cluster (every request has it), not for whoever types or pipes the lines.
     async with connect(connection, limited=False) as cluster:
         producer = Producer(cluster, topic, compression=CODEC_IDS[compression])
-        await producer.start()
+        async with cluster.limit():
+            await producer.start()
         source = _open(file)
         number = 0
         while lines := await asyncio.to_thread(_some_lines, source):
@@ -79,8 +80,10 @@ async def produce(
                     raise _bad_line(file, number, fault) from None
                 if headers:
                     record = record._replace(headers=(*record.headers, *headers))
-                await producer.send(record, wanted if partition is None else partition)
-            await producer.flush()
+                async with cluster.limit():
+                    await producer.send(record, wanted if partition is None else partition)
+            async with cluster.limit():
+                await producer.flush()
     note(f"{producer.acknowledged} records in topic {topic}")
 
 

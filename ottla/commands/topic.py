@@ -15,11 +15,12 @@ from ottla.output import note, print_rows
 from protocol.errors import ErrorCode
 from protocol.primitives import uuid_to_str
 
-app = App(name="topic", help="Topics: list, create, describe, delete; add partitions, delete records.")
+app = App(
+    name="topic", version_flags=[], help="Topics: list, create, describe, delete; add partitions, delete records."
+)
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
 PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "first_offset", "next_offset", "records")
-ALREADY_EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS.name
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,7 +72,7 @@ async def create(
         try:
             created = await topics.create_topic(cluster, name, partitions, replication_factor, configs)
         except CommandFailed as failure:
-            if if_not_exists and ALREADY_EXISTS in failure.cause:
+            if if_not_exists and failure.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 note(f"topic {name} exists already")
                 return
             raise

@@ -142,6 +142,10 @@ def test_our_lz4_blocks_are_independent_and_those_of_the_python_packages_are_not
     assert lz4_frame.decompress(compress(LZ4, TEXT)) == TEXT
 
 
+def test_bytes_behind_a_gzip_member_are_ignored_as_in_java() -> None:
+    assert decompress(GZIP, compress(GZIP, b"data") + b"xyz") == b"data"
+
+
 def test_joined_xerial_streams_are_one() -> None:
     assert decompress(SNAPPY, compress(SNAPPY, b"one ") + compress(SNAPPY, b"two")) == b"one two"
 
