@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigError(ValueError):
@@ -12,11 +12,17 @@ class ConfigError(ValueError):
     """
 
     def __init__(
-        self, name: str, value: object, why: str, what_to_try: str = "", *, message: str | None = None
+        self,
+        name: str,
+        value: object,
+        why: str,
+        what_to_try: str = "",
+        *,
+        message: str | None = None,
+        code: ErrorCode = ErrorCode.INVALID_CONFIG,
     ) -> None:
-        super().__init__(
-            message or f"Invalid value {shown(value)} for configuration {name}" + (f": {why}" if why else "")
-        )
+        reason = f": {why}" if why else ""
+        super().__init__(message or f"Invalid value {shown(value)} for configuration {name}{reason}")
         self.name = name
         self.value = value
         self.why = why

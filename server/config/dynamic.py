@@ -1,0 +1,234 @@
+"""Which of several values wins, and how DescribeConfigs tells it: source and synonyms, as Kafka has them. Nothing is read.
+
+a topic's own value              DYNAMIC_TOPIC            1
+a broker's, set while it ran     DYNAMIC_BROKER           2
+all brokers', set while running  DYNAMIC_DEFAULT_BROKER   3
+the properties file              STATIC_BROKER            4
+the table                        DEFAULT                  5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from server.config.broker import (
+    BROKER_CONFIGS,
+    CLUSTER_LEVEL_LISTENER_CONFIGS,
+    LISTENER_PREFIX,
+    base_name,
+    is_dynamic,
+    is_secret,
+    key_of,
+    synonyms,
+)
+from server.config.errors import ConfigError
+from server.config.group import GROUP_CONFIGS, group_values
+from server.config.key import ConfigKey, Scope, to_text
+from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_values
+
+
+class Source(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """One configuration as DescribeConfigs shows it. `type` 0: nobody knows."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: Source
+    sensitive: bool
+    synonyms: list[Synonym]
+    type: int
+    doc: str | None
+
+
+class Levels(NamedTuple):
+    """What has been set for a broker, as text: while it ran, for all brokers, and in its properties file."""
+
+    broker: Mapping[str, str]
+    default: Mapping[str, str]
+    static: Mapping[str, str]
+
+
+def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> dict[str, Any]:
+    """Every configuration's value, parsed. A dynamic value that is no good is passed over and goes to `refused`."""
+    values: dict[str, Any] = {name: key.default for name, key in BROKER_CONFIGS.items()}
+    for name, text in levels.static.items():
+        key = BROKER_CONFIGS.get(name)
+        if key is not None:
+            values[name] = key.parse(text)
+    for level in (levels.default, levels.broker):
+        for name, text in level.items():
+            key = key_of(name)
+            if key is None or base_name(name) != name:
+                continue
+            try:
+                values[name] = key.parse(text)
+            except ConfigError as error:
+                if refused is not None:
+                    refused.append(error)
+    return values
+
+
+def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: bool) -> list[Synonym]:
+    """What is set for `name` under any of `names`, the winner first."""
+    found = []
+    names = tuple(names)
+    for level, source in (
+        (levels.broker, Source.DYNAMIC_BROKER),
+        (levels.default, Source.DYNAMIC_DEFAULT_BROKER),
+        (levels.static, Source.STATIC_BROKER),
+    ):
+        found += [Synonym(each, None if secret else level[each], source) for each in names if each in level]
+    for each in names:
+        key = BROKER_CONFIGS.get(each)
+        if key is not None and not key.required and key.default is not None:
+            found.append(Synonym(each, None if secret else key.to_text(key.default), Source.DEFAULT))
+    # A listener's own value is no synonym of the plain name, and a value in hours says nothing of one in ms that is not set.
+    first = next((number for number, synonym in enumerate(found) if synonym.name == name), len(found))
+    return found[first:]
+
+
+def describe_broker(levels: Levels, values: Mapping[str, Any]) -> list[Described]:
+    """All configurations of one broker; internal ones only where they have been set."""
+    texts = {**levels.static, **levels.default, **levels.broker}
+    names = [name for name, key in BROKER_CONFIGS.items() if not key.internal or name in texts]
+    names += [name for name in texts if name not in BROKER_CONFIGS]
+    return [_describe_broker(name, levels, values, texts, per_broker=True) for name in names]
+
+
+def describe_broker_defaults(levels: Levels) -> list[Described]:
+    """What has been set for all brokers."""
+    return [_describe_broker(name, levels, {}, levels.default, per_broker=False) for name in levels.default]
+
+
+def _describe_broker(
+    name: str, levels: Levels, values: Mapping[str, Any], texts: Mapping[str, str], *, per_broker: bool
+) -> Described:
+    key = key_of(name)
+    secret = is_secret(name)
+    value = None
+    if not secret:
+        value = to_text(values[name], BROKER_CONFIGS[name].type) if name in values else texts[name]
+    found = broker_synonyms(name, synonyms(name), levels, secret)
+    if not per_broker:
+        found = [synonym for synonym in found if synonym.source is Source.DYNAMIC_DEFAULT_BROKER]
+    return Described(
+        name=name,
+        value=value,
+        read_only=not is_dynamic(name),
+        source=found[0].source if found else Source.DEFAULT,
+        sensitive=secret,
+        synonyms=found,
+        type=0 if key is None else key.type,
+        doc=None if key is None else key.doc,
+    )
+
+
+def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Mapping[str, Any]) -> list[Described]:
+    """All configurations of a topic on this broker."""
+    effective = topic_values(overrides, values)
+    rows = []
+    for name, key in TOPIC_CONFIGS.items():
+        if key.internal and name not in overrides:
+            continue
+        found: list[Synonym] = []
+        if name in TOPIC_SYNONYMS:
+            first = TOPIC_SYNONYMS[name][0][0]
+            found = broker_synonyms(first, synonyms(first), levels, secret=False)
+        if name in overrides:
+            found.insert(0, Synonym(name, key.to_text(effective[name]), Source.DYNAMIC_TOPIC))
+        rows.append(_described(key, effective[name], found))
+    return rows
+
+
+def describe_group(overrides: Mapping[str, str], values: Mapping[str, Any]) -> list[Described]:
+    """All configurations of a group."""
+    effective = group_values(overrides, values)
+    rows = []
+    for name, key in GROUP_CONFIGS.items():
+        source = Source.GROUP if name in overrides else Source.DEFAULT
+        rows.append(_described(key, effective[name], [Synonym(name, key.to_text(effective[name]), source)]))
+    return rows
+
+
+def describe_client_metrics(configs: Mapping[str, str]) -> list[Described]:
+    """What a subscription has set."""
+    return [Described(name, value, False, Source.CLIENT_METRICS, False, [], 0, None) for name, value in configs.items()]
+
+
+def _described(key: ConfigKey, value: Any, found: list[Synonym]) -> Described:
+    return Described(
+        name=key.name,
+        value=key.to_text(value),
+        read_only=False,
+        source=found[0].source if found else Source.DEFAULT,
+        sensitive=False,
+        synonyms=found,
+        type=key.type,
+        doc=key.doc,
+    )
+
+
+def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
+    """ConfigError when these may not be set while brokers run: for one broker, or for all."""
+    _refuse("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
+    _refuse(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        [name for name in configs if _needs_listener(name)],
+    )
+    for name, text in configs.items():
+        key = key_of(name)
+        if key is not None:
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                raise ConfigError(base_name(name), error.value, error.why, message=str(error)) from None
+    if not per_broker:
+        _refuse(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            [name for name in configs if _is_per_broker(name)],
+        )
+
+
+def _refuse(why: str, names: list[str]) -> None:
+    if names:
+        raise ConfigError(names[0], None, why, message=f"{why}: [{', '.join(names)}]")
+
+
+def _is_static(name: str) -> bool:
+    """Known, and fixed by the properties file; unknown names may be anything that an extension reads."""
+    return name in BROKER_CONFIGS and not is_dynamic(name)
+
+
+def _needs_listener(name: str) -> bool:
+    key = BROKER_CONFIGS.get(name)
+    return key is not None and key.dynamic is Scope.PER_BROKER and name.startswith("ssl.")
+
+
+def _is_per_broker(name: str) -> bool:
+    match = LISTENER_PREFIX.fullmatch(name)
+    if match is not None:
+        return match.group(2) not in CLUSTER_LEVEL_LISTENER_CONFIGS
+    key = BROKER_CONFIGS.get(name)
+    return key is not None and key.dynamic is Scope.PER_BROKER
