@@ -123,7 +123,15 @@ class RaftCore:
 
     @property
     def is_voter(self) -> bool:
-        return self.config.can_vote and self.voters.last.is_voter(self.key)
+        """Whether this replica holds elections. One that a record removes goes on until that record is committed.
+
+        Else nobody could: a leader of two that removed itself, and did not commit that, has the only log that can win.
+        """
+        voters = self.voters
+        if not self.config.can_vote or voters.last.is_voter(self.key):
+            return self.config.can_vote
+        offset = voters.last_offset
+        return offset is not None and offset >= self.high_watermark and voters.at(offset).is_voter(self.key)
 
     @property
     def is_only_voter(self) -> bool:
@@ -237,6 +245,8 @@ class RaftCore:
         self.voters.append(last_offset, voters, kraft_version)
         if voters is not None and isinstance(self.role, Leader):
             self.role.set_voters(voters)
+            # The new majority gets its full time: the only voter, say, had nobody to wait for until now.
+            self.role.check_quorum_deadline_ms = self._now_ms + self.role.check_quorum_ms
         return last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:

@@ -230,9 +230,9 @@ class RaftNode:
             raise NotLeader(-1, self._core.epoch)
         return last_offset
 
-    def resign(self, epoch: int) -> None:
-        """Give up leadership of this epoch; nothing happens if it is over already."""
-        if epoch == self._core.epoch and self._core.is_leader:
+    def resign(self, epoch: int | None = None) -> None:
+        """Give up leadership (of this epoch); nothing happens if it is over already."""
+        if epoch in (None, self._core.epoch) and self._core.is_leader:
             self._apply(self._core.resign(self._world.clock.mono_ms()))
 
     # Snapshots.
@@ -479,7 +479,11 @@ class RaftNode:
                     return
                 size += self._deliver_some()
             while self._leader_to_tell is not None:
-                leader, self._leader_to_tell = self._leader_to_tell, None
+                leader = self._leader_to_tell
+                if leader.leader_id == self.config.node_id and self._delivered < self._core.log.end_offset:
+                    # A change of the voters got in between; the listener is to begin with the whole log.
+                    return
+                self._leader_to_tell = None
                 self._listener.handle_leader_change(leader.leader_id, leader.epoch)
         except Exception as failure:
             # The listener's state is not the log's any more: nothing it would say can be trusted.

@@ -305,9 +305,14 @@ def ask_for_leader(core: RaftCore, now_ms: int) -> None:
 
 
 def known_replicas(core: RaftCore) -> list[tuple[int, Endpoints]]:
-    """Bootstrap servers have no node id yet: they get -2, -3, ... as in Kafka; -1 means nobody."""
-    servers = core.config.bootstrap_servers
-    if servers:
-        own = {endpoint[1:] for endpoint in core.config.endpoints}
-        return [(-2 - i, (server,)) for i, server in enumerate(servers) if server[1:] not in own]
-    return [(voter.id, voter.endpoints) for voter in core.voters.last if voter.id != core.key.id]
+    """Voters and bootstrap servers, without ourselves. The latter get the ids -2, -3, ... as in Kafka; -1 means nobody.
+
+    Unlike Kafka we ask both: the voters can all have been replaced since the bootstrap servers were configured.
+    """
+    own = {endpoint[1:] for endpoint in core.config.endpoints}
+    found = [(voter.id, voter.endpoints) for voter in core.voters.last if voter.id != core.key.id]
+    addresses = own | {endpoint[1:] for _, endpoints in found for endpoint in endpoints}
+    for index, server in enumerate(core.config.bootstrap_servers):
+        if server[1:] not in addresses:
+            found.append((-2 - index, (server,)))
+    return found

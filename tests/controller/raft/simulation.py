@@ -1,0 +1,236 @@
+"""One seeded run of a whole quorum under faults, with the invariants checked after every step.
+
+The numbers are those of the project's list of invariants; a failure prints the seed, and the trace of that seed is the
+same every time:   python -m tests.controller.raft.simulation SEED
+"""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+
+from controller.raft.core import NotLeader
+from controller.raft.effects import Effects, ElectionState
+from controller.raft.leader import Leader
+from controller.raft.messages import AddVoter, Received, RemoveVoter, Vote, VoteReply
+from controller.raft.states import Candidate
+from controller.raft.voters import ReplicaKey
+from tests.controller.raft.cluster import Checks, Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
+
+FAULTS_MS = 20_000
+#: After the last fault everybody must agree within this (invariant 54: liveness).
+HEAL_MS = 30_000
+
+
+class Invariants(Checks):
+    def __init__(self) -> None:
+        self.leader_of: dict[int, int] = {}
+        self.voted: dict[tuple[int, int], ReplicaKey] = {}
+        self.epoch_of: dict[int, int] = {}
+        #: Everything that any replica ever called committed: by offset, (epoch, what).
+        self.committed: dict[int, tuple[int, str]] = {}
+        self.committed_end = 0
+        self.watermark_of: dict[tuple[int, int], int] = {}
+
+    def on_election(self, replica: Replica, election: ElectionState) -> None:
+        """18: epochs grow, and a replica votes once in an epoch, whatever it forgets."""
+        assert election.epoch >= self.epoch_of.get(replica.id, 0), "epoch went back"
+        self.epoch_of[replica.id] = election.epoch
+        if election.voted is not None:
+            voted = self.voted.setdefault((replica.id, election.epoch), election.voted)
+            assert voted == election.voted, f"{replica.id} votes twice in epoch {election.epoch}"
+
+    def on_step(self, replica: Replica, effects: Effects) -> None:
+        core = replica.core
+        assert replica.disk.election is None or replica.disk.election == core.role.election, "role not durable"
+        for reply in effects.replies:
+            if isinstance(reply.body, VoteReply) and reply.body.granted and replica.disk.election is not None:
+                assert replica.disk.election.epoch == reply.body.epoch, "a vote was sent before it was durable"
+        for request in effects.requests:
+            body = request.body
+            if isinstance(body, Vote) and not body.pre_vote:
+                assert isinstance(core.role, Candidate) and replica.disk.election is not None
+                assert replica.disk.election.voted == core.key, "asks for votes without having voted for itself"
+        role = core.role
+        if isinstance(role, Leader):
+            # 18: one leader in an epoch.
+            assert self.leader_of.setdefault(role.epoch, replica.id) == replica.id, f"two leaders in {role.epoch}"
+            # 20: a watermark is exposed only past a record of the leader's own epoch.
+            assert role.high_watermark == -1 or role.high_watermark > role.epoch_start_offset
+            if role.epoch == max(self.leader_of):
+                self._check_complete(replica)
+        # Monotonic high watermark, within one life of a replica.
+        key = (replica.id, replica.incarnation)
+        assert core.high_watermark >= self.watermark_of.get(key, -1), "the high watermark went back"
+        self.watermark_of[key] = core.high_watermark
+        if effects.high_watermark is not None or effects.appends:
+            self._check_committed(replica)
+
+    def _check_complete(self, replica: Replica) -> None:
+        """4: a leader has everything committed. The newest committed record stands for all before it (log matching)."""
+        last = self.committed_end - 1
+        if last >= replica.core.log.start_offset:
+            epoch = replica.core.log.epoch_at(last + 1)
+            assert epoch == self.committed[last][0], f"leader {replica.id} lacks committed offset {last}"
+
+    def _check_committed(self, replica: Replica) -> None:
+        """19: committed records never change, and all replicas have the same."""
+        high_watermark = replica.core.high_watermark
+        for batch in reversed(replica.log):
+            if batch.last_offset >= high_watermark:
+                continue
+            known = self.committed.get(batch.last_offset)
+            what = (batch.epoch, repr(batch.data) if isinstance(batch.data, list) else "control")
+            if known is not None:
+                assert known == what, f"{replica.id} has {what} at {batch.last_offset}, committed was {known}"
+                if batch.last_offset < self.committed_end - 50:
+                    break
+            else:
+                self.committed[batch.last_offset] = what
+                for offset in range(batch.base_offset, batch.last_offset):
+                    self.committed[offset] = (batch.epoch, "inside a batch")
+                self.committed_end = max(self.committed_end, batch.last_offset + 1)
+
+
+class Simulation:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        rng = Random(seed)
+        self.checks = Invariants()
+        settings = Settings(
+            delay_ms_max=rng.choice([5, 20, 100]),
+            drop=rng.choice([0.0, 0.01, 0.1]),
+            duplicate=rng.choice([0.0, 0.05]),
+            flush_ms_max=rng.choice([0, 5, 50]),
+        )
+        self.dynamic = rng.random() < 0.4
+        voters, observers = rng.choice([1, 3, 3, 5]), rng.choice([0, 1, 2])
+        self.cluster: Cluster = make_cluster(
+            voters, observers, seed=seed, dynamic=self.dynamic, settings=settings, checks=self.checks
+        )
+        self.rng = rng
+        self.next_value = 0
+        self.acked: list[tuple[int, str]] = []
+        self.waiting: list[tuple[int, int, int, int, str]] = []
+
+    def run(self) -> None:
+        cluster = self.cluster
+        while cluster.now_ms < FAULTS_MS:
+            cluster.run_until(cluster.now_ms + self.rng.randint(1, 400))
+            self._fault()
+            for _ in range(self.rng.randint(0, 4)):
+                self._append()
+            self._collect()
+        self._heal()
+        assert cluster.run_until(cluster.now_ms + HEAL_MS, self._agreed), "no agreement after the last fault"
+        self._collect()
+        self._check_acknowledged()
+
+    def _fault(self) -> None:
+        cluster, rng = self.cluster, self.rng
+        replica = cluster.replicas[rng.choice(list(cluster.replicas))]
+        match rng.choice(("none", "crash", "restart", "restart", "isolate", "cut", "heal", "heal", "snapshot", "resign", "voters")):
+            case "crash" if replica.is_up:
+                cluster.trace(f"crash {replica.id}")
+                replica.crash()
+            case "restart" if not replica.is_up:
+                cluster.trace(f"restart {replica.id}")
+                replica.start()
+            case "isolate":
+                cluster.trace(f"isolate {replica.id}")
+                cluster.isolate(replica.id)
+            case "cut":
+                cluster.cuts.add((replica.id, rng.choice(list(cluster.replicas))))
+            case "heal":
+                cluster.heal()
+            case "snapshot" if replica.is_up:
+                replica.take_snapshot()
+            case "resign" if replica.is_up and replica.core.is_leader:
+                replica.apply(replica.core.resign(cluster.now_ms))
+            case "voters" if self.dynamic:
+                self._change_voters()
+
+    def _change_voters(self) -> None:
+        leader = self.cluster.leader
+        if leader is None:
+            return
+        node_id = self.rng.choice(list(self.cluster.replicas))
+        key = ReplicaKey(node_id, directory_of(node_id))
+        if leader.core.voters.last.is_voter(key):
+            change: AddVoter | RemoveVoter = RemoveVoter(None, key)
+        else:
+            change = AddVoter(None, key, (endpoint_of(node_id),), 1000)
+        leader.step(Received(change, lambda reply: self.cluster.trace(f"{change} -> {reply}")))
+
+    def _append(self) -> None:
+        for replica in self.cluster.leaders:
+            value = f"v{self.next_value}"
+            self.next_value += 1
+            try:
+                offset = replica.append(value)
+            except NotLeader:
+                continue
+            self.waiting.append((replica.id, replica.incarnation, replica.core.epoch, offset, value))
+
+    def _collect(self) -> None:
+        """A value is acknowledged when the leader it was given to, still the leader, has committed it."""
+        left = []
+        for entry in self.waiting:
+            node_id, incarnation, epoch, offset, value = entry
+            replica = self.cluster.replicas[node_id]
+            role = replica.core.role
+            if not replica.is_up or replica.incarnation != incarnation or role.epoch != epoch:
+                continue
+            if isinstance(role, Leader) and role.high_watermark > offset:
+                self.acked.append((offset, value))
+            elif isinstance(role, Leader):
+                left.append(entry)
+        self.waiting = left
+
+    def _heal(self) -> None:
+        cluster = self.cluster
+        cluster.trace("heal everything")
+        cluster.heal()
+        cluster.settings.drop = cluster.settings.duplicate = 0.0
+        for replica in cluster.replicas.values():
+            if not replica.is_up:
+                replica.start()
+
+    def _agreed(self) -> bool:
+        return self.cluster.settled()
+
+    def _check_acknowledged(self) -> None:
+        """1: what was acknowledged is there, on every replica, in the same place; 21: snapshots and logs say the same."""
+        replicas = list(self.cluster.replicas.values())
+        for replica in replicas:
+            assert replica.delivered == replicas[0].delivered, f"{replica.id} delivered something else"
+        delivered = replicas[0].delivered
+        places = {value: index for index, value in enumerate(delivered)}
+        assert len(places) == len(delivered), "a value was delivered twice"
+        order = [places.get(value, -1) for _, value in sorted(self.acked)]
+        missing = [value for _, value in self.acked if value not in places]
+        assert not missing, f"acknowledged and lost: {missing[:5]}"
+        assert order == sorted(order), "acknowledged out of order"
+
+
+def run(seed: int) -> Simulation:
+    simulation = Simulation(seed)
+    try:
+        simulation.run()
+    except AssertionError as failure:
+        failure.add_note(f"seed {seed}: python -m tests.controller.raft.simulation {seed}")
+        raise
+    return simulation
+
+
+def main() -> None:
+    simulation = Simulation(int(sys.argv[1]))
+    try:
+        simulation.run()
+    finally:
+        print("\n".join(simulation.cluster.log[-int(sys.argv[2]) if len(sys.argv) > 2 else -200 :]))
+    print(f"{len(simulation.acked)} acknowledged, {len(simulation.checks.leader_of)} leaders")
+
+
+if __name__ == "__main__":
+    main()
