@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 
+from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
 from broker.handlers.routes import broker_routes
@@ -22,7 +23,6 @@ from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.replicas import Replicas
 from broker.topic_creation import TopicCreation
 from broker.upkeep import Upkeep
-from server.config.load import NodeConfig
 from server.network.route import Route
 from server.timer_wheel import TimerWheel
 from server.world import World
@@ -37,7 +37,7 @@ class BrokerNode:
     def __init__(
         self,
         world: World,
-        config: NodeConfig,
+        configs: BrokerConfigs,
         cluster_id: str,
         logs: Logs,
         wheel: TimerWheel,
@@ -46,34 +46,34 @@ class BrokerNode:
         unadvertised_listeners: frozenset[str],
     ) -> None:
         self.world = world
-        self.config = config
+        self.configs = configs
         self.logs = logs
         self.lifecycle = lifecycle
         self.controller = controller
-        self.metadata = MetadataCache(config.node_id, cluster_id)
+        self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
-        self.replicas = Replicas(config, logs, world.clock)
-        self.groups = group_coordinator(world, config, self.metadata, self.replicas)
+        self.replicas = Replicas(configs, logs, world.clock)
+        self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
         group_metadata = GroupMetadataLeadership(self.groups)
         self.replicas.listeners.append(group_metadata)
         self.parts = BrokerParts(
             world=world,
-            config=config,
-            node_id=config.node_id,
+            configs=configs,
+            node_id=configs.node_id,
             replicas=self.replicas,
             metadata=self.metadata,
             controller=controller,
-            topic_creation=TopicCreation(world, config, self.metadata, controller),
-            producer_ids=ProducerIds(world, config.node_id, controller, lifecycle),
+            topic_creation=TopicCreation(world, configs, self.metadata, controller),
+            producer_ids=ProducerIds(world, configs.node_id, controller, lifecycle),
             groups=self.groups,
-            fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], world.rng),
+            fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
-            fetch_max_bytes=config["fetch.max.bytes"],
+            fetch_max_bytes=configs["fetch.max.bytes"],
         )
         self.routes: list[Route] = broker_routes(self.parts)
-        self.publisher = BrokerPublisher(config.node_id, self.metadata, self.replicas)
+        self.publisher = BrokerPublisher(configs, self.metadata, self.replicas)
         self.publisher.listeners.append(group_metadata.on_metadata_update)
-        self._upkeep = Upkeep(world, config, logs, self.replicas, self._check_directories)
+        self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)
         self._offline: set[str] = set()
 
     def _check_directories(self) -> None:

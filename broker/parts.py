@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.service import GroupCoordinator
 from broker.metadata_cache import MetadataCache
@@ -13,14 +14,13 @@ from broker.replication.replicas import Replicas
 from server.timer_wheel import TimerWheel
 from broker.topic_creation import TopicCreation
 from broker.topic_names import INTERNAL_TOPICS
-from server.config.load import NodeConfig
 from server.world import World
 
 
 @dataclass(slots=True)
 class BrokerParts:
     world: World
-    config: NodeConfig
+    configs: BrokerConfigs
     node_id: int
     replicas: Replicas
     metadata: MetadataCache

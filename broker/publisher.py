@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.configs import BrokerConfigs
 from broker.metadata_cache import MetadataCache
 from broker.replication.replicas import Replicas
 from controller.metadata.configs import ResourceType
@@ -25,13 +26,12 @@ Listener = Callable[[MetadataDelta, MetadataImage], None]
 class BrokerPublisher:
     """A `controller.metadata.publisher.Publisher`."""
 
-    def __init__(self, node_id: int, metadata: MetadataCache, replicas: Replicas) -> None:
-        self._own = (ResourceType.BROKER.value, str(node_id))
+    def __init__(self, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas) -> None:
+        self._own = (ResourceType.BROKER.value, str(configs.node_id))
         self._all_brokers = (ResourceType.BROKER.value, "")
+        self._configs = configs
         self._metadata = metadata
         self._replicas = replicas
-        #: Told when the broker's own dynamic configs have changed, before the replicas are.
-        self.on_broker_configs: Listener = lambda delta, image: None
         self.listeners: list[Listener] = []
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -39,7 +39,7 @@ class BrokerPublisher:
         changed = {} if delta.configs is None else delta.configs.changed_resources
         broker_configs_changed = self._own in changed or self._all_brokers in changed
         if broker_configs_changed:
-            self.on_broker_configs(delta, image)
+            self._configs.update(image.configs)
         self._replicas.apply(delta, image)
         if broker_configs_changed:
             self._replicas.update_all_configs()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.metadata_cache import MetadataCache
 from broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from server.config.load import NodeConfig
 from server.world import World
 
 log = logging.getLogger(__name__)
@@ -57,17 +57,17 @@ _INTERNAL: dict[str, tuple[str, str, dict[str, str]]] = {
 }
 
 
-def creatable(config: NodeConfig, topic: str) -> CreatableTopic:
+def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
     internal = _INTERNAL.get(topic)
     if internal is None:
         return CreatableTopic(name=topic, num_partitions=BY_DEFAULT, replication_factor=BY_DEFAULT)
     partitions, replication_factor, configs = internal
     return CreatableTopic(
         name=topic,
-        num_partitions=config[partitions],
-        replication_factor=config[replication_factor],
+        num_partitions=broker_configs[partitions],
+        replication_factor=broker_configs[replication_factor],
         configs=[
-            CreatableTopicConfig(name=name, value=str(config[value[1:-1]]) if value.startswith("{") else value)
+            CreatableTopicConfig(name=name, value=str(broker_configs[value[1:-1]]) if value.startswith("{") else value)
             for name, value in configs.items()
         ],
     )
@@ -76,9 +76,9 @@ def creatable(config: NodeConfig, topic: str) -> CreatableTopic:
 class TopicCreation:
     """See the module."""
 
-    def __init__(self, world: World, config: NodeConfig, metadata: MetadataCache, controller: ControllerChannel) -> None:
+    def __init__(self, world: World, configs: BrokerConfigs, metadata: MetadataCache, controller: ControllerChannel) -> None:
         self._world = world
-        self._config = config
+        self._configs = configs
         self._metadata = metadata
         self._controller = controller
         self._in_flight: set[str] = set()
@@ -103,7 +103,7 @@ class TopicCreation:
 
     def _request_for(self, topics: set[str]) -> CreateTopicsRequest:
         return CreateTopicsRequest(
-            topics=[creatable(self._config, topic) for topic in sorted(topics)], timeout_ms=REQUEST_TIMEOUT_MS
+            topics=[creatable(self._configs, topic) for topic in sorted(topics)], timeout_ms=REQUEST_TIMEOUT_MS
         )
 
     async def _request(self, topics: set[str]) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from broker.configs import BrokerConfigs
 from broker.replication.replicas import Replicas
 from server.clock import TimerHandle
-from server.config.load import NodeConfig
 from server.world import World
 from storage.errors import StorageFailure
 from storage.log import Log
@@ -42,7 +42,7 @@ class Upkeep:
     def __init__(
         self,
         world: World,
-        config: NodeConfig,
+        configs: BrokerConfigs,
         logs: Logs,
         replicas: Replicas,
         check_directories: Callable[[], None],
@@ -54,13 +54,13 @@ class Upkeep:
         self._flushing: set[int] = set()
         self._stopped = False
         self._duties = [
-            Duty("retention", config["log.retention.check.interval.ms"], self._retain),
-            Duty("removal", config["log.retention.check.interval.ms"], self._remove),
-            Duty("high watermarks", config["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks),
-            Duty("recovery points", config["log.flush.offset.checkpoint.interval.ms"], logs.write_recovery_points),
+            Duty("retention", configs["log.retention.check.interval.ms"], self._retain),
+            Duty("removal", configs["log.retention.check.interval.ms"], self._remove),
+            Duty("high watermarks", configs["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks),
+            Duty("recovery points", configs["log.flush.offset.checkpoint.interval.ms"], logs.write_recovery_points),
             Duty("log directories", CHECK_DIRECTORIES_MS, check_directories),
-            Duty("flush", min(FLUSH_LOOK_MS_MAX, config["log.flush.scheduler.interval.ms"]), self._flush),
-            Duty("producers", config["producer.id.expiration.check.interval.ms"], self._expire_producers),
+            Duty("flush", min(FLUSH_LOOK_MS_MAX, configs["log.flush.scheduler.interval.ms"]), self._flush),
+            Duty("producers", configs["producer.id.expiration.check.interval.ms"], self._expire_producers),
         ]
 
     async def start(self) -> None:

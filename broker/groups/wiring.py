@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from server.config.load import NodeConfig
-
+from broker.configs import BrokerConfigs
 from broker.groups.config import from_properties
 from broker.groups.service import TOPIC, GroupCoordinator
 from broker.metadata_cache import MetadataCache
@@ -19,16 +18,16 @@ from server.world import World
 
 
 def group_coordinator(
-    world: World, config: NodeConfig, metadata: MetadataCache, replicas: Replicas
+    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas
 ) -> GroupCoordinator:
     """The coordinator of one broker process."""
 
     def partition_count() -> int:
         topic = metadata.image.topics.by_name(TOPIC)
-        return config["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
+        return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
 
     return GroupCoordinator(
-        from_properties(lambda name: config[name]),
+        from_properties(lambda name: configs[name]),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),

@@ -31,7 +31,7 @@ def handle(
     names = sorted({topic.name for topic in request.topics} or topics.names)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    room = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
+    room = max(1, min(request.response_partition_limit, broker.configs["max.request.partition.size.limit"]))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         image = topics.by_name(name)

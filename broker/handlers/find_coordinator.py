@@ -17,7 +17,7 @@ from protocol.messages.find_coordinator import Coordinator, FindCoordinatorReque
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
 REFUSED = {
     # As InitProducerId says it: retriable errors would keep clients trying for a minute.
     TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -45,12 +45,14 @@ def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: Reques
         coordinators = []
         for key in request.coordinator_keys:
             error, node = _find(broker, request.key_type, key, context)
-            coordinators.append(Coordinator(key, node.node_id, node.host, node.port, error, ""))
+            message = error.message if request.key_type not in KEY_TYPES else ""
+            coordinators.append(Coordinator(key, node.node_id, node.host, node.port, error, message))
         return FindCoordinatorResponse(coordinators=coordinators)
     error, node = _find(broker, request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=error,
-        error_message=error.message if error else None,
+        # Kafka says the error's name where there is none.
+        error_message=error.message if error else error.name,
         node_id=node.node_id,
         host=node.host,
         port=node.port,

@@ -27,6 +27,6 @@ def handle(
         subscription_id=SUBSCRIPTION_ID,
         accepted_compression_types=COMPRESSION_TYPES,
         push_interval_ms=PUSH_INTERVAL_MS,
-        telemetry_max_bytes=broker.config["telemetry.max.bytes"],
+        telemetry_max_bytes=broker.configs["telemetry.max.bytes"],
         delta_temporality=True,
     )

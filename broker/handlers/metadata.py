@@ -52,7 +52,7 @@ def _asks_for_all(request: MetadataRequest, api_version: int) -> bool:
 
 
 def _creatable(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> list[str]:
-    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable) or not request.topics:
+    if not (request.allow_auto_topic_creation and broker.configs["auto.create.topics.enable"]) or not request.topics:
         return []
     topics = broker.metadata.image.topics
     return [

@@ -19,6 +19,6 @@ def handle(broker: BrokerParts, request: PushTelemetryRequest, context: RequestC
         raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
     if not 0 <= request.compression_type <= COMPRESSION_TYPE_MAX:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if len(request.metrics) > broker.config["telemetry.max.bytes"]:
+    if len(request.metrics) > broker.configs["telemetry.max.bytes"]:
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
     return PushTelemetryResponse()

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from typing import Protocol
 
-from broker.replication.log_config import topic_log_config
+from broker.configs import BrokerConfigs
 from broker.replication.partition import Partition
 from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta
@@ -22,7 +22,6 @@ from controller.metadata.topics import TopicDelta
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import ZERO_UUID
 from server.clock import Clock
-from server.config.load import NodeConfig
 from storage.errors import StorageFailure
 from storage.log import Log
 from storage.log_dirs import LogDir
@@ -42,15 +41,15 @@ class LeadershipListener(Protocol):
 class Replicas:
     """See the module."""
 
-    def __init__(self, config: NodeConfig, logs: Logs, clock: Clock) -> None:
-        self.node_id = config.node_id
+    def __init__(self, configs: BrokerConfigs, logs: Logs, clock: Clock) -> None:
+        self.node_id = configs.node_id
         self.logs = logs
         self.image: MetadataImage = EMPTY
         #: topic -> index -> partition; the same inner dicts under the topic id, so that both ways cost two lookups.
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
-        self._config = config
+        self._configs = configs
         self._clock = clock
         self._wakeups = Wakeups(clock)
 
@@ -107,7 +106,7 @@ class Replicas:
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None:
             partition = Partition(
-                self.node_id, topic, index, topic_id, self._wakeups, self._config.replica_lag_time_max_ms
+                self.node_id, topic, index, topic_id, self._wakeups, self._configs["replica.lag.time.max.ms"]
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
@@ -139,7 +138,7 @@ class Replicas:
     def _open_log(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> Log:
-        config = topic_log_config(self._config, image.configs, topic)
+        config = self._configs.for_log(image.configs.for_topic(topic))
         local_log = self.logs.get(topic_id, index)
         if local_log is None:
             # Names the directory if the controller has (KIP-858); an id from before the directory was lost finds none.
@@ -180,7 +179,7 @@ class Replicas:
         partitions = self.by_name.get(topic)
         if not partitions:
             return
-        config = topic_log_config(self._config, self.image.configs, topic)
+        config = self._configs.for_log(self.image.configs.for_topic(topic))
         for partition in partitions.values():
             if partition.log is not None:
                 partition.log.update_config(config)
