@@ -7,7 +7,7 @@ verbs' modules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from broker.coordinator.gather import gather
 from broker.coordinator.outcome import Pending
@@ -36,8 +36,6 @@ from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRes
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from server.clock import Clock
-
-T = TypeVar("T")
 
 TOPIC = "__consumer_offsets"
 
@@ -170,40 +168,31 @@ class GroupCoordinator:
     # ---- many groups at once
 
     def describe(self, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup] | Pending:
-        def refuse(refused: Sequence[str], error: ErrorCode) -> list[DescribedGroup]:
-            return [DescribedGroup(group_id=group_id, error_code=error) for group_id in refused]
-
         def ask(partition: int, part: list[str]) -> Any:
-            return self.runtime.read(
-                partition, describe.describe, lambda error: refuse(part, error.code), part, error_since
-            )
+            def on_error(error: KafkaError) -> list[DescribedGroup]:
+                return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in part]
 
-        return self._by_partition(group_ids, ask, refuse)
+            return self.runtime.read(partition, describe.describe, on_error, part, error_since)
+
+        described: list[DescribedGroup] | Pending = self._by_partition(group_ids, ask)
+        return described
 
     def delete(self, group_ids: Sequence[str]) -> list[DeletableGroupResult] | Pending:
-        def refuse(refused: Sequence[str], error: ErrorCode) -> list[DeletableGroupResult]:
-            return [DeletableGroupResult(group_id=group_id, error_code=error) for group_id in refused]
-
         def ask(partition: int, part: list[str]) -> Any:
-            return self.runtime.write(partition, describe.delete, lambda error: refuse(part, error.code), part)
+            def on_error(error: KafkaError) -> list[DeletableGroupResult]:
+                return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in part]
 
-        return self._by_partition(group_ids, ask, refuse)
+            return self.runtime.write(partition, describe.delete, on_error, part)
 
-    def _by_partition(
-        self,
-        group_ids: Sequence[str],
-        ask: Callable[[int, list[str]], Any],
-        refuse: Callable[[Sequence[str], ErrorCode], list[T]],
-    ) -> list[T] | Pending:
-        empty = [group_id for group_id in group_ids if not group_id]
+        deleted: list[DeletableGroupResult] | Pending = self._by_partition(group_ids, ask)
+        return deleted
+
+    def _by_partition(self, group_ids: Sequence[str], ask: Callable[[int, list[str]], Any]) -> Any:
         parts: dict[int, list[str]] = {}
         for group_id in group_ids:
-            if group_id:
-                parts.setdefault(self.partition_for(group_id), []).append(group_id)
-        answers = [refuse(empty, ErrorCode.INVALID_GROUP_ID)] if empty else []
-        answers.extend(ask(partition, part) for partition, part in parts.items())
-        whole: list[T] | Pending = gather(answers, lambda lists: [item for items in lists for item in items])
-        return whole
+            parts.setdefault(self.partition_for(group_id), []).append(group_id)
+        answers = [ask(partition, part) for partition, part in parts.items()]
+        return gather(answers, lambda lists: [item for items in lists for item in items])
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]] | Pending:
         """Groups of all shards here; while one is loading there is no answer to give (KIP-518)."""

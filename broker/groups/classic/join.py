@@ -143,7 +143,7 @@ def _join_known(
     try:
         group.validate_member(member_id, request.group_instance_id)
     except KafkaError as error:
-        return Outcome(response=JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_name=None))
+        return Outcome(response=JoinGroupResponse(error_code=error.code, member_id=member_id))
     member = group.members[member_id]
     if group.state is EMPTY:
         return refusal(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
