@@ -223,7 +223,7 @@ def _is_static(name: str) -> bool:
 
 def _needs_listener(name: str) -> bool:
     key = BROKER_CONFIGS.get(name)
-    return key is not None and key.dynamic is Scope.PER_BROKER and name.startswith("ssl.")
+    return key is not None and key.dynamic is Scope.PER_BROKER and name.startswith("ssl.") and name != "ssl.client.auth"
 
 
 def _is_per_broker(name: str) -> bool:

@@ -227,7 +227,13 @@ class Channel:
             return self._protocol
         if self._connecting is None:
             self._connecting = self._world.spawn(self._connect(), f"connect {self.where}")
-        outcome = await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        try:
+            outcome = await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if connecting.cancelled() and self._closed:
+                raise ChannelClosed(f"the channel to {self.where} has been closed") from None
+            raise
         if isinstance(outcome, ChannelClosed):
             raise outcome
         return outcome

@@ -1,0 +1,157 @@
+"""Reading `listeners`, `advertised.listeners`, the security protocol map and the quorum's addresses, with Kafka's rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+from server.config.errors import ConfigError, shown
+from server.network.listener import Endpoint
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENER = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
+PORT_MAX = 65_535
+ANY_ADDRESS = "0.0.0.0"
+
+
+class Voter(NamedTuple):
+    """One entry of controller.quorum.voters."""
+
+    id: int
+    host: str
+    port: int
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class _Listener(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+
+def protocol_map(text: str, controller_names: Sequence[str]) -> dict[str, str]:
+    """Listener name -> security protocol. Controllers' listeners are plaintext unless the map speaks of any of its own."""
+    name = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        listener, separator, protocol = entry.rpartition(":")
+        if not separator:
+            raise ConfigError(name, text, f"{entry} is not of the form NAME:PROTOCOL", f"for example {entry}:PLAINTEXT")
+        if protocol not in SECURITY_PROTOCOLS:
+            message = f"Invalid security protocol `{protocol}` defined in {name}"
+            raise ConfigError(name, protocol, "", f"one of {', '.join(SECURITY_PROTOCOLS)}", message=message)
+        protocols[listener.strip().upper()] = protocol
+    if set(protocols) <= set(SECURITY_PROTOCOLS):
+        for listener in controller_names:
+            protocols.setdefault(listener.upper(), "PLAINTEXT")
+    return protocols
+
+
+def _parse(name: str, entries: Sequence[str]) -> list[_Listener]:
+    listeners = []
+    for entry in entries:
+        match = LISTENER.fullmatch(entry)
+        if match is None or not -1 <= int(match.group(3)) <= PORT_MAX:
+            raise ConfigError(
+                name,
+                shown(list(entries)),
+                f"Unable to parse {entry} to a broker endpoint",
+                "NAME://host:port, such as PLAINTEXT://:9092",
+            )
+        listeners.append(_Listener(match.group(1).upper(), match.group(2), int(match.group(3))))
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise ConfigError(
+            name, shown(list(entries)), f"Each listener must have a different name, {name}: {', '.join(entries)}"
+        )
+    return listeners
+
+
+def _check_ports(entries: Sequence[str], listeners: Sequence[_Listener]) -> None:
+    """One port twice is allowed only for an IPv4 and an IPv6 address; port 0 is any free one."""
+    by_port: dict[int, list[_Listener]] = {}
+    for listener in listeners:
+        if listener.port != 0:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, same in by_port.items():
+        families = sorted(_family(listener.host) for listener in same)
+        if len(same) > 1 and families != [4, 6]:
+            raise ConfigError(
+                "listeners",
+                shown(list(entries)),
+                f"Each listener must have a different port, port {port} is used by {len(same)}",
+            )
+
+
+def _family(host: str) -> int:
+    try:
+        return ip_address(host.partition("%")[0]).version
+    except ValueError:
+        return 0
+
+
+def read_endpoints(values: Mapping[str, Any]) -> tuple[Endpoint, ...]:
+    """Every listener of the node with its protocol and, where there is one, its advertised address."""
+    entries = values["listeners"]
+    listeners = _parse("listeners", entries)
+    _check_ports(entries, listeners)
+    protocols = protocol_map(values["listener.security.protocol.map"], values["controller.listener.names"])
+    for listener in listeners:
+        if listener.name not in protocols:
+            raise ConfigError(
+                "listeners",
+                shown(entries),
+                f"No security protocol defined for listener {listener.name}",
+                f"add {listener.name}:PLAINTEXT (or another protocol) to listener.security.protocol.map",
+            )
+    advertised = _read_advertised(values, {listener.name for listener in listeners})
+    return tuple(
+        Endpoint(
+            name=listener.name,
+            host="" if listener.host == ANY_ADDRESS else listener.host,
+            port=listener.port,
+            security_protocol=protocols[listener.name],
+            advertised_host=advertised[listener.name].host if listener.name in advertised else None,
+            advertised_port=advertised[listener.name].port if listener.name in advertised else None,
+        )
+        for listener in listeners
+    )
+
+
+def _read_advertised(values: Mapping[str, Any], known: set[str]) -> dict[str, _Listener]:
+    name = "advertised.listeners"
+    entries = values[name]
+    if entries is None:
+        return {}
+    advertised = {listener.name: listener for listener in _parse(name, entries)}
+    for listener in advertised.values():
+        if listener.host == ANY_ADDRESS:
+            why = f"{name} cannot use the nonroutable meta-address {ANY_ADDRESS}. Use a routable IP address."
+            tip = f"leave {listener.name} out of {name}: clients are then answered with the address they dialled"
+            raise ConfigError(name, shown(entries), why, tip)
+        if listener.name not in known:
+            listed = ", ".join(sorted(known))
+            why = f"{listener.name} is not among the listeners {listed}"
+            raise ConfigError(name, shown(entries), why, f"give {listener.name} an entry in `listeners`")
+    # An empty host is the address dialled, too.
+    return {listener.name: listener for listener in advertised.values() if listener.host}
+
+
+def read_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
+    """controller.quorum.voters; its rule has checked the form."""
+    voters = []
+    for entry in entries:
+        node_id, _, address = entry.partition("@")
+        voters.append(Voter(int(node_id), *read_address(address)))
+    return tuple(voters)
+
+
+def read_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

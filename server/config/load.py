@@ -1,0 +1,267 @@
+"""From a properties file and overrides to a node's configuration: parsed, checked, by attribute and by name.
+
+    config["log.retention.ms"]      by Kafka's name            config.node_id      by name with underscores
+
+Names that nobody knows are kept (extensions may read them) and listed once; they are never a reason not to start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import javaproperties
+
+from server.config.broker import BROKER_CONFIGS, key_of
+from server.config.dynamic import Levels, broker_values
+from server.config.errors import ConfigError
+from server.config.key import REQUIRED
+from server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
+from server.network.listener import Endpoint
+from storage.files import Files
+
+log = logging.getLogger(__name__)
+
+BROKER, CONTROLLER = "broker", "controller"
+
+
+class NodeConfig:
+    """What a node was told. Dynamic configurations change it while the node runs."""
+
+    def __init__(self, static: Mapping[str, str]) -> None:
+        self.static = with_both_ids(static)
+        self.unknown = sorted(name for name in self.static if key_of(name) is None)
+        self._levels = Levels({}, {}, self.static)
+        self._values = broker_values(self._levels)
+        self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []
+        check_required(self._values)
+        self.endpoints: tuple[Endpoint, ...] = read_endpoints(self._values)
+        self.voters: tuple[Voter, ...] = read_voters(self["controller.quorum.voters"])
+        self.bootstrap_servers: tuple[Address, ...] = tuple(
+            map(read_address, self["controller.quorum.bootstrap.servers"])
+        )
+        check_roles(self)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        """`config.num_partitions` is `config["num.partitions"]`; no name of Kafka's has an underscore in it."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self._values[name.replace("_", ".")]
+        except KeyError:
+            raise AttributeError(f"there is no configuration {name.replace('_', '.')}") from None
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All of them by name."""
+        return self._values
+
+    @property
+    def levels(self) -> Levels:
+        """As they were set, for DescribeConfigs."""
+        return self._levels
+
+    @property
+    def is_broker(self) -> bool:
+        return BROKER in self._values["process.roles"]
+
+    @property
+    def is_controller(self) -> bool:
+        return CONTROLLER in self._values["process.roles"]
+
+    @property
+    def log_directories(self) -> list[str]:
+        dirs: list[str] = self._values["log.dirs"] or self._values["log.dir"]
+        return dirs
+
+    @property
+    def metadata_log_directory(self) -> str:
+        return self._values["metadata.log.dir"] or self.log_directories[0]
+
+    @property
+    def controller_names(self) -> list[str]:
+        return [name.upper() for name in self._values["controller.listener.names"]]
+
+    @property
+    def controller_endpoints(self) -> tuple[Endpoint, ...]:
+        """This node's listeners for controllers."""
+        return tuple(endpoint for endpoint in self.endpoints if endpoint.name in self.controller_names)
+
+    @property
+    def broker_endpoints(self) -> tuple[Endpoint, ...]:
+        """This node's listeners for clients and brokers."""
+        return tuple(endpoint for endpoint in self.endpoints if endpoint.name not in self.controller_names)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        name: str = self._values["inter.broker.listener.name"] or self._values["security.inter.broker.protocol"]
+        return name.upper()
+
+    def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
+        """Take what the cluster's metadata says of this broker and of all brokers; gives the names that changed."""
+        refused: list[ConfigError] = []
+        levels = Levels(dict(broker), dict(default), self.static)
+        values = broker_values(levels, refused)
+        for error in refused:
+            log.error("Ignoring a dynamic configuration: %s", error)
+        changed = frozenset(name for name, value in values.items() if value != self._values[name])
+        self._levels, self._values = levels, values
+        if changed:
+            log.info("Dynamic configuration changed: %s", ", ".join(sorted(changed)))
+            for watcher in self._watchers:
+                watcher(self, changed)
+        return changed
+
+    def watch(self, watcher: Callable[[NodeConfig, frozenset[str]], None]) -> None:
+        """Call back with the names that changed, whenever some did."""
+        self._watchers.append(watcher)
+
+
+def load(files: Files, path: str | None, overrides: Iterable[str] = ()) -> NodeConfig:
+    """The configuration of a properties file, if any, and of `name=value` overrides, which win."""
+    properties: dict[str, str] = {}
+    if path is not None:
+        data = files.read(path)
+        if data is None:
+            raise ConfigError(
+                "server.properties", path, "", "check the path, or leave it out", message=f"There is no file {path}"
+            )
+        properties = read_properties(data, path)
+    properties.update(read_overrides(overrides))
+    return NodeConfig(properties)
+
+
+def read_properties(data: bytes, path: str) -> dict[str, str]:
+    try:
+        return dict(javaproperties.loads(data.decode("utf-8")))
+    except (UnicodeDecodeError, ValueError) as error:
+        message = f"{path} is not a properties file: {error}"
+        raise ConfigError("server.properties", path, str(error), "it has to be UTF-8 text", message=message) from error
+
+
+def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    properties = {}
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator or not name.strip():
+            message = f"--override {override} is not of the form name=value"
+            raise ConfigError(name, override, "", "--override log.dirs=/var/lib/ottla", message=message)
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def log_unknown(config: NodeConfig) -> None:
+    """Say once what nobody reads."""
+    if config.unknown:
+        log.warning("These configurations are not known and are ignored: %s", ", ".join(config.unknown))
+
+
+def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one thing under two names."""
+    both = dict(static)
+    old, new = both.get("broker.id"), both.get("node.id")
+    if old is not None and new is not None and old.strip() != new.strip():
+        raise ConfigError(
+            "broker.id", old, "", "remove broker.id", message="You must set `node.id` to the same value as `broker.id`."
+        )
+    if new is not None:
+        both["broker.id"] = new
+    elif old is not None:
+        both["node.id"] = old
+    return both
+
+
+def check_required(values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if value is REQUIRED:
+            message = f'Missing required configuration "{name}" which has no default value.'
+            raise ConfigError(name, None, "", EXAMPLES.get(name, ""), message=message)
+        validator = BROKER_CONFIGS[name].validator
+        if validator is not None and value is not None:
+            validator(name, value)
+
+
+EXAMPLES = {
+    "process.roles": "process.roles=broker,controller for a node that is a cluster of its own",
+    "node.id": "node.id=1",
+    "controller.listener.names": "controller.listener.names=CONTROLLER, with CONTROLLER://:9093 among the listeners",
+}
+
+
+def check_roles(config: NodeConfig) -> None:
+    """What the roles of a node ask of its listeners and of the quorum."""
+    own = {endpoint.name for endpoint in config.endpoints}
+    controllers = set(config.controller_names)
+    name = "controller.listener.names"
+    if config.is_controller and not controllers <= own:
+        missing = ", ".join(sorted(controllers - own))
+        raise _requirement(
+            name,
+            "controller.listener.names must contain at least one value appearing in the 'listeners' configuration when running "
+            "the KRaft controller role",
+            f"add {missing}://:9093 to listeners",
+        )
+    if not config.is_controller and controllers & own:
+        raise _requirement(
+            name,
+            "controller.listener.names must not contain a value appearing in the 'listeners' configuration when running KRaft "
+            "with just the broker role",
+        )
+    if not config.is_broker and own - controllers:
+        raise _requirement(
+            "listeners",
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+            "process.roles=controller",
+        )
+    if config.is_broker:
+        _check_inter_broker(config)
+    _check_quorum(config)
+
+
+def _check_inter_broker(config: NodeConfig) -> None:
+    names = [endpoint.name for endpoint in config.broker_endpoints]
+    if not names:
+        raise _requirement(
+            "listeners", "There must be at least one broker advertised listener.", "add PLAINTEXT://:9092 to listeners"
+        )
+    if config.inter_broker_listener not in names:
+        raise _requirement(
+            "inter.broker.listener.name",
+            f"inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based on "
+            f"currently configured listeners are {','.join(names)}",
+            f"inter.broker.listener.name={names[0]}",
+        )
+
+
+def _check_quorum(config: NodeConfig) -> None:
+    if not config.voters and not config.bootstrap_servers and not config.is_controller:
+        raise _requirement(
+            "controller.quorum.bootstrap.servers",
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap controllers or "
+            "controller.quorum.voters must contain a parseable set of controllers.",
+        )
+    if not config.voters:
+        return
+    ids = {voter.id for voter in config.voters}
+    listed = ",".join(map(str, sorted(ids)))
+    if config.is_controller and config.node_id not in ids:
+        raise _requirement(
+            "controller.quorum.voters",
+            f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in the set of voters "
+            f"controller.quorum.voters=Set({listed})",
+        )
+    if not config.is_controller and config.node_id in ids:
+        raise _requirement(
+            "controller.quorum.voters",
+            f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in the set of "
+            f"voters controller.quorum.voters=Set({listed})",
+        )
+
+
+def _requirement(name: str, message: str, what_to_try: str = "") -> ConfigError:
+    return ConfigError(name, None, message, what_to_try, message=message)
