@@ -13,6 +13,14 @@ from protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_
 from protocol.metadata_records import FeatureLevelRecord
 
 
+def completed(records: list[Any], min_insync_replicas: int) -> list[Any]:
+    """What a formatted directory says, with what follows from its features."""
+    elr = any(
+        isinstance(each, FeatureLevelRecord) and each.name == ELR_VERSION and each.feature_level for each in records
+    )
+    return records + (min_isr_records({}, min_insync_replicas) if elr else [])
+
+
 def bootstrap_records(min_insync_replicas: int, metadata_version: int = METADATA_VERSION_LATEST) -> list[Any]:
     """metadata.version comes first: it says how the rest is to be read. kraft.version is the quorum's own."""
     levels = default_levels(metadata_version)

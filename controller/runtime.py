@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from controller.bootstrap import bootstrap_records
+from controller.bootstrap import bootstrap_records, completed
 from controller.control.heartbeats import Heartbeats
 from controller.control.index import ClusterIndex
 from controller.control.outcome import USER_RECORDS_MAX, Outcome
@@ -46,10 +46,10 @@ class MetadataLog(Protocol):
     def log_end_offset(self) -> int:
         """The offset that the next appended record gets."""
 
-    def append(self, records: list[bytes]) -> int:
-        """Append as leader and give the last record's offset; any exception means that nothing was appended."""
+    def append(self, records: list[bytes], epoch: int) -> int:
+        """Append one batch as leader of the epoch and give its last offset; an exception means that nothing was."""
 
-    def resign(self) -> None: ...
+    def resign(self, epoch: int) -> None: ...
 
 
 class _Waiting(NamedTuple):
@@ -145,7 +145,7 @@ class Controller:
     def resign(self) -> None:
         """Hand the leadership over before stopping."""
         if self.is_active:
-            self._log.resign()
+            self._log.resign(self.epoch)
 
     def stop(self) -> None:
         if self.is_active:
@@ -163,7 +163,7 @@ class Controller:
         image = delta.apply(first + len(records) - 1, self.epoch)
         values = encode_metadata(records, image.features.metadata_version)
         try:
-            last = self._log.append(values)
+            last = self._log.append(values, self.epoch)
         except Exception:
             # Not leader any more, or a failed disk: the quorum tells us what follows. Nothing has been changed.
             log.warning("Could not append to the metadata log", exc_info=True)
@@ -216,7 +216,7 @@ class Controller:
 
     def set_bootstrap(self, records: Iterable[Any]) -> None:
         """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
-        self._bootstrap = list(records)
+        self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
 
     def _deactivate(self) -> None:
         log.info("Node %d is no longer the active controller (epoch %d)", self.node_id, self.epoch)

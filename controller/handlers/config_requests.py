@@ -28,9 +28,7 @@ def sort_out(
         key = (resource.resource_type, resource.resource_name)
         (duplicate if key in seen else seen).add(key)
     wanted: list[Any] = []
-    refused = [
-        Refused(*key, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource.")) for key in sorted(duplicate)
-    ]
+    refused = [Refused(*key, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource.")) for key in sorted(duplicate)]
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         if key in duplicate:

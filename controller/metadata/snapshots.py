@@ -36,6 +36,9 @@ class SnapshotStore(Protocol):
     def create_snapshot(self, offset: int, epoch: int) -> SnapshotWriter | None:
         """A writer for the state below `offset`; None if there is such a snapshot already."""
 
+    def snapshot_created(self, offset: int, epoch: int) -> None:
+        """The writer's file is on the disk: older snapshots and the log before it may go."""
+
 
 class SnapshotGenerator:
     """A publisher: counts what is committed and snapshots the image when it is due."""
@@ -79,9 +82,13 @@ class SnapshotGenerator:
             if writer is None:
                 return
             await write_snapshot(image, writer)
-            writer.freeze()
+            await self._world.workers.run(writer.freeze)
+            self._store.snapshot_created(image.offset + 1, image.epoch)
             log.info("Wrote a snapshot of the metadata up to offset %d", image.offset)
             writer = None
+        except ValueError as error:
+            # Another leader's log has taken the place of what the image was made of, or has not got that far yet.
+            log.info("No snapshot at offset %d: %s", image.offset, error)
         finally:
             self._running = False
             if writer is not None:

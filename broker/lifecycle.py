@@ -1,0 +1,313 @@
+"""A broker's life as the controller sees it: register, catch up, be let in, stay alive, leave in order.
+
+    STARTING                     registered, reads the metadata up to its own registration
+    RECOVERY                     caught up; the node recovers its logs, then says so (`ready_to_unfence`)
+    RUNNING                      unfenced: may lead
+    PENDING_CONTROLLED_SHUTDOWN  asks the controller to move its leaders away
+    SHUTTING_DOWN                may stop
+
+One task does it all, one request at a time. It does not sleep where it need not: a heartbeat follows at once when the
+metadata has caught up, when the broker becomes ready, or when a directory fails; else in broker.heartbeat.interval.ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from broker.controller_channel import ControllerChannel
+from controller.metadata.brokers import Endpoint
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.features import supported_levels
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from protocol.primitives import new_uuid
+from server.world import World
+
+log = logging.getLogger(__name__)
+
+#: Kafka's: after a failure, doubled each time, up to broker.session.timeout.ms / 2 there.
+RETRY_MS_MIN = 100
+RETRY_MS_MAX = 1_000
+#: While leaders are moved away, the controller is asked this often whether it is done: a controlled restart is to take
+#: 0.2 s at most.
+SHUTDOWN_POLL_MS = 10
+
+
+class BrokerState(Enum):
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class RegistrationRefused(Exception):
+    """The controller will not have this broker; the text says why and what to do."""
+
+
+#: Refusals that time does not heal.
+FATAL = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the cluster has another cluster id: this node's log directories belong to a"
+    " different cluster (see meta.properties); point it to its own cluster or to empty directories",
+    ErrorCode.INVALID_REGISTRATION: "the controller refused the registration: a log directory of this node is registered"
+    " by another broker, or copied from one; give this node directories of its own",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster has feature levels that this release does not know; upgrade this node",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this node may not act as a broker (ClusterAction)",
+}
+DUPLICATE_ID = (
+    "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What a registration says that does not change while the process lives."""
+
+    node_id: int
+    cluster_id: str
+    endpoints: Sequence[Endpoint]
+    directories: Sequence[bytes]
+    rack: str | None = None
+    #: From the clean-shutdown mark; -1 if there was none: the controller then takes the broker out of ISR and ELR.
+    previous_broker_epoch: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
+
+
+class BrokerLifecycle:
+    """Also a publisher: it hears of new metadata so that a fenced broker need not wait for its next heartbeat."""
+
+    def __init__(
+        self,
+        world: World,
+        identity: BrokerIdentity,
+        controller: ControllerChannel,
+        metadata_offset: Callable[[], int],
+        *,
+        heartbeat_interval_ms: int = 2_000,
+        registration_timeout_ms: int = 60_000,
+    ) -> None:
+        """`metadata_offset`: up to where this broker has applied the metadata."""
+        self.state = BrokerState.NOT_RUNNING
+        self.incarnation_id = new_uuid(world.rng)
+        self.broker_epoch = -1
+        self._world = world
+        self._identity = identity
+        self._controller = controller
+        self._metadata_offset = metadata_offset
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._registration_timeout_ms = registration_timeout_ms
+        self._ready = False
+        self._registered = False
+        self._offline_directories: list[bytes] = []
+        self._cordoned_directories: list[bytes] | None = []
+        self._wake = asyncio.Event()
+        self._left_in_order = False
+        loop = asyncio.get_running_loop()
+        self.caught_up: asyncio.Future[None] = loop.create_future()
+        self.unfenced: asyncio.Future[None] = loop.create_future()
+        self._may_stop: asyncio.Future[None] = loop.create_future()
+
+    def start(self) -> None:
+        assert self.state is BrokerState.NOT_RUNNING
+        self.state = BrokerState.STARTING
+        self._world.spawn(self._run(), "broker-lifecycle")
+
+    def ready_to_unfence(self) -> None:
+        """The logs are recovered and the listeners open: the broker may be let in."""
+        self._ready = True
+        self._wake.set()
+
+    def directory_failed(self, directory_id: bytes) -> None:
+        """Tell the controller at once: leadership moves away from it."""
+        if directory_id not in self._offline_directories:
+            self._offline_directories.append(directory_id)
+            self._wake.set()
+
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        """Directories that are to get no new replicas (cordoned.log.dirs, KIP-1066)."""
+        self._cordoned_directories = sorted(directories)
+        self._wake.set()
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A broker that is waiting to be let in has read more."""
+        if self.state in (BrokerState.STARTING, BrokerState.PENDING_CONTROLLED_SHUTDOWN):
+            self._wake.set()
+        if (
+            self._registered
+            and self._identity.node_id not in image.cluster.brokers
+            and image.offset > self.broker_epoch
+        ):
+            log.warning("Broker %d was unregistered; registering again", self._identity.node_id)
+            self._registered = False
+            self._wake.set()
+
+    async def controlled_shutdown(self, timeout_ms: int) -> bool:
+        """Have the leaders moved away; whether the controller gave its leave in time."""
+        if self.state is BrokerState.NOT_RUNNING or self.state is BrokerState.SHUTTING_DOWN:
+            return True
+        if not self._registered:
+            self._finish()
+            return False
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._wake.set()
+        timer = self._world.clock.call_later(timeout_ms, self._finish)
+        try:
+            await self._may_stop
+        finally:
+            timer.cancel()
+        return self._left_in_order
+
+    def stop(self) -> None:
+        """Without asking anybody."""
+        self._finish()
+
+    def _finish(self) -> None:
+        self.state = BrokerState.SHUTTING_DOWN
+        for waiting in (self._may_stop, self.caught_up, self.unfenced):
+            if not waiting.done():
+                if waiting is self._may_stop:
+                    waiting.set_result(None)
+                else:
+                    waiting.cancel()
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while self.state is not BrokerState.SHUTTING_DOWN:
+                if not self._registered:
+                    await self._register()
+                else:
+                    await self._beat()
+        except RegistrationRefused as error:
+            log.error("%s", error)
+            for waiting in (self.caught_up, self.unfenced):
+                if not waiting.done():
+                    waiting.set_exception(error)
+                    waiting.exception()  # whoever waits gets it; nobody waiting is no second failure
+            self._finish()
+
+    async def _register(self) -> None:
+        """Until it succeeds; a refusal that will not change, or a time-out before the first success, ends it."""
+        deadline_ms = self._world.clock.mono_ms() + self._registration_timeout_ms
+        retry_ms = RETRY_MS_MIN
+        while self.state is not BrokerState.SHUTTING_DOWN:
+            error = await self._try_to_register()
+            if error is None:
+                return
+            if error in FATAL:
+                raise RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {FATAL[error]}")
+            if self.broker_epoch < 0 and self._world.clock.mono_ms() + retry_ms > deadline_ms:
+                why = DUPLICATE_ID if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION else error.message
+                raise RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {why}")
+            await self._pause(retry_ms)
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    async def _try_to_register(self) -> ErrorCode | None:
+        identity = self._identity
+        request = BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in identity.endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in identity.features.items()
+            ],
+            rack=identity.rack,
+            log_dirs=sorted(identity.directories),
+            previous_broker_epoch=identity.previous_broker_epoch if self.broker_epoch < 0 else -1,
+        )
+        try:
+            response = await self._controller.request(request, timeout_ms=self._registration_timeout_ms)
+        except KafkaError as error:
+            log.info("Broker %d could not register: %s", identity.node_id, error)
+            return error.code
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode(response.error_code)
+            log.info("Broker %d could not register: %s", identity.node_id, code.name)
+            return code
+        self.broker_epoch = response.broker_epoch
+        self._registered = True
+        log.info("Broker %d is registered with epoch %d", identity.node_id, self.broker_epoch)
+        return None
+
+    async def _beat(self) -> None:
+        """One heartbeat, and the wait for the next."""
+        self._wake.clear()
+        sent_offset = self._metadata_offset()
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=sent_offset,
+            want_fence=not self._ready,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=sorted(self._offline_directories),
+            cordoned_log_dirs=self._cordoned_directories,
+        )
+        try:
+            response = await self._controller.request(request, timeout_ms=self._heartbeat_interval_ms)
+        except KafkaError as error:
+            log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)
+            await self._pause(RETRY_MS_MIN)
+            return
+        if response.error_code != ErrorCode.NONE:
+            await self._refused(ErrorCode(response.error_code))
+            return
+        delay_ms = self._heard(response, sent_offset)
+        if delay_ms > 0:
+            await self._pause(delay_ms)
+
+    async def _refused(self, code: ErrorCode) -> None:
+        log.warning("Broker %d sent a heartbeat and was answered %s", self._identity.node_id, code.name)
+        if code is ErrorCode.STALE_BROKER_EPOCH:
+            # Unregistered by an operator, or another process has our id: registering again tells which.
+            self._registered = False
+        await self._pause(RETRY_MS_MIN)
+
+    def _heard(self, response: BrokerHeartbeatResponse, sent_offset: int) -> int:
+        """What the answer changes, and how long to wait before the next heartbeat."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                self._left_in_order = True
+                self._finish()
+            return SHUTDOWN_POLL_MS
+        if self.state is BrokerState.STARTING and response.is_caught_up:
+            log.info("Broker %d has caught up with the metadata", self._identity.node_id)
+            self.state = BrokerState.RECOVERY
+            if not self.caught_up.done():
+                self.caught_up.set_result(None)
+            if self._ready and response.is_fenced:
+                return 0
+        if not response.is_fenced:
+            if self.state is BrokerState.RECOVERY:
+                log.info("Broker %d has been unfenced", self._identity.node_id)
+                self.state = BrokerState.RUNNING
+                if not self.unfenced.done():
+                    self.unfenced.set_result(None)
+            return self._heartbeat_interval_ms
+        if self.state is BrokerState.STARTING:
+            # Not caught up: the metadata may have come meanwhile, else its arrival wakes us.
+            return 0 if self._metadata_offset() >= self.broker_epoch > sent_offset else self._heartbeat_interval_ms
+        # Fenced although ready: after a pause of the whole process, say. It was caught up, so ask again soon.
+        return RETRY_MS_MIN if self._ready else self._heartbeat_interval_ms
+
+    async def _pause(self, delay_ms: int) -> None:
+        """Until the time is up or something happens that the controller should hear of."""
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        timer = self._world.clock.call_later(delay_ms, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+        self._wake.clear()

@@ -1,0 +1,174 @@
+"""Envelope: a broker passes on a client's request, and says who sent it (KIP-590).
+
+The request inside is authorised for that client, dispatched as if it had come by itself, and its answer wrapped. Only the
+brokers of the cluster may do this (ClusterAction), because the principal inside is believed. NOT_CONTROLLER inside becomes
+NOT_CONTROLLER outside, so that the broker finds the active controller and tries again without its client noticing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.api import ApiKey
+from protocol.compile import decoder
+from protocol.control_messages import DefaultPrincipalData
+from protocol.errors import ErrorCode, KafkaError, ProtocolError
+from protocol.headers import decode_request_header
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from server.network.context import Peer, RequestContext
+from server.network.deferred import Deferred
+from server.network.error_reply import error_reply
+from server.network.route import Codec, Route, RouteTable
+from server.security.principal import Principal
+
+log = logging.getLogger(__name__)
+
+FORWARDABLE = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UNREGISTER_CONTROLLER,
+    }
+)
+
+# KafkaPrincipalSerde: two bytes of version before the message.
+PRINCIPAL_VERSION = 0
+
+
+class ForwardedPeer:
+    """The client behind a broker, as the handlers of its request see it."""
+
+    def __init__(self, carrier: Peer, principal: Principal, host: str) -> None:
+        self._carrier = carrier
+        self.principal = principal
+        self.peer_host = host
+        self.id = f"{carrier.id} for {host}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._carrier, name)
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._carrier.on_close(callback)
+
+
+def handle(
+    parts: ControllerParts, routes: RouteTable, request: EnvelopeRequest, context: RequestContext
+) -> EnvelopeResponse | Deferred:
+    require_on_cluster(parts, context, CLUSTER_ACTION)
+    peer = ForwardedPeer(context.connection, _principal(request.request_principal), _host(request.client_host_address))
+    data = request.request_data
+    api_key, version, correlation_id, client_id, position = decode_request_header(data, 0, len(data))
+    route = routes.get(api_key)
+    if route is None or api_key not in FORWARDABLE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"API {api_key} is not enabled or is not eligible for forwarding")
+    codec = route.codec(version)
+    if codec is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{route.name} v{version} is not served here")
+    try:
+        inner, end = codec.decode(data, position, len(data))
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Failed to parse the {route.name} request: {error}") from None
+    if end != len(data):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{len(data) - end} bytes are left over after the {route.name} request"
+        )
+    inner_context = RequestContext(api_key, version, client_id, peer)
+    answer = _answer(route, version, inner, inner_context)
+    wrap = _Wrapping(route, codec, correlation_id, version, inner)
+    if isinstance(answer, Deferred):
+        return wrap.later(answer)
+    return wrap.now(answer)
+
+
+def _answer(route: Route, version: int, request: Any, context: RequestContext) -> Any:
+    try:
+        answer = route.handler(request, context)
+    except KafkaError as error:
+        return error
+    except Exception:
+        log.exception("Handler of the forwarded %s v%d failed", route.name, version)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert not inspect.iscoroutine(answer), f"{route.name} is not to be forwarded: its handler is a coroutine"
+    return answer
+
+
+class _Wrapping:
+    """Puts the answer to one inner request into an envelope."""
+
+    def __init__(self, route: Route, codec: Codec, correlation_id: int, version: int, request: Any) -> None:
+        self._route = route
+        self._codec = codec
+        self._correlation_id = correlation_id
+        self._version = version
+        self._request = request
+
+    def now(self, answer: Any) -> EnvelopeResponse:
+        if isinstance(answer, KafkaError):
+            if answer.code == ErrorCode.NOT_CONTROLLER:
+                return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+            answer = error_reply(self._route.api_key, self._version, self._request, answer)
+        pieces: list[Any] = []
+        self._codec.encode(answer, pieces)
+        head = self._codec.pack_head(0, self._correlation_id)[4:]  # without the frame's size
+        return EnvelopeResponse(response_data=b"".join((head, *pieces)))
+
+    def later(self, inner: Deferred) -> Deferred:
+        outer = Deferred()
+        inner.attach(_Relay(lambda answer: outer.complete(self.now(answer))))
+        if inner.done:
+            outer.complete(self.now(inner.take()))
+        else:
+            outer.on_cancel = inner.cancel
+        return outer
+
+
+class _Relay:
+    """Where a deferred answer goes (`server.network.deferred.Waiting`)."""
+
+    def __init__(self, completed: Callable[[Any], None]) -> None:
+        self.completed = completed
+
+
+def _principal(data: bytes | None) -> Principal:
+    try:
+        if data is None or int.from_bytes(data[:2], "big") != PRINCIPAL_VERSION:
+            raise ValueError("unknown form")
+        principal, _ = decoder(DefaultPrincipalData, PRINCIPAL_VERSION)(data, 2, len(data))
+    except (ProtocolError, ValueError) as error:
+        raise KafkaError(
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"Failed to deserialize client principal: {error}"
+        ) from None
+    return Principal(principal.type, principal.name, principal.token_authenticated)
+
+
+def _host(address: bytes) -> str:
+    try:
+        return str(ipaddress.ip_address(bytes(address)))
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "Failed to parse the client's address: neither 4 nor 16 bytes"
+        ) from None

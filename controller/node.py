@@ -1,0 +1,203 @@
+"""Wiring. `MetadataNode` is what every node has, whatever its role: its replica of the metadata log and the image made of it.
+`ControllerNode` adds the controller role: decisions, periodic duties, handlers.
+
+    metadata = MetadataNode(world, raft_config, directory)
+    controller = ControllerNode(world, metadata, settings, schema, endpoints)     # only with the controller role
+    metadata.loader.add_publisher(...)                                            # the broker's, in its order
+    await metadata.start()                                                        # a quorum of one leads afterwards
+    routes = controller.routes()                                                  # for the controller's listeners
+
+Committed metadata goes to the publishers first and to those who wait for an answer after, so that on a combined node a
+topic can be written to as soon as its creation is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from controller.control.configs import ConfigDecisions, ConfigSchema
+from controller.control.settings import ControlSettings
+from controller.handlers.parts import AllowAll, Authorizer, ControllerParts
+from controller.handlers.routes import controller_routes
+from controller.metadata.brokers import Endpoint
+from controller.metadata.loader import MetadataLoader
+from controller.metadata.snapshots import (
+    BYTES_BETWEEN_SNAPSHOTS_MAX,
+    SNAPSHOT_INTERVAL_MS_MAX,
+    SnapshotGenerator,
+    SnapshotWriter,
+)
+from controller.periodic import PeriodicDuties
+from controller.raft.batches import CommittedBatch
+from controller.raft.config import RaftConfig
+from controller.raft.driver import RaftNode
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.snapshots import SnapshotReader, read_bootstrap
+from controller.registration import ControllerRegistrar
+from controller.runtime import Controller
+from protocol.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    ZkMigrationStateRecord,
+    decode_record,
+)
+from protocol.primitives import new_uuid
+from server.network.client import Channel
+from server.network.route import Route
+from server.world import World
+
+LeaderWatcher = Callable[[int, int], None]
+
+# Kafka's formatter puts these round the bootstrap records; they say nothing in a log that begins with them.
+_BRACKETS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord, ZkMigrationStateRecord)
+
+
+class MetadataNode:
+    """The listener of the node's raft replica: everything committed passes through here, once."""
+
+    def __init__(
+        self,
+        world: World,
+        config: RaftConfig,
+        directory: str,
+        *,
+        snapshot_bytes_max: int = BYTES_BETWEEN_SNAPSHOTS_MAX,
+        snapshot_interval_ms_max: int = SNAPSHOT_INTERVAL_MS_MAX,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.world = world
+        self.directory = directory
+        self.loader = MetadataLoader()
+        self.raft = RaftNode(world, config, directory, self, on_failure=on_failure)
+        self.leader_watchers: list[LeaderWatcher] = []
+        self.after_commit: list[Callable[[], None]] = []
+        self._last_append_time_ms = -1
+        self._snapshots = SnapshotGenerator(
+            world, self, bytes_max=snapshot_bytes_max, interval_ms_max=snapshot_interval_ms_max
+        )
+        self.loader.add_publisher(self._snapshots)
+
+    async def start(self) -> None:
+        await self.raft.start()
+
+    async def stop(self) -> None:
+        await self.raft.stop()
+
+    @property
+    def last_applied_offset(self) -> int:
+        """Up to where the publishers know the metadata: what a broker says in its heartbeats."""
+        return self.loader.last_offset
+
+    # RaftListener
+    def handle_commit(self, batches: list[CommittedBatch]) -> None:
+        self._snapshots.committed_bytes(sum(batch.size_bytes for batch in batches))
+        self._last_append_time_ms = batches[-1].append_time_ms
+        self.loader.handle_commit(batches)
+        for told in self.after_commit:
+            told()
+
+    def handle_snapshot(self, reader: SnapshotReader) -> None:
+        self.loader.handle_snapshot(reader)
+        self._snapshots.loaded_snapshot()
+        for told in self.after_commit:
+            told()
+
+    def handle_leader_change(self, leader_id: int, epoch: int) -> None:
+        for watcher in self.leader_watchers:
+            watcher(leader_id, epoch)
+
+    # controller.metadata.snapshots.SnapshotStore
+    def create_snapshot(self, offset: int, epoch: int) -> SnapshotWriter | None:
+        return self.raft.create_snapshot(OffsetAndEpoch(offset, epoch), self._last_append_time_ms)
+
+    def snapshot_created(self, offset: int, epoch: int) -> None:
+        self.raft.snapshot_created(OffsetAndEpoch(offset, epoch))
+
+
+class QuorumLog:
+    """The quorum as the controller sees it (`controller.runtime.MetadataLog`): batches are all or nothing."""
+
+    def __init__(self, raft: RaftNode) -> None:
+        self._raft = raft
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._raft.log_end_offset
+
+    def append(self, records: list[bytes], epoch: int) -> int:
+        return self._raft.append_atomic(records, epoch=epoch)
+
+    def resign(self, epoch: int) -> None:
+        self._raft.resign(epoch)
+
+
+class ControllerNode:
+    def __init__(
+        self,
+        world: World,
+        metadata: MetadataNode,
+        settings: ControlSettings,
+        schema: ConfigSchema,
+        endpoints: Sequence[Endpoint],
+        *,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """`endpoints`: where this controller's listeners can be reached, as others are to be told."""
+        self.world = world
+        self.metadata = metadata
+        self.controller = Controller(
+            settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
+        )
+        self.duties = PeriodicDuties(self.controller)
+        self.parts = ControllerParts(
+            world=world,
+            controller=self.controller,
+            duties=self.duties,
+            configs=ConfigDecisions(schema),
+            voters=lambda: frozenset(metadata.raft.core.voters.last.ids),
+            authorizer=AllowAll() if authorizer is None else authorizer,
+        )
+        self._channel: Channel | None = None
+        self.registrar = ControllerRegistrar(
+            world, self.controller, new_uuid(world.rng), endpoints, self._channel_to_leader
+        )
+        self._read_bootstrap()
+        metadata.leader_watchers.append(self._leader_changed)
+        metadata.after_commit.append(self.controller.committed)
+        metadata.loader.add_publisher(self.registrar)
+
+    def routes(self) -> list[Route]:
+        """Everything a controller's listener answers, the quorum's APIs among it."""
+        return controller_routes(self.parts, self.metadata.raft.routes())
+
+    async def stop(self) -> None:
+        """Before the metadata node is stopped: who waits is told to go to the next controller."""
+        self.registrar.stop()
+        self.controller.stop()
+        if self._channel is not None:
+            self._channel.close()
+
+    def _leader_changed(self, leader_id: int, epoch: int) -> None:
+        self.controller.leader_changed(leader_id, epoch)
+        self.registrar.check()
+
+    def _read_bootstrap(self) -> None:
+        """A directory that was formatted says what a new cluster begins with; here one need not be formatted."""
+        values = read_bootstrap(self.world.files, self.metadata.directory)
+        if values:
+            records = [decode_record(value)[0] for value in values]
+            self.controller.set_bootstrap(record for record in records if not isinstance(record, _BRACKETS))
+
+    def _channel_to_leader(self) -> Channel | None:
+        endpoint = self.metadata.raft.leader_endpoint
+        if endpoint is None:
+            return None
+        channel = self._channel
+        if channel is None or (channel.host, channel.port) != (endpoint.host, endpoint.port):
+            if channel is not None:
+                channel.close()
+            channel = self._channel = Channel(
+                self.world, endpoint.host, endpoint.port, f"controller-{self.controller.node_id}"
+            )
+        return channel

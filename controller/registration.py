@@ -1,0 +1,106 @@
+"""A controller makes itself known (KIP-919), to itself when it is the active one, else by a request to the one that is.
+
+Without registrations the active controller could not tell whether every voter supports a feature before raising its level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from controller.control.brokers import MV_CONTROLLER_REGISTRATION, register_controller
+from controller.metadata.brokers import Endpoint
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+from controller.runtime import Controller
+from protocol.errors import ErrorCode, KafkaError
+from protocol.features import supported_levels
+from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from server.network.client import Channel, ChannelClosed
+from server.world import World
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+
+
+class ControllerRegistrar:
+    """A publisher: it registers again whenever the metadata does not show this incarnation."""
+
+    def __init__(
+        self,
+        world: World,
+        controller: Controller,
+        incarnation_id: bytes,
+        endpoints: Sequence[Endpoint],
+        connect: Callable[[], Channel | None],
+    ) -> None:
+        """`connect` gives a channel to the active controller, None while there is none that is known."""
+        self._world = world
+        self._controller = controller
+        self._incarnation_id = incarnation_id
+        self._connect = connect
+        self._running = False
+        self._stopped = False
+        self._request = ControllerRegistrationRequest(
+            controller_id=controller.node_id,
+            incarnation_id=incarnation_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in supported_levels().items()
+            ],
+        )
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Register unless it is done or under way; called whenever the metadata or the leader changes."""
+        if not self._running and not self._stopped and self._needed():
+            self._running = True
+            self._world.spawn(self._register(), "controller-registration")
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _needed(self) -> bool:
+        image = self._controller.image
+        if image.features.metadata_version < MV_CONTROLLER_REGISTRATION:
+            return False
+        known = image.cluster.controllers.get(self._controller.node_id)
+        return known is None or known.incarnation_id != self._incarnation_id
+
+    async def _register(self) -> None:
+        try:
+            while self._needed() and not self._stopped:
+                if await self._attempt():
+                    return  # the metadata will show it
+                await self._pause()
+        finally:
+            self._running = False
+
+    async def _attempt(self) -> bool:
+        try:
+            if self._controller.is_active:
+                self._controller.write(lambda state: register_controller(state, self._request))
+                return True
+            channel = self._connect()
+            if channel is None:
+                return False
+            response = await channel.request(self._request)
+        except (KafkaError, ChannelClosed) as error:
+            log.info("Could not register this controller: %s", error)
+            return False
+        if response.error_code != ErrorCode.NONE:
+            log.info("Could not register this controller: %s", ErrorCode(response.error_code).name)
+        return bool(response.error_code == ErrorCode.NONE)
+
+    async def _pause(self) -> None:
+        awake = asyncio.Event()
+        self._world.clock.call_later(RETRY_MS, awake.set)
+        await awake.wait()
