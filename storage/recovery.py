@@ -29,9 +29,11 @@ from storage.log import Log
 from storage.mappings import Mappings
 from storage.producers import ProducerStates
 from storage.segment import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     Segment,
@@ -40,7 +42,7 @@ from storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 
-CLEANED_SUFFIX, SWAP_SUFFIX, NEW_SUFFIX = ".cleaned", ".swap", ".tmp"
+NEW_SUFFIX = ".tmp"
 
 
 def open_log(
@@ -144,26 +146,34 @@ def _tidy(files: Files, directory: str) -> dict[str, int]:
 
 
 def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
-    """A `.log.swap` holds what replaces the segments it covers; its batches tell how far it reaches."""
-    for name in [name for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]:
-        base = int(name[:20])
-        last = _last_offset_in(files.read(f"{directory}/{name}") or b"")
-        for old in [n for n in sizes if _is_numbered(n, LOG_SUFFIX) and base <= int(n[:20]) <= max(last, base)]:
-            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-                files.remove(f"{directory}/{old[:20]}{suffix}")
-                sizes.pop(old[:20] + suffix, None)
+    """A `.log.swap` replaces the segments it covers. Without it the swap had not begun, or is done but for its name."""
+    swapped = {name[:20] for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
+    for base in sorted(swapped):
+        last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
+        for old in [n[:20] for n in sizes if _is_numbered(n, LOG_SUFFIX) and int(base) <= int(n[:20]) <= last]:
+            # What was renamed to its own name already stays: its source is gone.
+            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                if old != base or f"{base}{kind}{SWAP_SUFFIX}" in sizes:
+                    files.remove(f"{directory}/{old}{kind}")
+                    sizes.pop(old + kind, None)
     for name in [name for name in sizes if name.endswith(SWAP_SUFFIX)]:
-        target = name[: -len(SWAP_SUFFIX)]
-        files.rename(f"{directory}/{name}", f"{directory}/{target}")
-        sizes[target] = sizes.pop(name)
+        size = sizes.pop(name)
+        if name[:20] in swapped:
+            target = name[: -len(SWAP_SUFFIX)]
+            files.rename(f"{directory}/{name}", f"{directory}/{target}")
+            sizes[target] = size
+        else:
+            files.remove(f"{directory}/{name}")
 
 
-def _last_offset_in(data: bytes) -> int:
-    position, last = 0, -1
-    while len(data) - position >= HEADER.size:
-        header = HEADER.unpack_from(data, position)
+def _last_offset_in(files: Files, path: str) -> int:
+    mapped = files.map(path, 0, False)
+    position, last = 0, int(path.rpartition("/")[2][:20])
+    while mapped.size - position >= HEADER.size:
+        header = HEADER.unpack_from(mapped.buffer, position)
         last = header[0] + header[6]
         position += header[1] + 12
+    mapped.close()
     return last
 
 

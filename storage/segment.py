@@ -38,7 +38,8 @@ WALK = Struct(">qi11xi")
 _OFFSET_LENGTH_EPOCH = Struct(">qii")
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-DELETED_SUFFIX = ".deleted"
+DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
+assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
 
 
 class TimestampAndOffset(NamedTuple):
@@ -62,6 +63,7 @@ class Segment:
         "_map",
         "_mapped_from",
         "_mappings",
+        "_suffix",
         "active",
         "base_offset",
         "created_ms",
@@ -86,18 +88,20 @@ class Segment:
         size: int,
         active: bool,
         now_ms: int,
+        suffix: str = "",
     ) -> None:
         self._files = files
         self._mappings = mappings
         self._config = config
         self.base_offset = base_offset
         self.path = segment_path(directory, base_offset, "")
+        self._suffix = suffix  # `.cleaned` and `.swap` while compaction makes it
         self.size = size
         self.active = active
         self.created_ms = now_ms
-        self.offset_index = OffsetIndex(self.path + INDEX_SUFFIX, base_offset, config.segment_index_bytes)
-        self.time_index = TimeIndex(self.path + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
-        self.txn_index = TransactionIndex(self.path + TXN_INDEX_SUFFIX)
+        self.offset_index = OffsetIndex(self._named(INDEX_SUFFIX), base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(self._named(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes)
+        self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
         self.recently_used = False
         self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
         # Index files are written by flushes (on another thread) and by whoever changes the log's end.
@@ -114,7 +118,10 @@ class Segment:
 
     @property
     def log_path(self) -> str:
-        return self.path + LOG_SUFFIX
+        return self._named(LOG_SUFFIX)
+
+    def _named(self, kind: str) -> str:
+        return self.path + kind + self._suffix
 
     # Appending
 
@@ -391,7 +398,7 @@ class Segment:
 
     def create_files(self) -> None:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._files.create(self.path + suffix)
+            self._files.create(self._named(suffix))
         self._indexes_loaded = True
         self._largest = NO_TIMESTAMP_YET
 
@@ -502,7 +509,19 @@ class Segment:
         self.unmap()
 
     def file_names(self) -> list[str]:
-        return [self.path + suffix for suffix in SUFFIXES]
+        return [self._named(suffix) for suffix in SUFFIXES]
+
+    def change_suffix(self, suffix: str) -> None:
+        """Renames the files, the log last: a `.log.swap` says that all of its indexes are there too."""
+        self.unmap()
+        old = {kind: self._named(kind) for kind in SUFFIXES}
+        self._suffix = suffix
+        for kind in reversed(SUFFIXES):
+            if kind != TXN_INDEX_SUFFIX or self._files.exists(old[kind]):
+                self._files.rename(old[kind], self._named(kind))
+        self.offset_index.path = self._named(INDEX_SUFFIX)
+        self.time_index.path = self._named(TIME_INDEX_SUFFIX)
+        self.txn_index.path = self._named(TXN_INDEX_SUFFIX)
 
     def _open_map(self) -> None:
         capacity = max(self._config.segment_bytes, self.size) if self.active else 0

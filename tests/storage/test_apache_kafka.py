@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from protocol.records.batch import iter_batches
 from storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets
 from storage.config import LogConfig
 from storage.files import OsFiles
