@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -13,6 +13,7 @@ from ottla import application
 from ottla.application import CONNECTION, Connection, connect
 from ottla.client.producer import Producer
 from ottla.errors import USAGE, CommandFailed
+from ottla.lines import read_lines
 from ottla.output import note
 from ottla.record_json import Incoming, from_line
 from protocol.records import NewRecord
@@ -20,9 +21,6 @@ from protocol.records.compression import CODEC_IDS
 from server.clock import Clock
 
 app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")
-
-# Lines are read in a thread, this many bytes at a time, so that a slow writer never stops the event loop.
-CHUNK_BYTES = 64 * 1024
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,9 +67,8 @@ async def produce(
         producer = Producer(cluster, topic, compression=CODEC_IDS[compression])
         async with cluster.limit():
             await producer.start()
-        source = _open(file)
         number = 0
-        while lines := await asyncio.to_thread(_some_lines, source):
+        async for lines in read_lines(_open(file)):
             for line in lines:
                 number += 1
                 try:
@@ -87,23 +84,11 @@ async def produce(
     note(f"{producer.acknowledged} records in topic {topic}")
 
 
-def _some_lines(source: BinaryIO) -> list[bytes]:
-    """At least one line, without its end; none at the end of input."""
-    first = source.readline()
-    if not first:
-        return []
-    lines = [first]
-    buffered = len(source.peek()) if hasattr(source, "peek") else 0  # what can be read without waiting
-    if buffered:
-        lines += source.readlines(min(buffered, CHUNK_BYTES))
-    return [line.rstrip(b"\n").removesuffix(b"\r") for line in lines]
-
-
-def _open(path: str) -> BinaryIO:
+def _open(path: str) -> int:
     if path == "-":
-        return sys.stdin.buffer
+        return sys.stdin.fileno()
     try:
-        return open(path, "rb")
+        return os.open(path, os.O_RDONLY)
     except OSError as fault:
         raise CommandFailed(f"cannot read {path}: {fault.strerror}", None, USAGE) from None
 

@@ -6,6 +6,7 @@ put into them is still there. Kafka decodes and re-encodes each record, with the
 
 from __future__ import annotations
 
+from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
 from protocol.records.builder import pack_batch
 from protocol.records.compression import CODEC_IDS, NONE, decompress
@@ -22,9 +23,13 @@ TARGET_CODECS: dict[str, int | None] = {
 
 
 def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
-    """The batch with its records stored by `codec`. INVALID_RECORD or CORRUPT_MESSAGE when they cannot be read."""
+    """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
     view = BatchView(batch)
-    payload = decompress(view.compression, batch[HEADER_BYTES : view.size], max_bytes)
+    try:
+        payload = decompress(view.compression, batch[HEADER_BYTES : view.size], max_bytes)
+    except KafkaError as fault:
+        # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
+        raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
     return pack_batch(
         payload,
         base_offset=view.base_offset,

@@ -1,0 +1,91 @@
+"""One node for the tests of the command line, started as a user starts it.
+
+OTTLA_TEST_BOOTSTRAP names a cluster to use instead, for example Apache Kafka, to see that both answer alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STOP_SECONDS_MAX = 30
+COMMAND_SECONDS_MAX = 60
+
+
+@dataclass
+class Cli:
+    """Runs `ottla` as a process against one cluster."""
+
+    bootstrap: str
+    names: Iterator[int] = field(default_factory=itertools.count)
+
+    def __call__(self, *arguments: str, stdin: str | bytes = "") -> Finished:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            command(*arguments),
+            input=data,
+            capture_output=True,
+            timeout=COMMAND_SECONDS_MAX,
+            env={**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap, "NO_COLOR": "1"},
+            cwd=ROOT,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr.decode())
+
+    def ok(self, *arguments: str, stdin: str | bytes = "") -> str:
+        """What a command prints that must not fail."""
+        done = self(*arguments, stdin=stdin)
+        assert done.code == 0, f"ottla {' '.join(arguments)}: exit code {done.code}\n{done.err}"
+        return done.out
+
+    def rows(self, *arguments: str) -> list[dict[str, object]]:
+        """The JSON lines of a command."""
+        return [json.loads(line) for line in self.ok(*arguments, "-o", "json").splitlines()]
+
+    def topic(self, *, partitions: int = 1) -> str:
+        """A new topic."""
+        name = f"cli-{os.getpid()}-{next(self.names)}"
+        self.ok("topic", "create", name, "-p", str(partitions))
+        return name
+
+
+@dataclass
+class Finished:
+    code: int
+    raw: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        return self.raw.decode()
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ottla.main", *arguments]
+
+
+@pytest.fixture(scope="session")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    if given := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
+        yield Cli(given)
+        return
+    folder = tmp_path_factory.mktemp("dev")
+    arguments = command("dev", "--nodes", "1", "--base-port", "0", "--dir", str(folder), "--json")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT) as node:
+        assert node.stdout is not None
+        line = node.stdout.readline()
+        assert line, f"ottla dev ended with {node.wait()}"
+        try:
+            yield Cli(json.loads(line)["bootstrap"])
+        finally:
+            node.send_signal(signal.SIGINT)
+            assert node.wait(STOP_SECONDS_MAX) == 0

@@ -1,0 +1,119 @@
+"""The entry point: what it answers without any cluster, and how fast."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
+from ottla.main import COMMANDS, main
+from tests.ottla.conftest import ROOT, command
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == OK
+    printed = capsys.readouterr().out
+    assert all(f"  {name} " in printed for name in COMMANDS)
+
+
+def test_help_loads_nothing_that_is_slow() -> None:
+    # 150 ms was promised; what costs them is imports, and those can be counted on any machine.
+    code = "import sys; from ottla.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert not loaded & {"asyncio", "cyclopts", "rich", "uvloop", "protocol", "server", "storage", "broker"}
+
+
+def test_a_command_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topik"]) == USAGE
+    assert "did you mean 'topic'?" in capsys.readouterr().err
+
+
+def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == USAGE
+    assert "Usage: ottla" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["topic", "crate", "x"], "create"),
+        (["topic", "list", "--outptu", "json"], "--outptu"),
+        (["topic", "list", "-o", "xml"], "xml"),
+        (["topic", "create"], "NAME"),
+        (["topic", "create", "t", "-p", "many"], "many"),
+        (["topic", "create", "t", "-c", "retention.ms"], "KEY=VALUE"),
+        (["topic", "delete-records", "t", "--before", "yesterday"], "yesterday"),
+        (["topic", "list", "-b", "nonsense:port"], "nonsense:port"),
+        (["topic", "list", "--timeout", "0"], "--timeout"),
+        (["consume", "t", "-n", "0"], "--max"),
+        (["produce", "t", "-z", "brotli"], "brotli"),
+        (["produce", "t", "-k", "a", "--key-separator", ":"], "exclude"),
+        (["produce", "t", "-H", "novalue"], "NAME=VALUE"),
+        (["config", "get", "topics", "t"], "topics"),
+        (["config", "get", "broker", "first"], "first"),
+        (["inspect", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_says_where(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_no_broker_is_a_failure_with_the_address_and_what_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        assert main(["topic", "list", "-b", address]) == FAILED
+    said = capsys.readouterr().err
+    assert address in said and "ottla dev" in said
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """Takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        yield server
+
+
+def address_of(server: socket.socket) -> str:
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_broker_that_does_not_answer_is_given_up_with_exit_code_124(
+    silent: socket.socket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topic", "list", "-b", address_of(silent), "--timeout", "0.3"]) == TIMED_OUT
+    assert address_of(silent) in capsys.readouterr().err
+
+
+class AnswersInHttp(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_something_that_is_no_broker_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), AnswersInHttp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert main(["topic", "list", "-b", address_of(server.socket)]) == FAILED
+        assert address_of(server.socket) in capsys.readouterr().err
+        server.shutdown()
+
+
+def test_ctrl_c_ends_quietly(silent: socket.socket) -> None:
+    arguments = command("topic", "list", "-b", address_of(silent))
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, cwd=ROOT) as ottla:
+        silent.accept()
+        ottla.send_signal(signal.SIGINT)
+        _, said = ottla.communicate(timeout=30)
+    assert (ottla.returncode, said) == (INTERRUPTED, "")
