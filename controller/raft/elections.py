@@ -287,6 +287,9 @@ def drive_resigned(core: RaftCore, role: Resigned, now_ms: int) -> None:
                     core.config.cluster_id, role.epoch, core.key.id, role.preferred_successors, core.config.endpoints
                 )
                 core.send(voter.id, voter.endpoints, end, now_ms)
+        if not role.unacknowledged:
+            # Everybody knows, or this replica has just started: the next epoch may have its leader already.
+            ask_for_leader(core, now_ms)
 
 
 def ask_for_leader(core: RaftCore, now_ms: int) -> None:
@@ -311,6 +314,9 @@ def known_replicas(core: RaftCore) -> list[tuple[int, Endpoints]]:
     """
     own = {endpoint[1:] for endpoint in core.config.endpoints}
     found = [(voter.id, voter.endpoints) for voter in core.voters.last if voter.id != core.key.id]
+    role = core.role
+    if isinstance(role, Follower) and core.voters.last.get(role.leader_id) is None:
+        found.append((role.leader_id, role.leader_endpoints))
     addresses = own | {endpoint[1:] for _, endpoints in found for endpoint in endpoints}
     for index, server in enumerate(core.config.bootstrap_servers):
         if server[1:] not in addresses:

@@ -76,6 +76,8 @@ class Settings:
     drop: float = 0.0
     duplicate: float = 0.0
     flush_ms_max: int = 5
+    #: Probability per flush that the replica crashes while it runs: where losing unflushed records hurts most.
+    crash_in_flush: float = 0.0
 
 
 class Replica:
@@ -142,6 +144,8 @@ class Replica:
 
     def apply(self, effects: Effects) -> None:
         cluster = self.cluster
+        for note in effects.notes:
+            cluster.trace(f"{self.id}: {note}")
         if effects.election is not None:
             cluster.checks.on_election(self, effects.election)
             self.disk.election = effects.election
@@ -159,8 +163,6 @@ class Replica:
             cluster.send(self, request)
         for reply in effects.replies:
             self._reply(reply)
-        for note in effects.notes:
-            cluster.trace(f"{self.id}: {note}")
         cluster.checks.on_step(self, effects)
         if effects.high_watermark is not None:
             self._deliver()
@@ -200,7 +202,18 @@ class Replica:
             if self.flush_wanted and not self.flushing:
                 self.want_flush()
 
-        self.cluster.after(self.cluster.rng.randint(0, self.cluster.settings.flush_ms_max), flushed)
+        rng, settings = self.cluster.rng, self.cluster.settings
+        if rng.random() < settings.crash_in_flush:
+            self.cluster.after(rng.randint(0, settings.flush_ms_max), self._crash_of(incarnation))
+        self.cluster.after(rng.randint(0, settings.flush_ms_max), flushed)
+
+    def _crash_of(self, incarnation: int) -> Callable[[], None]:
+        def crash() -> None:
+            if self.is_up and self.incarnation == incarnation:
+                self.cluster.trace(f"crash {self.id} while it flushes")
+                self.crash()
+
+        return crash
 
     def _reset(self, snapshot: OffsetAndEpoch) -> None:
         self.log, self.start_offset = [], snapshot.offset
@@ -217,7 +230,10 @@ class Replica:
         voters = self.core.voters
         kraft_version = voters.kraft_version_at(offset)
         made = Snapshot(
-            snapshot_id, ["header", *self.delivered], voters.at(offset) if kraft_version else None, kraft_version or None
+            snapshot_id,
+            ["header", *self.delivered],
+            voters.at(offset) if kraft_version else None,
+            kraft_version or None,
         )
         self.snapshots.append(made)
         self.core.snapshot_created(snapshot_id)
@@ -467,9 +483,7 @@ def make_cluster(
         if dynamic:
             first = Snapshot(OffsetAndEpoch(0, 0), ["header"], dynamic_voters(*ids), 1)
             is_initial = node_id <= voters
-            cluster.add(
-                make_config(node_id, VoterSet(), bootstrap_servers=bootstrap), first if is_initial else None
-            )
+            cluster.add(make_config(node_id, VoterSet(), bootstrap_servers=bootstrap), first if is_initial else None)
         else:
             cluster.add(make_config(node_id, static_voters(*ids)))
     return cluster
@@ -481,7 +495,16 @@ def describe(body: Any) -> str:
     parts = []
     if hasattr(body, "error") and body.error is not ErrorCode.NONE:
         parts.append(body.error.name)
-    for attribute in ("epoch", "leader_id", "log_end", "high_watermark", "granted", "diverging", "snapshot", "position"):
+    for attribute in (
+        "epoch",
+        "leader_id",
+        "log_end",
+        "high_watermark",
+        "granted",
+        "diverging",
+        "snapshot",
+        "position",
+    ):
         value = getattr(body, attribute, None)
         unsaid = attribute == "high_watermark" and value == 2**63 - 1
         if value is not None and not unsaid:

@@ -101,7 +101,8 @@ class Simulation:
             delay_ms_max=rng.choice([5, 20, 100]),
             drop=rng.choice([0.0, 0.01, 0.1]),
             duplicate=rng.choice([0.0, 0.05]),
-            flush_ms_max=rng.choice([0, 5, 50]),
+            flush_ms_max=rng.choice([0, 5, 50, 300]),
+            crash_in_flush=rng.choice([0.0, 0.01, 0.05]),
         )
         self.dynamic = rng.random() < 0.4
         voters, observers = rng.choice([1, 3, 3, 5]), rng.choice([0, 1, 2])
@@ -129,13 +130,38 @@ class Simulation:
     def _fault(self) -> None:
         cluster, rng = self.cluster, self.rng
         replica = cluster.replicas[rng.choice(list(cluster.replicas))]
-        match rng.choice(("none", "crash", "restart", "restart", "isolate", "cut", "heal", "heal", "snapshot", "resign", "voters")):
+        match rng.choice(
+            (
+                "none",
+                "crash",
+                "power loss",
+                "restart",
+                "restart",
+                "restart all",
+                "isolate",
+                "cut",
+                "heal",
+                "heal",
+                "snapshot",
+                "resign",
+                "voters",
+            )
+        ):
+            case "power loss":
+                cluster.trace("power loss")
+                for each in cluster.replicas.values():
+                    if each.is_up:
+                        each.crash()
             case "crash" if replica.is_up:
                 cluster.trace(f"crash {replica.id}")
                 replica.crash()
             case "restart" if not replica.is_up:
                 cluster.trace(f"restart {replica.id}")
                 replica.start()
+            case "restart all":
+                for each in cluster.replicas.values():
+                    if not each.is_up:
+                        each.start()
             case "isolate":
                 cluster.trace(f"isolate {replica.id}")
                 cluster.isolate(replica.id)
@@ -191,7 +217,7 @@ class Simulation:
         cluster = self.cluster
         cluster.trace("heal everything")
         cluster.heal()
-        cluster.settings.drop = cluster.settings.duplicate = 0.0
+        cluster.settings.drop = cluster.settings.duplicate = cluster.settings.crash_in_flush = 0.0
         for replica in cluster.replicas.values():
             if not replica.is_up:
                 replica.start()
