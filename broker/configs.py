@@ -1,22 +1,18 @@
-"""The configuration of this broker as it is now: the properties file, and above it what has been set while it runs.
+"""The configuration of this broker as its logs and handlers need it: the node's, and what a topic's own is above it.
 
-`values` are parsed and by Kafka's names. They change with the metadata (`update`); who keeps a value elsewhere listens. A dynamic
-value that cannot be parsed is passed over with one line in the log, since other brokers may have accepted it.
+The node's values change with the metadata (`update`): everything here is looked up when it is needed, or dropped then.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from controller.metadata.configs import ConfigsImage
-from server.config.dynamic import Levels, broker_values
-from server.config.errors import ConfigError
+from server.config.dynamic import Levels
+from server.config.load import NodeConfig
 from server.config.topic import topic_values
 from storage.config import LogConfig
-
-log = logging.getLogger(__name__)
 
 #: LogConfig has these from the broker alone.
 BROKER_LEVEL = {
@@ -28,25 +24,26 @@ BROKER_LEVEL = {
 class BrokerConfigs:
     """See the module."""
 
-    def __init__(self, node_id: int, static: Mapping[str, str]) -> None:
-        self.node_id = node_id
-        self.levels = Levels({}, {}, static)
-        self.values: dict[str, Any] = broker_values(self.levels)
-        self.listeners: list[Callable[[], None]] = []
+    def __init__(self, node: NodeConfig) -> None:
+        self.node = node
+        self.node_id: int = node["node.id"]
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return self.node[name]
+
+    @property
+    def levels(self) -> Levels:
+        return self.node.levels
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return self.node.values
 
     def update(self, configs: ConfigsImage) -> None:
-        refused: list[ConfigError] = []
-        self.levels = Levels(configs.for_broker(self.node_id), configs.for_broker(""), self.levels.static)
-        self.values = broker_values(self.levels, refused)
+        """The cluster's metadata says something else of this broker, or of all."""
+        self.node.set_dynamic(configs.for_broker(self.node_id), configs.for_broker(""))
         self._log_configs.clear()
-        for error in refused:
-            log.warning("A dynamic configuration is passed over: %s", error)
-        for listener in self.listeners:
-            listener()
 
     def for_log(self, overrides: Mapping[str, str]) -> LogConfig:
         """A topic's LogConfig. Most topics share one: 10,000 partitions must not parse 10,000 times."""
@@ -54,6 +51,7 @@ class BrokerConfigs:
         found = self._log_configs.get(key)
         if found is None:
             values = topic_values(overrides, self.values)
-            values |= {name: self.values[property_name] for name, property_name in BROKER_LEVEL.items()}
-            found = self._log_configs[key] = LogConfig.from_topic_configs(values)
+            found = self._log_configs[key] = LogConfig.from_topic_configs(
+                values | {field: self.values[name] for field, name in BROKER_LEVEL.items()}
+            )
         return found

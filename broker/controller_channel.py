@@ -50,7 +50,7 @@ class ControllerChannel:
         self._client_id = f"broker-{node_id}"
         self._locate = locate
         self._channel: Channel | None = None
-        self._changed = asyncio.Event()
+        self._waiting: set[asyncio.Event] = set()
         self._closed = False
 
     @property
@@ -59,8 +59,8 @@ class ControllerChannel:
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """The quorum has news: those who wait for a controller look again at once."""
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        for waiting in self._waiting:
+            waiting.set()
 
     def close(self) -> None:
         self._closed = True
@@ -76,7 +76,6 @@ class ControllerChannel:
             left_ms = deadline_ms - self._world.clock.mono_ms()
             if left_ms <= 0 or self._closed:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time")
-            changed = self._changed
             channel = self._to_controller()
             if channel is not None:
                 try:
@@ -87,7 +86,7 @@ class ControllerChannel:
                     if not says_not_controller(response):
                         return response
                     log.debug("The node at %s is not the active controller", channel.where)
-            await self._wait(changed, min(retry_ms, max(0, deadline_ms - self._world.clock.mono_ms())))
+            await self._wait(min(retry_ms, max(0, deadline_ms - self._world.clock.mono_ms())))
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
 
     async def forward(self, context: RequestContext, request: Any) -> Any:
@@ -135,12 +134,15 @@ class ControllerChannel:
             channel = self._channel = Channel(self._world, address.host, address.port, self._client_id)
         return channel
 
-    async def _wait(self, changed: asyncio.Event, delay_ms: int) -> None:
+    async def _wait(self, delay_ms: int) -> None:
         """Until there is news of the leader, or the time is up."""
-        timer = self._world.clock.call_later(delay_ms, changed.set)
+        news = asyncio.Event()
+        timer = self._world.clock.call_later(delay_ms, news.set)
+        self._waiting.add(news)
         try:
-            await changed.wait()
+            await news.wait()
         finally:
+            self._waiting.discard(news)
             timer.cancel()
 
 

@@ -8,8 +8,6 @@ It is given what it shares with a controller in the same process: the world, the
 
 from __future__ import annotations
 
-import logging
-
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
@@ -28,7 +26,8 @@ from server.timer_wheel import TimerWheel
 from server.world import World
 from storage.logs import Logs
 
-log = logging.getLogger(__name__)
+#: Kafka gives each attempt the socket timeout of controllers, 30 s, and makes three; `ottla dev` kills after 30 s in all.
+CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000
 
 
 class BrokerNode:
@@ -89,11 +88,17 @@ class BrokerNode:
     async def start(self) -> None:
         """Returns once the broker is unfenced: a client can produce now."""
         await self._upkeep.start()
-        await self.lifecycle.start()
+        self.lifecycle.start()
+        await self.lifecycle.caught_up
+        self.replicas.set_aside_strays()
+        self.lifecycle.ready_to_unfence()
+        await self.lifecycle.unfenced
 
     async def stop(self) -> None:
-        """After this nothing is acknowledged; the logs are still open."""
-        await self.lifecycle.stop()
+        """Leadership is handed over, and after this nothing is acknowledged any more; the logs are still open."""
+        if self.configs["controlled.shutdown.enable"]:
+            await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
+        self.lifecycle.stop()
         await self._upkeep.stop()
         self.groups.close()
         self.replicas.resign_all()

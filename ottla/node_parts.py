@@ -1,0 +1,75 @@
+"""From a node's configuration to what its parts are given: addresses, the quorum, settings."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from controller.control.settings import ControlSettings
+from controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from controller.raft.config import NO_VOTERS, RaftConfig
+from controller.raft.voters import Endpoint as RaftEndpoint
+from controller.raft.voters import ReplicaKey, Voter, VoterSet
+from server.config.load import NodeConfig
+from server.network.listener import Endpoint
+
+#: org.apache.kafka.common.security.auth.SecurityProtocol.
+SECURITY_PROTOCOL_IDS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+def registered_host(endpoint: Endpoint) -> str:
+    """What others are told of a listener without a host: this machine's name, as Kafka does."""
+    return endpoint.advertised_host or endpoint.host or socket.gethostname()
+
+
+def registered(endpoint: Endpoint, bound_port: int) -> RegisteredEndpoint:
+    return RegisteredEndpoint(
+        endpoint.name,
+        registered_host(endpoint),
+        endpoint.advertised_port or bound_port,
+        SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+    )
+
+
+def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> RaftConfig:
+    listener = config.controller_names[0]
+    voters = NO_VOTERS
+    if config.voters:
+        voters = VoterSet.of(
+            [Voter(ReplicaKey(v.id), (RaftEndpoint(listener, v.host, v.port),)) for v in config.voters]
+        )
+    endpoints = tuple(RaftEndpoint(e.name, registered_host(e), e.port) for e in config.controller_endpoints)
+    if not config.voters and not config.bootstrap_servers:
+        # A node that knows nobody is a quorum of one.
+        voters = VoterSet.of([Voter(ReplicaKey(config.node_id), endpoints[:1])])
+    return RaftConfig(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        cluster_id=cluster_id,
+        endpoints=endpoints,
+        static_voters=voters,
+        bootstrap_servers=tuple(RaftEndpoint(listener, a.host, a.port) for a in config.bootstrap_servers),
+        can_vote=config.is_controller,
+        election_timeout_ms=config["controller.quorum.election.timeout.ms"],
+        election_backoff_ms_max=config["controller.quorum.election.backoff.max.ms"],
+        fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
+        request_timeout_ms=config["controller.quorum.request.timeout.ms"],
+        retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+    )
+
+
+def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
+    return ControlSettings(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        default_replication_factor=config["default.replication.factor"],
+        num_partitions=config["num.partitions"],
+        min_insync_replicas=config["min.insync.replicas"],
+        unclean_leader_election_enable=config["unclean.leader.election.enable"],
+        delete_topic_enable=config["delete.topic.enable"],
+        auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
+        leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
+        broker_session_timeout_ms=config["broker.session.timeout.ms"],
+        metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
+        properties=config.static,
+    )

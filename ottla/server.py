@@ -1,0 +1,325 @@
+"""One node process: the composition root. Everything that runs is made here, started in order, and stopped in the opposite one.
+
+    1  log directories      formatted if empty, locked, checked
+    2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
+    3  the logs             opened, recovered after a crash
+    4  the broker           hears of all metadata, opens its listeners, registers, is let in
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+from broker.configs import BrokerConfigs
+from broker.controller_channel import ControllerAddress, ControllerChannel
+from broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
+from broker.node import BrokerNode
+from controller.control.config_schema import TableSchema
+from controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from controller.node import ControllerNode, MetadataNode
+from ottla.commands.dev import PIPES_VARIABLE
+from ottla.formatting import prepare
+from ottla.node_parts import control_settings, raft_config, registered
+from protocol.api import ApiKey
+from protocol.features import supported_levels
+from server.config.errors import ConfigError
+from server.config.load import NodeConfig, log_unknown
+from server.handlers.api_versions import ApiVersionsHandler, Features
+from server.network.dispatch import Dispatcher
+from server.network.frames import ReceiveBuffer
+from server.network.listener import ConnectionLimits, Endpoint, Listener
+from server.network.route import Route, RouteTable
+from server.timer_wheel import TimerWheel
+from server.world import RealWorld, World
+from storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
+from storage.log_dirs import LogDir, open_log_dirs
+from storage.logs import Logs
+
+log = logging.getLogger("ottla.server")
+
+#: Not Kafka's: there the id is given to `kafka-storage format`.
+CLUSTER_ID = "cluster.id"
+FAILED_TO_START = (
+    ConfigError,
+    InconsistentLogDirectory,
+    LogDirectoryLocked,
+    StorageFailure,
+    CorruptFile,
+    RegistrationRefused,
+    OSError,
+)
+#: Objects made between two collections of the youngest generation. What a request makes is freed by its reference count, so
+#: collections only find what clients' connections leave behind; 700, Python's default, would run one every few requests.
+GC_THRESHOLDS = (50_000, 20, 100)
+
+
+class Server:
+    """A node: broker, controller, or both."""
+
+    def __init__(self, world: World, properties: Mapping[str, str]) -> None:
+        properties = dict(properties)
+        self._wanted_cluster_id = properties.pop(CLUSTER_ID, None)
+        self.world = world
+        self.config = NodeConfig(properties)
+        log_unknown(self.config)
+        self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
+        self.cluster_id = ""
+        self.wheel = TimerWheel(world.clock)
+        self.listeners: list[Listener] = []
+        self.limits = _limits(self.config)
+        self.logs: Logs | None = None
+        self.metadata: MetadataNode
+        self.controller: ControllerNode | None = None
+        self.broker: BrokerNode | None = None
+        self._inbox = ReceiveBuffer()
+        self._channel: ControllerChannel | None = None
+        self._lifecycle: BrokerLifecycle | None = None
+
+    # -- Starting ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when clients are served."""
+        config, files = self.config, self.world.files
+        directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
+        self.cluster_id = prepare(files, directories, config.node_id, self._wanted_cluster_id, self.world.rng)
+        opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
+        self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
+        try:
+            await self._start_metadata(opened[config.metadata_log_directory])
+            if config.is_broker:
+                await self._start_broker(self.logs)
+        except BaseException:
+            await self.stop()
+            raise
+        log.info("%s Kafka Server started", self.name)
+
+    async def _start_metadata(self, directory: LogDir) -> None:
+        config = self.config
+        if directory.failure is not None:
+            raise directory.failure
+        self.metadata = MetadataNode(
+            self.world,
+            raft_config(config, self.cluster_id, directory.directory_id),
+            directory.path,
+            snapshot_bytes_max=config["metadata.log.max.record.bytes.between.snapshots"],
+            snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
+        )
+        if config.is_controller:
+            self.controller = ControllerNode(
+                self.world,
+                self.metadata,
+                control_settings(config, self.cluster_id),
+                TableSchema(config.node_id, config.values, config.static),
+                [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
+            )
+            self.metadata.raft.open()
+            await self._listen(config.controller_endpoints, self.controller.routes())
+            await self.metadata.raft.begin()
+        else:
+            await self.metadata.start()
+
+    async def _start_broker(self, logs: Logs) -> None:
+        config, clock = self.config, self.world.clock
+        configs = BrokerConfigs(config)
+        began_ms = clock.mono_ms()
+        image = self.metadata.loader.image
+        # On a worker: the quorum must not miss its turns while logs are recovered.
+        await self.world.workers.run(
+            logs.open_all, lambda topic, topic_id: configs.for_log(image.configs.for_topic(topic)), clock.wall_ms()
+        )
+        if len(logs):
+            log.info("Opened %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
+        self._channel = ControllerChannel(self.world, config.node_id, self._active_controller)
+        self.metadata.leader_watchers.append(self._channel.leader_changed)
+        # Filled when the listeners have their ports; the lifecycle reads it when it registers.
+        endpoints: list[RegisteredEndpoint] = []
+        lifecycle = self._lifecycle = BrokerLifecycle(
+            self.world,
+            BrokerIdentity(
+                config.node_id,
+                self.cluster_id,
+                endpoints,
+                [d.directory_id for d in logs.directories if d.online],
+                rack=config["broker.rack"],
+                previous_broker_epoch=logs.previous_broker_epoch,
+            ),
+            self._channel,
+            lambda: self.metadata.last_applied_offset,
+            heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
+            registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
+        )
+        broker = self.broker = BrokerNode(
+            self.world,
+            configs,
+            self.cluster_id,
+            logs,
+            self.wheel,
+            self._channel,
+            lifecycle,
+            frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
+        )
+        listeners = await self._listen(config.broker_endpoints, broker.routes)
+        endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
+        self.metadata.loader.add_publisher(broker.publisher)
+        self.metadata.loader.add_publisher(lifecycle)
+        await broker.start()
+        log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
+
+    def _active_controller(self) -> ControllerAddress | None:
+        endpoint = self.metadata.raft.leader_endpoint
+        if endpoint is None:
+            return None
+        return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
+
+    async def _listen(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
+        """All endpoints of one role: one table of routes, and ApiVersions answered from it."""
+        api_versions = ApiVersionsHandler(self._features)
+        table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
+        api_versions.set_routes(table.rows)
+        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn)
+        made = []
+        for endpoint in endpoints:
+            listener = Listener(
+                self.world,
+                endpoint,
+                dispatcher,
+                self.limits,
+                self._inbox,
+                self.wheel,
+                inter_broker=endpoint.name == self.config.inter_broker_listener,
+            )
+            await listener.start()
+            self.listeners.append(listener)
+            made.append(listener)
+        return made
+
+    def _features(self) -> Features:
+        image = self.metadata.loader.image
+        return Features(supported_levels(), dict(image.features.levels), image.offset)
+
+    # -- Stopping ----------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Leave in order: leadership, clients, logs, the quorum."""
+        log.info("%s shutting down", self.name)
+        if self.broker is not None:
+            await self.broker.stop()
+        for listener in self.listeners:
+            if listener.endpoint in self.config.broker_endpoints:
+                await listener.stop()
+        if self.logs is not None:
+            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+            self.logs.close_all(epoch)
+        if self._channel is not None:
+            self._channel.close()
+        if self.controller is not None:
+            await self.controller.stop()
+        if hasattr(self, "metadata"):
+            await self.metadata.stop()
+        for listener in self.listeners:
+            if listener.endpoint in self.config.controller_endpoints:
+                await listener.stop()
+            listener.abort()
+        self.wheel.close()
+        log.info("%s shut down completed", self.name)
+
+
+def _limits(config: NodeConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        request_bytes_max=config["socket.request.max.bytes"],
+        connections_max=config["max.connections"],
+        connections_per_ip_max=config["max.connections.per.ip"],
+        idle_ms_max=config["connections.max.idle.ms"],
+        listen_backlog=config["socket.listen.backlog.size"],
+    )
+
+
+# -- The process -----------------------------------------------------------------------------------------------------
+
+
+def run(properties: Mapping[str, str]) -> int:
+    """Run a node until it is told to stop; the process's exit code."""
+    set_up_logging()
+    try:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    except ImportError:  # not on this platform
+        factory = asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(_run(properties))
+
+
+async def _run(properties: Mapping[str, str]) -> int:
+    loop = asyncio.get_running_loop()
+    real = RealWorld(loop)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    ready_fd, alive_fd = _pipes()
+    if alive_fd >= 0:
+        loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
+    server: Server | None = None
+    try:
+        server = Server(real.world, properties)
+        starting = real.world.spawn(server.start(), "start")
+        stopping = real.world.spawn(stop.wait(), "stop signal")
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            _tune_collector()
+            if ready_fd >= 0:
+                os.write(ready_fd, b"ready\n")
+            await stop.wait()
+        await server.stop()
+    except FAILED_TO_START as failure:
+        _explain(failure)
+        return 1
+    finally:
+        if ready_fd >= 0:
+            os.close(ready_fd)
+        await real.close()
+    return 0
+
+
+def _explain(failure: BaseException) -> None:
+    """One sentence for the person who started the node; a traceback would only hide it."""
+    log.debug("Could not start", exc_info=failure)
+    print(f"ottla start: {failure}", file=sys.stderr)
+    if isinstance(failure, ConfigError) and failure.what_to_try:
+        print(f"  try: {failure.what_to_try}", file=sys.stderr)
+
+
+def _pipes() -> tuple[int, int]:
+    """From `ottla dev`: where to say ready, and what ends when it is gone. (-1, -1) without it."""
+    text = os.environ.pop(PIPES_VARIABLE, "")
+    ready, _, alive = text.partition(",")
+    return (int(ready), int(alive)) if alive else (-1, -1)
+
+
+def _on_parent(loop: asyncio.AbstractEventLoop, alive_fd: int, stop: asyncio.Event) -> None:
+    if not os.read(alive_fd, 1):
+        loop.remove_reader(alive_fd)
+        log.warning("The process that started this node is gone: stopping")
+        stop.set()
+
+
+def _tune_collector() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def set_up_logging() -> None:
+    logging.basicConfig(
+        level=os.environ.get("OTTLA_LOG_LEVEL", "INFO"),
+        stream=sys.stdout,
+        format="[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )
