@@ -35,6 +35,7 @@ from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.snapshots import SnapshotReader, read_bootstrap
 from controller.registration import ControllerRegistrar
 from controller.runtime import Controller
+from protocol.features import KRAFT_VERSION, supported_levels
 from protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -43,6 +44,7 @@ from protocol.metadata_records import (
     decode_record,
 )
 from protocol.primitives import new_uuid
+from server.handlers.api_versions import Features
 from server.network.client import Channel
 from server.network.route import Route
 from server.world import World
@@ -88,6 +90,13 @@ class MetadataNode:
     def last_applied_offset(self) -> int:
         """Up to where the publishers know the metadata: what a broker says in its heartbeats."""
         return self.loader.last_offset
+
+    def features(self) -> Features:
+        """What ApiVersions says: supported levels, those finalised in the metadata, and the quorum's own."""
+        image = self.loader.image
+        finalized = dict(image.features.levels)
+        finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version
+        return Features(supported_levels(), finalized, image.offset)
 
     # RaftListener
     def handle_commit(self, batches: list[CommittedBatch]) -> None:
