@@ -177,18 +177,18 @@ def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> 
     response = APIS[key].response()
     mirrors = [mirror for mirror in MIRRORED.get(key, ()) if version in mirror.versions]
     if not mirrors or version in BOTH_PLACES.get(key, NONE):
-        _set_error(response, "error_code", error)
+        _set_error(response, "error_code", error, version)
         for name, value in AT_TOP.get(key, {}).items():
             setattr(response, name, value)
     for mirror in mirrors:
-        setattr(response, mirror.each.target, _mirror(mirror.each, request, type(response), error))
+        setattr(response, mirror.each.target, _mirror(mirror.each, request, type(response), error, version))
     special = SPECIAL.get(key)
     if special is not None:
         special(response, request, version, error)
     return response
 
 
-def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaError) -> list[Any]:
+def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaError, version: int) -> list[Any]:
     element_class = _element_class(response_class, each.target)
     elements = []
     for item in getattr(source, each.source) or ():
@@ -202,11 +202,11 @@ def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaErro
         for name, fixed in each.fixed:
             setattr(element, name, fixed)
         if each.inner is None:
-            _set_error(element, each.error_field, error)
+            _set_error(element, each.error_field, error, version)
         else:
-            setattr(element, each.inner.target, _mirror(each.inner, item, element_class, error))
+            setattr(element, each.inner.target, _mirror(each.inner, item, element_class, error, version))
             if each.inner.error_field == "":
-                _set_error(element, each.error_field, error)
+                _set_error(element, each.error_field, error, version)
         elements.append(element)
     return elements
 
@@ -221,13 +221,14 @@ def _element_class(cls: type[Any], name: str) -> type[Any]:
     return field.type.item.struct
 
 
-def _set_error(target: Any, name: str, error: KafkaError) -> None:
-    names = target.__field_names__
-    if name in names:
+def _set_error(target: Any, name: str, error: KafkaError, version: int) -> None:
+    if name in target.__field_names__:
         setattr(target, name, int(error.code))
-    if "error_message" in names:
-        # The code's own words would tell clients nothing: they have them too.
-        target.error_message = None if error.message == error.code.message else error.message
+    # The code's own words would tell clients nothing: they have them too.
+    told = None if error.message == error.code.message else error.message
+    for field in fields(target.__plain__):
+        if field.name == "error_message" and version in (field.versions if told else field.nullable):
+            target.error_message = told
 
 
 def _fetch(response: Any, request: Any, version: int, error: KafkaError) -> None:
@@ -235,7 +236,9 @@ def _fetch(response: Any, request: Any, version: int, error: KafkaError) -> None
     response.session_id = request.session_id
     if version in FETCH_WITH_PARTITIONS:
         partition = Each("partitions", "partitions", ("partition_index=partition",), fixed=(("high_watermark", -1),))
-        response.responses = _mirror(Each("topics", "responses", ("topic",), partition), request, type(response), error)
+        response.responses = _mirror(
+            Each("topics", "responses", ("topic",), partition), request, type(response), error, version
+        )
 
 
 def _join_group(response: Any, request: Any, version: int, error: KafkaError) -> None:
@@ -245,7 +248,7 @@ def _join_group(response: Any, request: Any, version: int, error: KafkaError) ->
 def _by_directory(response: Any, request: Any, version: int, error: KafkaError) -> None:
     each = Each("topics", "results", ("topic_name=name",), _partitions("partitions", "partitions", "partition_index="))
     response.results = [
-        result for directory in request.dirs for result in _mirror(each, directory, type(response), error)
+        result for directory in request.dirs for result in _mirror(each, directory, type(response), error, version)
     ]
 
 
@@ -253,7 +256,7 @@ def _by_user(response: Any, request: Any, version: int, error: KafkaError) -> No
     result = _element_class(type(response), "results")
     for name in sorted({item.name for item in (*request.deletions, *request.upsertions)}):
         element = result(user=name)
-        _set_error(element, "error_code", error)
+        _set_error(element, "error_code", error, version)
         response.results.append(element)
 
 

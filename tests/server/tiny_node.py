@@ -1,0 +1,132 @@
+"""A listener with a handful of routes, and a client that speaks in bytes: what the tests of this folder talk to and with."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from protocol.compile import encode
+from protocol.headers import encode_request_header
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from server.handlers.api_versions import ApiVersionsHandler, Features
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+from server.network.dispatch import Dispatcher
+from server.network.frames import ReceiveBuffer
+from server.network.listener import ConnectionLimits, Endpoint, Listener
+from server.network.route import Route, RouteTable
+from server.timer_wheel import TimerWheel
+from server.world import RealWorld
+
+HEARTBEAT, API_VERSIONS, PRODUCE, FETCH, LIST_GROUPS = 12, 18, 0, 1, 16
+ANSWER_TIMEOUT_S = 10
+
+
+class Heartbeats:
+    """Answers Heartbeats: at once, or, for members named "wait...", when the test says so."""
+
+    def __init__(self) -> None:
+        self.members: list[str] = []
+        self.waiting: dict[str, Deferred] = {}
+        self.cancelled: list[str] = []
+
+    def __call__(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Deferred:
+        self.members.append(request.member_id)
+        if not request.member_id.startswith("wait"):
+            return HeartbeatResponse(error_code=request.generation_id)
+        deferred = self.waiting[request.member_id] = Deferred()
+        deferred.on_cancel = lambda: self.cancelled.append(request.member_id)
+        return deferred
+
+
+class TinyNode:
+    """One listener on a free port."""
+
+    def __init__(self, listener: Listener, heartbeats: Heartbeats, limits: ConnectionLimits) -> None:
+        self.listener = listener
+        self.heartbeats = heartbeats
+        self.limits = limits
+
+    @property
+    def port(self) -> int:
+        return self.listener.port
+
+    async def client(self) -> RawClient:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return RawClient(reader, writer)
+
+
+class RawClient:
+    """Bytes out, frames in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(size)
+
+    async def correlation_ids(self, count: int) -> list[int]:
+        return [int.from_bytes((await self.frame())[:4], "big") for _ in range(count)]
+
+    async def is_closed_by_peer(self) -> bool:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionResetError:
+                return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@asynccontextmanager
+async def tiny_node(
+    *routes: Route, limits: ConnectionLimits | None = None, port: int = 0, endpoint: Endpoint | None = None
+) -> AsyncIterator[TinyNode]:
+    """Heartbeat and ApiVersions, and what else the test brings."""
+    real = RealWorld(asyncio.get_running_loop())
+    heartbeats = Heartbeats()
+    api_versions = ApiVersionsHandler(lambda: Features({}, {}))
+    table = RouteTable([Route(HEARTBEAT, heartbeats), Route(API_VERSIONS, api_versions), *routes])
+    api_versions.set_routes(table.rows)
+    limits = limits or ConnectionLimits()
+    wheel = TimerWheel(real.world.clock)
+    dispatcher = Dispatcher(table, real.world.clock, real.world.spawn)
+    endpoint = endpoint or Endpoint("PLAINTEXT", "127.0.0.1", port)
+    listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel)
+    await listener.start()
+    try:
+        yield TinyNode(listener, heartbeats, limits)
+    finally:
+        await listener.stop()
+        listener.abort()
+        wheel.close()
+        await real.close()
+
+
+def request(api_key: int, version: int, message: Any, correlation_id: int = 1, client_id: str | None = "test") -> bytes:
+    """A whole frame."""
+    body = encode_request_header(api_key, version, correlation_id, client_id)
+    body += message if isinstance(message, bytes) else encode(message, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def heartbeat(member_id: str = "m", correlation_id: int = 1, generation_id: int = 0, version: int = 4) -> bytes:
+    message = HeartbeatRequest(group_id="g", generation_id=generation_id, member_id=member_id)
+    return request(HEARTBEAT, version, message, correlation_id)
+
+
+async def until(condition: Any) -> None:
+    """Wait for a condition, not for a time."""
+    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110  the conditions are states of the node, which has no events for tests
+            await asyncio.sleep(0.001)
