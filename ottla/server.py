@@ -23,7 +23,7 @@ from broker.node import BrokerNode
 from controller.control.config_schema import TableSchema
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
-from ottla.commands.dev import PIPES_VARIABLE
+from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
 from ottla.node_parts import control_settings, raft_config, registered
 from protocol.api import ApiKey

@@ -22,7 +22,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from ottla.commands.start import default_properties
+from ottla.commands.start import PIPES_VARIABLE, default_properties, overrides
 
 PROGRAM = "ottla dev"
 HOST = "127.0.0.1"
@@ -30,8 +30,6 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 #: Ports of the controllers come this much after the brokers', as far as --base-port says them.
 CONTROLLER_PORT_STEP = 100
-#: Read by ottla/server.py: "<fd to write ready to>,<fd whose end means that the parent is gone>".
-PIPES_VARIABLE = "OTTLA_DEV_PIPES"
 
 
 @dataclass
@@ -249,8 +247,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     if arguments.nodes < 1:
         raise SystemExit(f"{PROGRAM}: --nodes must be at least 1")
-    from ottla.commands.start import overrides
-
     signal.signal(signal.SIGINT, _on_signal)
     signal.signal(signal.SIGTERM, _on_signal)
     directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")

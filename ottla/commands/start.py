@@ -10,6 +10,8 @@ import os
 import sys
 
 PROGRAM = "ottla start"
+#: From `ottla dev`: "<fd to write ready to>,<fd whose end means that the parent is gone>".
+PIPES_VARIABLE = "OTTLA_DEV_PIPES"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,11 +58,11 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.properties is None:
         properties = default_properties()
     else:
-        import javaproperties  # only here: a node without a file starts without it
+        from server.config.load import read_properties
 
         try:
             with open(arguments.properties, "rb") as file:
-                properties = javaproperties.load(file)
+                properties = read_properties(file.read(), arguments.properties)
         except OSError as failure:
             raise SystemExit(f"{PROGRAM}: cannot read {arguments.properties}: {failure.strerror}") from None
     properties.update(overrides(arguments.override))
