@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER
-from storage import producer_snapshot
-from storage.errors import CorruptFile, StorageFailure
-from storage.replicate import take_in
+from storage import producer_snapshot, replay
+from storage.errors import StorageFailure
 from storage.retention import SegmentFacts, segments_to_delete
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
 
 if TYPE_CHECKING:
     from storage.log import Log
 
-# base offset, length and producer id of a header
-WALK_PRODUCER = Struct(">qi31xq")
 
-
-def roll(log: Log, now_ms: int) -> Segment:
-    """Seals the active segment; a new one begins at the log end offset."""
+def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
+    """Seals the active segment; a new one begins at the log end offset, or at a later one that a follower is sent."""
     old = log.segments.active
-    if old.base_offset == log.log_end_offset:
+    base_offset = max(base_offset, log.log_end_offset)
+    if old.base_offset == base_offset:
         return old  # empty: nothing to seal
-    new = new_segment(log, log.log_end_offset, now_ms)
-    old.seal()
-    log.segments.append(new)
-    take_snapshot(log)
+    new = new_segment(log, base_offset, now_ms)
+    if old.size:
+        try:
+            old.seal()
+        except StorageFailure:
+            remove_files(log, new)
+            raise
+        log.segments.append(new)
+        take_snapshot(log)
+    else:
+        log.segments.replace([*log.segments.sealed, new])
+        delete_segments(log, [old])
     log.on_new_active()
     return new
 
@@ -40,13 +43,18 @@ def new_segment(log: Log, base_offset: int, now_ms: int) -> Segment:
     try:
         segment.create_files()
         segment.make_room(1)
+        log.files.sync_dir(log.directory)
     except StorageFailure:
-        segment.unmap()
-        for name in segment.file_names():
-            log.files.remove(name)
+        remove_files(log, segment)
         raise
-    log.files.sync_dir(log.directory)
     return segment
+
+
+def remove_files(log: Log, segment: Segment) -> None:
+    segment.removed = True
+    segment.unmap()
+    for name in segment.file_names():
+        log.files.remove(name)
 
 
 def take_snapshot(log: Log, sync: bool = False) -> None:
@@ -85,7 +93,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         log.high_watermark = min(log.high_watermark, offset)
         log.log_start_offset = min(log.log_start_offset, offset)
         log.epochs.truncate_from_end(offset)
-        rebuild_producers(log)
+        replay.rebuild_producers(log)
     except StorageFailure as failure:
         log.fail(failure)
         raise
@@ -115,47 +123,6 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.high_watermark = log.log_start_offset
     log.recovery_point = min(log.recovery_point, offset)
     log.on_new_active()
-
-
-def rebuild_producers(log: Log) -> None:
-    """The producers' state at the log end offset: the newest snapshot that is not beyond it, and the batches since."""
-    for snapshot in [offset for offset in log.snapshots if offset > log.log_end_offset]:
-        log.files.remove(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
-        log.snapshots.remove(snapshot)
-    start = load_snapshot(log)
-    for segment in log.segments.from_offset(start):
-        position = segment.position_of(start)
-        if position is not None:
-            _take_in_from(log, segment, position, start)
-    log.producers.end_offset = log.log_end_offset
-    log.producers.on_high_watermark(log.high_watermark)
-
-
-def _take_in_from(log: Log, segment: Segment, position: int, start: int) -> None:
-    buffer, end, unpack = segment.view(), segment.size, WALK_PRODUCER.unpack_from
-    while position < end:
-        base, length, producer_id = unpack(buffer, position)
-        following = position + length + 12
-        if producer_id >= 0 and base >= start:
-            take_in(log.producers, HEADER.unpack_from(buffer, position), buffer[position:following])
-        position = following
-
-
-def load_snapshot(log: Log) -> int:
-    """Loads the newest valid snapshot and returns its offset; damaged ones are removed."""
-    log.producers.clear()
-    for offset in sorted(log.snapshots, reverse=True):
-        if offset <= log.log_start_offset:
-            break
-        path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
-        try:
-            log.producers.load(producer_snapshot.decode(path, log.files.read(path) or b""), offset)
-        except CorruptFile:
-            log.files.remove(path)
-            log.snapshots.remove(offset)
-            continue
-        return offset
-    return log.log_start_offset
 
 
 def advance_log_start_offset(log: Log, offset: int) -> bool:

@@ -45,8 +45,7 @@ class LeaderEpochs:
         if self.entries and self.entries[-1][0] == epoch and start_offset >= self.entries[-1][1]:
             return
         kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
-        self._set([*kept, (epoch, start_offset)])
-        self.save()
+        self._replace([*kept, (epoch, start_offset)])
 
     def assign_in_memory(self, epoch: int, start_offset: int) -> None:
         """As `assign`, for recovery, which saves once at its end."""
@@ -78,8 +77,7 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> None:
         """Drops the epochs that start at or after `end_offset`."""
         if self.entries and self.entries[-1][1] >= end_offset:
-            self._set([entry for entry in self.entries if entry[1] < end_offset])
-            self.save()
+            self._replace([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drops the epochs that ended at or before `start_offset`; the one that holds it starts there now."""
@@ -88,13 +86,11 @@ class LeaderEpochs:
             if start <= start_offset:
                 at = i
         if self.entries and self.entries[at][1] < start_offset:
-            self._set([(self.entries[at][0], start_offset), *self.entries[at + 1 :]])
-            self.save()
+            self._replace([(self.entries[at][0], start_offset), *self.entries[at + 1 :]])
 
     def clear(self) -> None:
         if self.entries:
-            self._set([])
-            self.save()
+            self._replace([])
 
     def save(self) -> None:
         """Replaces the file without waiting for the disk: becoming leader of 10,000 partitions must not take 5 s.
@@ -102,14 +98,18 @@ class LeaderEpochs:
         After a crash recovery reads the epochs beyond the recovery point from the batches themselves, and `flush` comes
         before the recovery point moves; so no epoch that has records is ever missing.
         """
-        write_pairs(self._files, self.path, self.entries, sync=False)
-        self._unsynced = True
+        self._replace(self.entries)
 
     def flush(self) -> None:
         if self._unsynced:
             self._unsynced = False
             self._files.sync_file(self.path)
             self._files.sync_dir(self.path.rpartition("/")[0])
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        write_pairs(self._files, self.path, entries, sync=False)  # first: with a full disk nothing has changed
+        self._set(entries)
+        self._unsynced = True
 
     def _set(self, entries: list[tuple[int, int]]) -> None:
         self.entries = entries

@@ -158,7 +158,7 @@ class Log:
             or now_ms > self._roll_wall_ms
             or last > self._last_offset_max
         ):
-            segment = self.make_room(size, last, max_timestamp, now_ms)
+            segment = self.make_room(size, first, last, max_timestamp, now_ms)
         if leader_epoch != self.epochs.latest and leader_epoch >= 0:
             self.assign_epoch(leader_epoch, first)
         position = segment.append(view, first, last, leader_epoch, max_timestamp)
@@ -177,7 +177,7 @@ class Log:
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
 
-    def make_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+    def make_room(self, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment to append `size` bytes to: rolled, mapped and allocated as needed."""
         self.check_usable()
         if size > self.config.segment_bytes:
@@ -187,7 +187,7 @@ class Log:
         segment = self.segments.active
         try:
             if segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
-                segment = changes.roll(self, now_ms)
+                segment = changes.roll(self, now_ms, first_offset)
             segment.make_room(size)
         except StorageFailure as failure:
             self.fail(failure)

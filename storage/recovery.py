@@ -19,7 +19,7 @@ import logging
 
 from protocol.records.batch import HEADER
 from protocol.records.crc import crc32c
-from storage import changes, epochs, producer_snapshot
+from storage import epochs, producer_snapshot, replay
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.errors import CorruptFile
@@ -119,7 +119,12 @@ def open_log(
         history.truncate_from_end(log.log_end_offset)
         history.truncate_from_start(log.log_start_offset)
         history.save()
-    changes.rebuild_producers(log)
+    if not clean:
+        # What the recovery point does not vouch for may be newer than the transaction index next to it.
+        for snapshot in [offset for offset in snapshots if offset > log.recovery_point]:
+            replay.remove_snapshot(log, snapshot)
+    replay.check_txn_indexes(log)
+    replay.rebuild_producers(log)
     log.segments.active.unmap()  # most logs of a node are idle: they are mapped again when somebody comes
     return log
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, Header, batch_size, check_batch
 from protocol.records.validate import restamp
-from storage.errors import UnexpectedAppendOffset
+from storage.errors import StorageFailure, UnexpectedAppendOffset
+from storage.index import RELATIVE_OFFSET_MAX
 from storage.producers import NONE, EndTransaction, Origin, ProducerStates
 from storage.results import Appended
 from storage.segment import Segment
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 ABORT, COMMIT = 0, 1
+OFFSET_MAX = 2**63 - 1
 
 
 def append_trusted(
@@ -36,6 +38,8 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     size = header[1] + 12
     if size != len(view):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator appends one batch at a time")
+    if header[6] < 0 or header[12] != header[6] + 1:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{header[12]} records do not fit last offset delta {header[6]}")
     if size > log.config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {log.config.max_message_bytes}"
@@ -54,7 +58,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     last = first + delta
     if log.rules.log_append_time:
         max_timestamp = now_ms
-    segment = log.make_room(size, last, max_timestamp, now_ms)
+    segment = log.make_room(size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.latest:
         log.assign_epoch(leader_epoch, first)
     position = segment.append(view, first, last, leader_epoch, max_timestamp)
@@ -77,7 +81,7 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
     first = headers[0][0]
     last = headers[-1][0] + headers[-1][6]
     total = sum(header[1] + 12 for header in headers)
-    if total > log.config.segment_bytes:
+    if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
         # Kafka refuses such a set; one batch at a time loses nothing.
         start = 0
         for header in headers:
@@ -95,10 +99,12 @@ def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
     position, expected = 0, log.log_end_offset
     while (size := batch_size(view, position, len(view))) is not None:
         header = check_batch(view, position, position + size)
-        base = header[0]
+        base, delta = header[0], header[6]
+        if delta < 0 or base + delta >= OFFSET_MAX:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
             raise UnexpectedAppendOffset(base, expected)
-        expected = base + header[6] + 1
+        expected = base + delta + 1
         headers.append(header)
         position += size
     return headers
@@ -106,7 +112,7 @@ def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
 
 def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
     last = headers[-1][0] + headers[-1][6]
-    segment = log.make_room(len(view), last, max(header[8] for header in headers), now_ms)
+    segment = log.make_room(len(view), headers[0][0], last, max(header[8] for header in headers), now_ms)
     for header in headers:
         if header[2] > log.epochs.latest:
             log.assign_epoch(header[2], header[0])
@@ -125,8 +131,15 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
 
 def _take_in(log: Log, segment: Segment, header: Header, batch: memoryview) -> None:
     aborted = take_in(log.producers, header, batch)
-    if aborted is not None:
+    if aborted is None:
+        return
+    try:
         segment.txn_index.append(log.files, aborted)
+    except StorageFailure as failure:
+        # The marker is in the log: without its entry, aborted records would be read as committed. So even a full disk
+        # takes the directory offline here; recovery makes the entry again.
+        log.fail(StorageFailure(failure.path, failure.cause))
+        raise
 
 
 def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:

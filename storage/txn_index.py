@@ -45,6 +45,11 @@ class TransactionIndex:
         files.pwrite(self.path, len(entries) * ENTRY_BYTES, _ENTRY.pack(VERSION, *txn))
         entries.append(txn)
 
+    def append_if_missing(self, files: Files, txn: AbortedTxn) -> None:
+        entries = self.entries(files)
+        if not entries or entries[-1].last_offset < txn.last_offset:
+            self.append(files, txn)
+
     def truncate_to(self, files: Files, offset: int) -> None:
         """Drops the entries whose markers are at or after `offset`."""
         entries = self.entries(files)

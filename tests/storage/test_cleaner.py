@@ -134,7 +134,10 @@ def test_aborted_records_go_and_their_marker_waits_for_its_horizon(tmp_path: Pat
     markers = [(b.base_offset, b.delete_horizon) for b in log.batches(0) if b.is_control]
     assert markers == [(2, None), (4, None)], "the marker waits while this pass still saw the batch it ends"
     run(log)
-    assert [(b.base_offset, b.delete_horizon) for b in log.batches(0) if b.is_control] == [(2, NOW_MS + 1000), (4, None)]
+    assert [(b.base_offset, b.delete_horizon) for b in log.batches(0) if b.is_control] == [
+        (2, NOW_MS + 1000),
+        (4, None),
+    ]
     assert log.aborted_transactions(0, 10) == []
     run(log, NOW_MS + 1000)
     assert [b.base_offset for b in log.batches(0) if b.is_control] == [4]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
+from storage.errors import CorruptFile
 from storage.producer_snapshot import decode, encode
 from storage.producers import EndTransaction, Origin, ProducerState, ProducerStates
-from storage.errors import CorruptFile
 
 COMMIT, ABORT = EndTransaction(True, 0), EndTransaction(False, 0)
 
@@ -20,7 +20,14 @@ class Partition:
         self.offset = 0
 
     def send(
-        self, sequence: int, count: int = 1, *, pid: int = 1, epoch: int = 0, txn: bool = False, origin: Origin = Origin.CLIENT
+        self,
+        sequence: int,
+        count: int = 1,
+        *,
+        pid: int = 1,
+        epoch: int = 0,
+        txn: bool = False,
+        origin: Origin = Origin.CLIENT,
     ) -> str:
         try:
             found = self.producers.check(pid, epoch, sequence, count, txn, origin)
@@ -60,7 +67,9 @@ def test_each_of_the_last_five_batches_sent_again_is_a_duplicate_and_the_sixth_i
     p = Partition()
     for i in range(6):
         p.send(i * 2, 2)
-    assert [p.send(i * 2, 2) for i in range(6)] == ["OUT_OF_ORDER_SEQUENCE_NUMBER"] + [f"duplicate of {i * 2}" for i in range(1, 6)]
+    assert [p.send(i * 2, 2) for i in range(6)] == ["OUT_OF_ORDER_SEQUENCE_NUMBER"] + [
+        f"duplicate of {i * 2}" for i in range(1, 6)
+    ]
 
 
 def test_the_same_first_sequence_with_another_length_is_no_duplicate() -> None:
@@ -195,16 +204,35 @@ def test_a_snapshot_gives_the_same_state_back() -> None:
 
 
 def test_the_snapshot_file_is_kafkas_byte_for_byte() -> None:
-    state = ProducerState(0x0102030405060708, epoch=9, coordinator_epoch=3, last_timestamp=77, current_txn_first_offset=-1)
+    state = ProducerState(
+        0x0102030405060708, epoch=9, coordinator_epoch=3, last_timestamp=77, current_txn_first_offset=-1
+    )
     data = encode([state])
     assert data.hex() == (
         "0001" + data[2:6].hex() + "00000001"
-        "0102030405060708" "0009" "ffffffff" "ffffffffffffffff" "00000000" "000000000000004d" "00000003" "ffffffffffffffff"
+        "0102030405060708"
+        "0009"
+        "ffffffff"
+        "ffffffffffffffff"
+        "00000000"
+        "000000000000004d"
+        "00000003"
+        "ffffffffffffffff"
     )
 
 
-@pytest.mark.parametrize("damage", [lambda d: b"", lambda d: d[:9], lambda d: d[:-1], lambda d: d + b"x", lambda d: b"\0\2" + d[2:],
-                                    lambda d: d[:12] + bytes([d[12] ^ 1]) + d[13:], lambda d: d[:9] + b"\xff" + d[10:]])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda d: b"",
+        lambda d: d[:9],
+        lambda d: d[:-1],
+        lambda d: d + b"x",
+        lambda d: b"\0\2" + d[2:],
+        lambda d: d[:12] + bytes([d[12] ^ 1]) + d[13:],
+        lambda d: d[:9] + b"\xff" + d[10:],
+    ],
+)
 def test_a_damaged_snapshot_is_refused(damage: object) -> None:
     p = Partition()
     p.send(0)

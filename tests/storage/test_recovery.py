@@ -253,3 +253,26 @@ def test_the_active_segment_replaced_by_garbage_is_emptied(tmp_path: Path) -> No
     again = open_at(tmp_path, clean=True)
     assert again.log_end_offset == base
     assert append(again, batch()) == base
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut", "gone"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_transaction_index_that_cannot_be_read_is_made_again(tmp_path: Path, damage: str, clean: bool) -> None:
+    log = open_at(tmp_path)
+    for producer_id in range(12):
+        append(log, batch(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True))
+        end = marker(producer_id, 0, commit=producer_id % 3 == 0)
+        log.append(end, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+    expected = log.aborted_transactions(0, 24)
+    assert len(expected) == 8
+    if clean:
+        log.close()
+    for path in tmp_path.glob("*.txnindex"):
+        if damage == "garbage":
+            path.write_bytes(b"\xff" * 68)
+        elif damage == "cut":
+            path.write_bytes(path.read_bytes()[:-1])
+        elif not clean:
+            path.unlink()
+    again = open_at(tmp_path, clean=clean)
+    assert again.aborted_transactions(0, 24) == expected
