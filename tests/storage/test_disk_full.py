@@ -1,0 +1,135 @@
+"""A full disk refuses appends cleanly, keeps everything readable and goes on once there is room. Never SIGBUS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.config import LogConfig
+from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
+from storage.files import OsFiles
+from storage.log import Log
+from storage.mapped_file import OsMappedFile
+from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
+
+CONFIG = LogConfig(segment_bytes=200_000)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    where = tmp_path / "disk"
+    where.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def fill(log: Log) -> bytes:
+    """Appends until the disk is full; what was acknowledged."""
+    for i in range(10_000):
+        try:
+            append(log, batch(fill=i, size=1000))
+        except DiskFull:
+            return read_all(log, 1 << 20)
+    raise AssertionError("the disk is never full")
+
+
+def test_a_full_disk_refuses_and_stays_readable(small_disk: Path) -> None:
+    log = open_at(small_disk / "log", CONFIG)
+    written = fill(log)
+    assert len(written) > 700_000
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            append(log, batch(size=100_000))
+    assert read_all(log, 1 << 20) == written
+    assert log.failure is None
+
+
+def test_appends_go_on_when_there_is_room_again(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(300_000))
+    log = open_at(small_disk / "log", CONFIG)
+    written = fill(log)
+    end = log.log_end_offset
+    ballast.unlink()
+    assert append(log, batch(size=1000)) == end
+    assert read_all(log, 1 << 20).startswith(written)
+    del log
+    again = open_at(small_disk / "log", CONFIG)
+    assert again.log_end_offset == end + 1
+
+
+def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_disk: Path) -> None:
+    log = open_at(small_disk / "log", CONFIG)
+    written = fill(log)
+    end = log.log_end_offset
+    del log
+    again = open_at(small_disk / "log", CONFIG)
+    assert (again.log_end_offset, read_all(again, 1 << 20)) == (end, written)
+
+
+def test_growing_beyond_the_disk_changes_nothing(small_disk: Path) -> None:
+    path = str(small_disk / "file")
+    OsFiles().create(path)
+    mapped = OsMappedFile(path, 1 << 30, writable=True)
+    mapped.ensure(100_000)
+    mapped.buffer[99_999] = 7
+    with pytest.raises(DiskFull):
+        mapped.ensure(50_000_000)
+    assert mapped.size == 100_000
+    assert mapped.buffer[99_999] == 7
+
+
+def test_an_atomic_write_without_room_leaves_the_old_file(small_disk: Path) -> None:
+    path = str(small_disk / "checkpoint")
+    files = OsFiles()
+    files.write_atomic(path, b"old")
+    (small_disk / "ballast").write_bytes(bytes(900_000))
+    with pytest.raises(DiskFull):
+        files.write_atomic(path, bytes(500_000))
+    assert files.read(path) == b"old"
+    assert not files.exists(path + ".tmp")
+
+
+class FailingFiles(OsFiles):
+    """Every write after the switch was thrown fails with EIO."""
+
+    broken = False
+
+    def sync_file(self, path: str) -> None:
+        if self.broken:
+            raise StorageFailure(path, OSError(5, "Input/output error"))
+        super().sync_file(path)
+
+
+def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tmp_path: Path) -> None:
+    log = open_at(tmp_path, CONFIG)
+    files = FailingFiles()
+    log.files = files
+    log.segments.active._files = files  # type: ignore[attr-defined]
+    append(log, batch())
+    files.broken = True
+    heard: list[StorageFailure] = []
+    log.on_failure = heard.append
+    with pytest.raises(StorageFailure):
+        log.flush()
+    files.broken = False
+    with pytest.raises(LogDirectoryOffline):
+        log.flush()
+    with pytest.raises(LogDirectoryOffline):
+        log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    assert log.recovery_point == 0
+    assert len(heard) == 1
+    assert log.read(0, max_bytes=1000).next_offset == 1
