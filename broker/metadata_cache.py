@@ -9,16 +9,14 @@ node asked about is this one; for other nodes with the host they registered.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from controller.metadata.brokers import BrokerRegistration
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
+from server.network.context import RequestContext
 
 NO_LEADER = -1
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
-#: What Kafka answers with where an unknown node has to be named.
-UNKNOWN_HOST = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +25,6 @@ class NodeAddress:
     host: str
     port: int
     rack: str | None
-
-
-class Dialled(Protocol):
-    """The part of a connection that the endpoint rule looks at."""
-
-    listener_name: str
-    local_host: str
-    local_port: int
-
-
-class Asked(Protocol):
-    @property
-    def connection(self) -> Dialled: ...
 
 
 class MetadataCache:
@@ -54,15 +39,15 @@ class MetadataCache:
 
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
-    def endpoint(self, node_id: int, asked: Asked) -> NodeAddress | None:
+    def endpoint(self, node_id: int, context: RequestContext) -> NodeAddress | None:
         """The address of a live broker as this client has to see it."""
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.fenced:
             return None
-        return self.address(broker, asked)
+        return self.address(broker, context)
 
-    def address(self, broker: BrokerRegistration, asked: Asked) -> NodeAddress | None:
-        connection = asked.connection
+    def address(self, broker: BrokerRegistration, context: RequestContext) -> NodeAddress | None:
+        connection = context.connection
         endpoint = broker.endpoint(connection.listener_name)
         if endpoint is None:
             return None
@@ -71,9 +56,9 @@ class MetadataCache:
             host, port = connection.local_host, connection.local_port
         return NodeAddress(broker.id, host, port, broker.rack)
 
-    def addresses(self, asked: Asked) -> list[NodeAddress]:
+    def addresses(self, context: RequestContext) -> list[NodeAddress]:
         """All live brokers that have this client's listener, in order of their ids."""
-        found = (self.endpoint(node_id, asked) for node_id in sorted(self.image.cluster.brokers))
+        found = (self.endpoint(node_id, context) for node_id in sorted(self.image.cluster.brokers))
         return [address for address in found if address is not None]
 
     def is_alive(self, node_id: int) -> bool:

@@ -11,9 +11,9 @@ from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.replicas import Replicas
-from server.timer_wheel import TimerWheel
 from broker.topic_creation import TopicCreation
 from broker.topic_names import INTERNAL_TOPICS
+from server.timer_wheel import TimerWheel
 from server.world import World
 
 

@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerAddress, ControllerChannel
@@ -246,12 +246,13 @@ def _limits(config: NodeConfig) -> ConnectionLimits:
 def run(properties: Mapping[str, str]) -> int:
     """Run a node until it is told to stop; the process's exit code."""
     set_up_logging()
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
         import uvloop
 
         factory = uvloop.new_event_loop
-    except ImportError:  # not on this platform
-        factory = asyncio.new_event_loop
+    except ImportError:
+        pass  # not on this platform
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(_run(properties))
 

@@ -251,7 +251,6 @@ class Fetching:
 
     def _prune(self, session: FetchSession) -> None:
         """Leave out what an incremental response need not say; partitions with data go to the end of the queue."""
-        key_of = (lambda w: (w.topic_id, w.index)) if self._uses_topic_ids else (lambda w: (w.topic, w.index))
         for wanted, data in list(self._results.items()):
             has_records = bool(data.records)
             must_tell = wanted.must_tell(
@@ -263,7 +262,7 @@ class Fetching:
             if not must_tell:
                 del self._results[wanted]
             elif has_records:
-                session.move_to_end(key_of(wanted))
+                session.move_to_end((wanted.topic_id if self._uses_topic_ids else wanted.topic, wanted.index))
 
     def _by_topic(self) -> list[FetchableTopicResponse]:
         topics: list[FetchableTopicResponse] = []

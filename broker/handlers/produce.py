@@ -10,6 +10,8 @@ NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions joi
 
 from __future__ import annotations
 
+from typing import cast
+
 from broker.parts import BrokerParts
 from broker.replication.append import Wait, WaitingAppends
 from broker.replication.partition import Partition
@@ -18,9 +20,11 @@ from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from protocol.primitives import ZERO_UUID
@@ -48,15 +52,10 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
                 partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
                 if partition.topic in broker.internal_topics and context.client_id != ADMIN_CLIENT_ID:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
-                appended = partition.append(data.records, acks, now_ms)
-            except KafkaError as error:
+                appended = partition.append(_records(data), acks, now_ms)
+            except (KafkaError, StorageFailure) as failure:
                 failed = True
-                partitions.append(_failed(broker, topic_data.name, topic_data.topic_id, data.index, error, context.api_version))
-                continue
-            except StorageFailure as failure:
-                failed = True
-                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-                partitions.append(_failed(broker, topic_data.name, topic_data.topic_id, data.index, error, context.api_version))
+                partitions.append(_failed(broker, topic_data, data.index, failure, context.api_version))
                 continue
             response = PartitionProduceResponse(
                 index=data.index,
@@ -85,6 +84,12 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
     return deferred
 
 
+def _records(data: PartitionProduceData) -> bytes | memoryview:
+    """In place of null: no batch, which the log refuses like every other number of batches but one."""
+    records = data.records
+    return b"" if records is None else cast(memoryview, records)
+
+
 def _wait(partition: Partition, last_offset: int, response: PartitionProduceResponse) -> Wait:
     def fail(error: ErrorCode) -> None:
         response.error_code = error
@@ -111,8 +116,9 @@ def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
 
 
 def _failed(
-    broker: BrokerParts, name: str, topic_id: bytes, index: int, error: KafkaError, api_version: int
+    broker: BrokerParts, topic_data: TopicProduceData, index: int, failure: KafkaError | StorageFailure, api_version: int
 ) -> PartitionProduceResponse:
+    error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     record_errors = getattr(error, "record_errors", None)
     if record_errors:
@@ -120,7 +126,8 @@ def _failed(
             BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text) for i, text in record_errors
         ]
     if api_version >= 10 and error.code in LEADER_MOVED:
-        name = name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id) or ""
+        topic_id = topic_data.topic_id
+        name = topic_data.name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id) or ""
         leader_id, leader_epoch = broker.metadata.leader_and_epoch(name, index)
         response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return response

@@ -90,6 +90,6 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
 def broker_routes(broker: BrokerParts) -> list[Route]:
     """The rows bound to the parts of one broker."""
     return [
-        Route(api_key, broker.controller.forwarder(api_key) if handler is FORWARD else partial(handler, broker))  # type: ignore[arg-type]
+        Route(api_key, broker.controller.forwarder(api_key) if isinstance(handler, str) else partial(handler, broker))
         for api_key, handler in ROUTES
     ]

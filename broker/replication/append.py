@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.replication.partition import Commit, Partition
-from server.timer_wheel import TimerWheel
 from protocol.errors import ErrorCode
+from server.timer_wheel import TimerWheel
 
 #: (partition, last appended offset, called with the error unless it is NONE)
 Wait = tuple[Partition, int, Callable[[ErrorCode], None]]

@@ -38,8 +38,18 @@ class FetchPartition:
     """One partition of a fetch: what was asked for, and what the client was last told."""
 
     __slots__ = (
-        "current_leader_epoch", "fetch_offset", "index", "key", "last_fetched_epoch", "max_bytes", "replica_log_start_offset",
-        "replica_high_watermark", "told_high_watermark", "told_log_start_offset", "topic", "topic_id",
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "key",
+        "last_fetched_epoch",
+        "max_bytes",
+        "replica_high_watermark",
+        "replica_log_start_offset",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(
