@@ -83,7 +83,7 @@ def test_keyed_events_are_delivered_with_reports_and_read_in_key_order(
     assert len(reports) == len(events)
 
     consumer = reader(
-        bootstrap, f"{topic}-g", **{"partition.assignment.strategy": "cooperative-sticky", "fetch.max.wait.ms": 500}
+        bootstrap, f"{topic}-g", **{"partition.assignment.strategy": "cooperative-sticky", "fetch.wait.max.ms": 500}
     )
     consumer.subscribe([topic])
     got = consume(consumer, len(events))
