@@ -226,7 +226,7 @@ def on_fetch_failure(core: RaftCore, destination_id: int, failed: Failed, now_ms
         return
     # A killed leader closes its connections at once. If it only closed this one, the next fetch clears the doubt.
     grace_ms = core.config.leader_loss_grace_ms
-    if role.has_fetched and grace_ms > 0:
+    if grace_ms > 0:
         role.has_fetched = False
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + grace_ms + core.rng.randrange(grace_ms))
 

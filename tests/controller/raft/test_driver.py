@@ -1,0 +1,295 @@
+"""RaftNode on real files and sockets: elections, crashes, snapshots, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.raft.core import NotLeader
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.snapshots import write_initial_voters
+from controller.raft.voters import ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from server.network.client import Channel
+from storage.errors import CorruptFile
+from storage.files import OsFiles
+from tests.controller.raft.nodes import (
+    CLUSTER_ID,
+    Node,
+    Quorum,
+    directory_id,
+    free_ports,
+    make_node,
+    quorum,
+    take_snapshot,
+    until,
+)
+
+#: Issue of the cluster: after the loss of the active controller, decisions go on within this.
+FAILOVER_S_MAX = 1.5
+
+
+async def test_the_only_voter_leads_when_start_returns(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        assert node.raft.is_leader
+        assert node.state.leaders[-1] == (1, 1)
+        last = node.raft.append([b"one", b"two"])
+        assert last == node.raft.log_end_offset - 1 == 2
+        await until(lambda: node.state.records == [b"one", b"two"], "the commit")
+
+
+async def test_a_quorum_of_one_replays_its_log_after_a_restart(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        node.raft.append([b"one"])
+        await until(lambda: node.state.records == [b"one"], "the commit")
+        for life in (2, 3):
+            await node.stop()
+            await node.start()
+            assert node.state.records == [b"one"]
+            assert node.state.leaders[-1] == (1, life), "every life of a leader is a new epoch"
+
+
+async def test_a_killed_quorum_of_one_still_has_what_was_committed(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        for number in range(50):
+            node.raft.append([b"record %d" % number])
+        await until(lambda: len(node.state.records) == 50, "the commits")
+        committed = list(node.state.records)
+        await node.kill()
+        await node.start()
+        assert node.state.records == committed
+
+
+async def test_records_over_the_batch_limit_are_split_and_atomic_ones_refused(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path, batch_bytes_max=1000) as made:
+        node = made.nodes[0]
+        records = [bytes([number]) * 300 for number in range(10)]
+        with pytest.raises(KafkaError) as refused:
+            node.raft.append_atomic(records)
+        assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+        assert node.raft.log_end_offset == 1, "a refused append leaves nothing behind"
+        node.raft.append(records)
+        await until(lambda: node.state.records == records, "the commit")
+
+
+async def test_three_nodes_elect_one_and_all_commit(tmp_path: Path) -> None:
+    async with quorum(3, tmp_path) as made:
+        leader = await made.elect()
+        await made.commit_everywhere(b"hello")
+        follower = next(node for node in made.nodes if node is not leader)
+        with pytest.raises(NotLeader):
+            follower.raft.append([b"not here"])
+        with pytest.raises(NotLeader):
+            leader.raft.append([b"wrong epoch"], epoch=leader.raft.epoch - 1)
+        assert all(node.state.records == [b"hello"] for node in made.nodes)
+
+
+async def test_killing_the_leader_stops_decisions_for_less_than_the_fetch_timeout(tmp_path: Path) -> None:
+    async with quorum(3, tmp_path) as made:
+        old = await made.elect()
+        await made.commit_everywhere(b"before")
+        began = time.monotonic()
+        await old.kill()
+        await made.commit_everywhere(b"after")
+        assert time.monotonic() - began < FAILOVER_S_MAX
+        await old.start()
+        await until(lambda: old.state.records == [b"before", b"after"], "the old leader to catch up")
+
+
+async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
+    async with quorum(3, tmp_path) as made:
+        old = await made.elect()
+        await made.commit_everywhere(b"before")
+        epoch = old.raft.epoch
+        began = time.monotonic()
+        await old.stop()
+        new = await made.elect()
+        assert time.monotonic() - began < 1.0
+        assert new.raft.epoch == epoch + 1, "the first candidate wins"
+        await made.commit_everywhere(b"after")
+
+
+async def test_what_a_lonely_leader_appended_is_truncated(tmp_path: Path) -> None:
+    async with quorum(3, tmp_path) as made:
+        old = await made.elect()
+        await made.commit_everywhere(b"kept")
+        others = [node for node in made.nodes if node is not old]
+        for node in others:
+            await node.kill()
+        old.raft.append([b"never committed"])
+        await until(lambda: old.raft.core.log.is_flushed, "the flush")
+        await old.kill()
+        for node in others:
+            await node.start()
+        await made.commit_everywhere(b"instead")
+        await old.start()
+        await until(lambda: old.state.records == [b"kept", b"instead"], "the truncation")
+
+
+async def test_a_follower_without_the_log_installs_the_snapshot(tmp_path: Path) -> None:
+    async with quorum(3, tmp_path, retention_bytes=0, segment_bytes=2000, fetch_bytes_max=700) as made:
+        leader = await made.elect()
+        behind = next(node for node in made.nodes if node is not leader)
+        await made.commit_everywhere(b"first")
+        await behind.stop()
+        for round_ in range(3):
+            for number in range(20):
+                leader.raft.append([b"%d-%d " % (round_, number) * 20])
+            await until(lambda: leader.state.next_offset == leader.raft.log_end_offset, "the commits")
+            take_snapshot(leader)
+        assert leader.raft.log_start_offset > 0, "two snapshots and no retention: the log starts later"
+        await behind.start()
+        await until(lambda: behind.state.records == leader.state.records, "the snapshot and what follows")
+        assert behind.state.snapshots_loaded == 1
+        await made.commit_everywhere(b"last")
+
+
+async def test_a_node_restarts_from_its_snapshot(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        node.raft.append([b"a", b"b"])
+        await until(lambda: len(node.state.records) == 2, "the commit")
+        snapshot = take_snapshot(node)
+        node.raft.append([b"c"])
+        await until(lambda: len(node.state.records) == 3, "the commit")
+        await node.stop()
+        await node.start()
+        assert node.state.records == [b"a", b"b", b"c"]
+        assert node.state.snapshots_loaded == 1
+        assert node.raft.core.log.latest_snapshot == snapshot
+
+
+async def test_a_snapshot_of_what_is_not_committed_is_refused(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        with pytest.raises(ValueError, match="no snapshot at"):
+            node.raft.create_snapshot(OffsetAndEpoch(10, 1), 0)
+
+
+async def test_a_damaged_quorum_state_is_not_guessed_at(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        await node.stop()
+        state = node.directory / "__cluster_metadata-0" / "quorum-state"
+        state.write_text('{"leaderId":1,')
+        with pytest.raises(CorruptFile, match="quorum-state"):
+            node.raft.open()
+
+
+async def test_another_clusters_node_is_refused(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    nodes = [make_node(node_id, ports, tmp_path) for node_id in (1, 2, 3)]
+    nodes[2].config = replace(nodes[2].config, cluster_id="another-cluster")
+    for node in nodes:
+        await node.start()
+    made = Quorum(nodes[:2])
+    try:
+        await made.commit_everywhere(b"ours")
+        assert nodes[2].raft.leader_id == -1
+        assert nodes[2].state.records == []
+    finally:
+        for node in nodes:
+            await node.stop()
+
+
+# Dynamic voters.
+
+
+async def dynamic_quorum(tmp_path: Path) -> tuple[Quorum, list[int]]:
+    """Node 1 is the only voter, by the snapshot that formatting leaves; 2 is an observer that may become one."""
+    ports = free_ports(2)
+    nodes = []
+    for node_id in (1, 2):
+        node = make_node(node_id, ports, tmp_path, static_voters=VoterSet())
+        first = make_node(1, ports, tmp_path).config.endpoints
+        node.config = replace(node.config, bootstrap_servers=first)
+        nodes.append(node)
+    voters = VoterSet.of([Voter(ReplicaKey(1, directory_id(1)), nodes[0].config.endpoints)])
+    write_initial_voters(OsFiles(), str(nodes[0].directory / "__cluster_metadata-0"), voters, 0)
+    for node in nodes:
+        await node.start()
+    return Quorum(nodes), ports
+
+
+async def ask(node: Node, leader_port: int, request: object) -> object:
+    channel = Channel(node.real.world, "127.0.0.1", leader_port)
+    try:
+        return await channel.request(request)
+    finally:
+        channel.close()
+
+
+async def test_an_observer_becomes_a_voter_and_then_leads_alone(tmp_path: Path) -> None:
+    made, ports = await dynamic_quorum(tmp_path)
+    first, second = made.nodes
+    try:
+        await made.commit_everywhere(b"alone")
+        assert not second.raft.core.is_voter
+        listener = Listener("CONTROLLER", "127.0.0.1", ports[1])
+        add = AddRaftVoterRequest(CLUSTER_ID, 5000, 2, directory_id(2), [listener])
+        added = await ask(first, ports[0], add)
+        assert added.error_code == ErrorCode.NONE, added
+        await until(lambda: second.raft.core.is_voter, "the new voter to know")
+        again = await ask(first, ports[0], add)
+        assert again.error_code == ErrorCode.DUPLICATE_VOTER
+        await made.commit_everywhere(b"together")
+        removed = await ask(first, ports[0], RemoveRaftVoterRequest(CLUSTER_ID, 1, directory_id(1)))
+        assert removed.error_code == ErrorCode.NONE, removed
+        await until(lambda: second.raft.is_leader, "the remaining voter to lead")
+        await made.commit_everywhere(b"without the first")
+        # What the voters are survives a restart: it is in the log.
+        await second.stop()
+        await second.start()
+        assert second.raft.is_leader
+        assert second.raft.core.voters.last.ids == (2,)
+    finally:
+        for node in made.nodes:
+            await node.stop()
+
+
+async def test_describe_quorum_tells_voters_observers_and_their_progress(tmp_path: Path) -> None:
+    made, ports = await dynamic_quorum(tmp_path)
+    try:
+        await made.commit_everywhere(b"record")
+        request = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionDataRequest(0)])])
+        response = await ask(made.nodes[0], ports[0], request)
+        partition = response.topics[0].partitions[0]
+        assert (partition.leader_id, partition.error_code) == (1, ErrorCode.NONE)
+        assert [voter.replica_id for voter in partition.current_voters] == [1]
+        assert [observer.replica_id for observer in partition.observers] == [2]
+        assert partition.observers[0].log_end_offset == partition.high_watermark
+        assert [node.node_id for node in response.nodes] == [1]
+        refused = await ask(made.nodes[1], ports[1], request)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    finally:
+        for node in made.nodes:
+            await node.stop()
+
+
+async def test_appends_of_one_turn_share_a_flush(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        flushes = 0
+        flush = node.raft._log.flush
+
+        def counted(now_ms: int) -> None:
+            nonlocal flushes
+            flushes += 1
+            flush(now_ms)
+
+        node.raft._log.flush = counted  # type: ignore[method-assign]
+        for number in range(100):
+            node.raft.append([b"%d" % number])
+        await until(lambda: len(node.state.records) == 100, "the commits")
+        await asyncio.sleep(0)
+        assert flushes <= 2

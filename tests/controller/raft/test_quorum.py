@@ -1,0 +1,63 @@
+"""The transition table: complete, and obeyed by every run of the simulation."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from controller.raft import core as core_module
+from controller.raft.quorum import TRANSITIONS, check_transition
+from controller.raft.states import Follower, Resigned, Role, Unattached, Votes
+from controller.raft.voters import ReplicaKey
+from tests.controller.raft.simulation import run
+
+
+def test_every_role_has_a_row() -> None:
+    assert set(TRANSITIONS) == set(get_args(Role))
+
+
+def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def watch(old: Role, new: Role) -> None:
+        seen.add((type(old), type(new)))
+        check_transition(old, new)
+
+    monkeypatch.setattr(core_module, "check_transition", watch)
+    for seed in range(60):
+        run(seed)
+    rare = {(old.__name__, new.__name__) for old, row in TRANSITIONS.items() for new in row if (old, new) not in seen}
+    assert rare <= {("Resigned", "Prospective"), ("Candidate", "Unattached"), ("Leader", "Follower")}, rare
+
+
+def test_what_breaks_raft_stops_the_node() -> None:
+    voted = Unattached(3, 0, voted=ReplicaKey(1))
+    for old, new in [
+        (voted, Unattached(2, 0)),
+        (voted, Unattached(3, 0, voted=ReplicaKey(2))),
+        (voted, Unattached(3, 0)),
+        (Follower(3, 1, (), 0), Follower(3, 2, (), 0)),
+        (voted, Resigned(3, 1, 0)),
+    ]:
+        with pytest.raises(AssertionError):
+            check_transition(old, new)
+
+
+@pytest.mark.parametrize(
+    ("voters", "granted", "rejected", "won", "lost"),
+    [
+        ({1}, {1}, set(), True, False),
+        ({1, 2, 3}, {1}, set(), False, False),
+        ({1, 2, 3}, {1}, {2}, False, False),
+        ({1, 2, 3}, {1}, {2, 3}, False, True),
+        ({1, 2, 3}, {1, 3}, {2}, True, False),
+        ({1, 2, 3, 4}, {1, 2}, set(), False, False),
+        ({1, 2, 3, 4}, {1, 2}, {3, 4}, False, True),
+        # A candidate that is being removed does not count itself.
+        ({2, 3}, {1, 2}, set(), False, False),
+    ],
+)
+def test_a_ballot(voters: set[int], granted: set[int], rejected: set[int], won: bool, lost: bool) -> None:
+    votes = Votes(frozenset(voters), set(granted), set(rejected))
+    assert (votes.is_won, votes.is_lost) == (won, lost)
