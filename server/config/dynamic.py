@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from protocol.errors import ErrorCode
 from server.config.broker import (
     BROKER_CONFIGS,
     CLUSTER_LEVEL_LISTENER_CONFIGS,
@@ -23,8 +24,9 @@ from server.config.broker import (
     key_of,
     synonyms,
 )
+from server.config.client_metrics import CLIENT_METRICS_CONFIGS
 from server.config.errors import ConfigError
-from server.config.group import GROUP_CONFIGS, group_values
+from server.config.group import GROUP_CONFIGS, broker_default, group_values
 from server.config.key import ConfigKey, Scope, to_text
 from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_values
 
@@ -162,19 +164,29 @@ def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Mapping
     return rows
 
 
-def describe_group(overrides: Mapping[str, str], values: Mapping[str, Any]) -> list[Described]:
-    """All configurations of a group."""
+def describe_group(overrides: Mapping[str, str], levels: Levels, values: Mapping[str, Any]) -> list[Described]:
+    """All configurations of a group on this broker."""
     effective = group_values(overrides, values)
     rows = []
     for name, key in GROUP_CONFIGS.items():
-        source = Source.GROUP if name in overrides else Source.DEFAULT
-        rows.append(_described(key, effective[name], [Synonym(name, key.to_text(effective[name]), source)]))
+        default = broker_default(name)
+        if default is None:
+            found = [Synonym(name, key.to_text(key.default), Source.DEFAULT)]
+        else:
+            found = broker_synonyms(default, synonyms(default), levels, secret=False)
+        if name in overrides:
+            found.insert(0, Synonym(name, key.to_text(effective[name]), Source.GROUP))
+        rows.append(_described(key, effective[name], found))
     return rows
 
 
 def describe_client_metrics(configs: Mapping[str, str]) -> list[Described]:
-    """What a subscription has set."""
-    return [Described(name, value, False, Source.CLIENT_METRICS, False, [], 0, None) for name, value in configs.items()]
+    """All configurations of a client-metrics subscription."""
+    rows = []
+    for name, key in CLIENT_METRICS_CONFIGS.items():
+        found = [Synonym(name, configs[name], Source.CLIENT_METRICS)] if name in configs else []
+        rows.append(_described(key, key.parse(configs[name]) if found else key.default, found))
+    return rows
 
 
 def _described(key: ConfigKey, value: Any, found: list[Synonym]) -> Described:
@@ -190,6 +202,10 @@ def _described(key: ConfigKey, value: Any, found: list[Synonym]) -> Described:
     )
 
 
+#: Kafka refuses a broker's configurations with another code than a topic's or a group's.
+CODE = ErrorCode.INVALID_REQUEST
+
+
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
     """ConfigError when these may not be set while brokers run: for one broker, or for all."""
     _refuse("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
@@ -203,7 +219,7 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
             try:
                 key.parse(text)
             except ConfigError as error:
-                raise ConfigError(base_name(name), error.value, error.why, message=str(error)) from None
+                raise ConfigError(name, error.value, error.why, message=str(error), code=CODE) from None
     if not per_broker:
         _refuse(
             "Cannot update these configs at default cluster level, broker id must be specified",
@@ -213,7 +229,7 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
 
 def _refuse(why: str, names: list[str]) -> None:
     if names:
-        raise ConfigError(names[0], None, why, message=f"{why}: [{', '.join(names)}]")
+        raise ConfigError(names[0], None, why, message=f"{why}: [{', '.join(names)}]", code=CODE)
 
 
 def _is_static(name: str) -> bool:

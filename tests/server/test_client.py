@@ -85,7 +85,7 @@ async def test_an_answer_that_does_not_come_is_a_timeout(real: RealWorld) -> Non
 
 async def test_nobody_listening_is_told_with_the_address(real: RealWorld) -> None:
     channel = Channel(real.world, "127.0.0.1", 22_099)
-    with pytest.raises(ChannelClosed, match="cannot connect to .*:22099"):
+    with pytest.raises(ChannelClosed, match=r"cannot connect to .*:22099"):
         await channel.request(ask())
 
 

@@ -1,0 +1,166 @@
+"""From server.properties to a node: what is read, what is refused and with what advice, what changes while running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server.config.errors import ConfigError
+from server.config.load import NodeConfig, load
+from server.network.listener import Endpoint
+from storage.files import OsFiles
+
+COMBINED = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://localhost:9093",
+}
+
+PROPERTIES = r"""
+# Kafka's own form: comments, escapes, continuation lines, spaces around the sign
+process.roles = broker,\
+    controller
+node.id:7
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+log.dirs=/var/lib/a\u0062c,/var/lib/d
+zookeeper.connect=old:2181
+my.extension=1
+"""
+
+REFUSED = [
+    ({"listeners": "PLAINTEXT//:x"}, "Unable to parse PLAINTEXT//:x to a broker endpoint"),
+    ({"listeners": "PLAINTEXT://:99999,CONTROLLER://:1"}, "Unable to parse PLAINTEXT://:99999"),
+    ({"listeners": "FOO://:1,CONTROLLER://:2"}, "No security protocol defined for listener FOO"),
+    ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2,CONTROLLER://:3"}, "Each listener must have a different name"),
+    ({"listeners": "PLAINTEXT://:1,CONTROLLER://:1"}, "Each listener must have a different port"),
+    ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot use the nonroutable meta-address 0.0.0.0"),
+    ({"advertised.listeners": "OTHER://a:1"}, "OTHER is not among the listeners"),
+    ({"listener.security.protocol.map": "A"}, "not of the form NAME:PROTOCOL"),
+    ({"listener.security.protocol.map": "A:FOO"}, "Invalid security protocol `FOO`"),
+    ({"process.roles": "foo"}, "String must be one of: broker, controller"),
+    (
+        {"process.roles": ""},
+        "Configuration 'process.roles' must not be empty. Valid values include: [broker, controller]",
+    ),
+    ({"node.id": "-3"}, "Invalid value -3 for configuration node.id: Value must be at least 0"),
+    ({"broker.id": "7"}, "You must set `node.id` to the same value as `broker.id`."),
+    ({"controller.quorum.voters": "x"}, "Each entry should be in the form `{id}@{host}:{port}`."),
+    ({"controller.quorum.voters": "1@a"}, "Failed to parse host name from entry 1@a"),
+    ({"controller.quorum.voters": "1@a:b"}, "Failed to parse host port from entry 1@a:b"),
+    ({"controller.quorum.bootstrap.servers": "x"}, 'Each entry should be in the form "{host}:{port}"'),
+    ({"controller.quorum.voters": "5@a:1"}, "the node id 1 must be included in the set of voters"),
+    ({"controller.listener.names": ""}, "Configuration 'controller.listener.names' must not be empty."),
+    (
+        {"controller.listener.names": "OTHER"},
+        "must contain at least one value appearing in the 'listeners' configuration",
+    ),
+    ({"inter.broker.listener.name": "NOPE"}, "The valid options based on currently configured listeners are PLAINTEXT"),
+    ({"log.dirs": ""}, "Configuration 'log.dirs' must not be empty."),
+    ({"process.roles": "controller"}, "must only contain KRaft controller listeners"),
+    ({"process.roles": "broker"}, "must not contain a value appearing in the 'listeners' configuration"),
+    ({"auto.create.topics.enable": "yes"}, "Expected value to be either true or false"),
+]
+
+
+def test_a_properties_file_as_kafka_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES)
+    config = load(OsFiles(), str(path), ["num.partitions=4", "log.retention.hours = 12"])
+    assert (config.node_id, config["node.id"], config.broker_id) == (7, 7, 7)
+    assert config["process.roles"] == ["broker", "controller"]
+    assert config.log_directories == ["/var/lib/abc", "/var/lib/d"]
+    assert config.metadata_log_directory == "/var/lib/abc"
+    assert (config.num_partitions, config.log_retention_hours) == (4, 12)
+    assert config.unknown == ["my.extension", "zookeeper.connect"]
+    assert (config.is_broker, config.is_controller) == (True, True)
+
+
+def test_a_file_that_is_not_there_or_not_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="There is no file"):
+        load(OsFiles(), str(tmp_path / "none"))
+    path = tmp_path / "binary"
+    path.write_bytes(b"\xff\xfe\0")
+    with pytest.raises(ConfigError, match="is not a properties file"):
+        load(OsFiles(), str(path))
+    with pytest.raises(ConfigError, match="not of the form name=value"):
+        load(OsFiles(), None, ["nonsense"])
+
+
+def test_what_has_no_default_is_asked_for_with_an_example() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        NodeConfig({})
+    assert str(refusal.value) == 'Missing required configuration "process.roles" which has no default value.'
+    assert refusal.value.what_to_try.startswith("process.roles=")
+
+
+@pytest.mark.parametrize(("change", "said"), REFUSED, ids=lambda value: str(value)[:60])
+def test_what_is_refused(change: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        NodeConfig({**COMBINED, **change})
+    assert said in str(refusal.value)
+
+
+def test_listeners_with_and_without_an_advertised_address() -> None:
+    config = NodeConfig(
+        COMBINED
+        | {
+            "listeners": "PLAINTEXT://0.0.0.0:9092,OUTSIDE://:29092,CONTROLLER://[::1]:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "advertised.listeners": "OUTSIDE://kafka.example:19092",
+        }
+    )
+    assert config.broker_endpoints == (
+        Endpoint("PLAINTEXT", "", 9092),
+        Endpoint("OUTSIDE", "", 29092, "SASL_SSL", "kafka.example", 19092),
+    )
+    assert config.controller_endpoints == (Endpoint("CONTROLLER", "::1", 9093),)
+    assert config.inter_broker_listener == "PLAINTEXT"
+
+
+def test_one_port_may_serve_ipv4_and_ipv6_apart() -> None:
+    listeners = "PLAINTEXT://127.0.0.1:9092,SSL://[::1]:9092,CONTROLLER://:9093"
+    assert len(NodeConfig(COMBINED | {"listeners": listeners}).endpoints) == 3
+
+
+def test_the_quorum_is_known_by_voters_or_by_bootstrap_servers() -> None:
+    assert NodeConfig(COMBINED | {"controller.quorum.voters": "1@a:1,2@[::1]:2"}).voters == ((1, "a", 1), (2, "::1", 2))
+    assert NodeConfig(COMBINED | {"controller.quorum.bootstrap.servers": "a:1, b:2"}).bootstrap_servers == (
+        ("a", 1),
+        ("b", 2),
+    )
+    with pytest.raises(ConfigError, match=r"either controller.quorum.bootstrap.servers must contain"):
+        NodeConfig({**COMBINED, "process.roles": "broker", "listeners": "PLAINTEXT://:9092"})
+
+
+def test_dynamic_values_win_and_go_again() -> None:
+    config = NodeConfig(COMBINED | {"log.retention.ms": "1"})
+    told: list[frozenset[str]] = []
+    config.watch(lambda _, names: told.append(names))
+    assert config.set_dynamic({}, {"log.retention.ms": "2", "message.max.bytes": "5"}) == {
+        "log.retention.ms",
+        "message.max.bytes",
+    }
+    config.set_dynamic({"log.retention.ms": "3"}, {"log.retention.ms": "2"})
+    assert (config["log.retention.ms"], config.message_max_bytes) == (3, 1_048_588)
+    config.set_dynamic({}, {})
+    assert config["log.retention.ms"] == 1
+    assert told[0] == {"log.retention.ms", "message.max.bytes"}
+    assert len(told) == 3
+
+
+def test_a_dynamic_value_that_is_no_good_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    config = NodeConfig(COMBINED)
+    config.set_dynamic({"message.max.bytes": "x", "num.io.threads": "3"}, {})
+    assert (config.message_max_bytes, config.num_io_threads) == (1_048_588, 3)
+    assert "Ignoring a dynamic configuration: Invalid value x" in caplog.text
+
+
+def test_a_name_that_does_not_exist_is_a_mistake_of_ours() -> None:
+    config = NodeConfig(COMBINED)
+    with pytest.raises(AttributeError, match=r"there is no configuration log.retention.centuries"):
+        _ = config.log_retention_centuries
+    with pytest.raises(KeyError):
+        _ = config["log.retention.centuries"]

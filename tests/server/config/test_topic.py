@@ -1,0 +1,169 @@
+"""What topics, groups and client-metrics subscriptions may be given, in Kafka's words (taken from 4.3.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import ErrorCode
+from server.config.broker import BROKER_CONFIGS
+from server.config.client_metrics import check_client_metrics
+from server.config.errors import ConfigError
+from server.config.group import check_group_configs
+from server.config.topic import check_topic_configs, topic_values
+
+DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items()}
+
+TOPIC_ATTEMPTS = [
+    ({"retention.ms": "abc"}, "Invalid value abc for configuration retention.ms: Not a number of type LONG"),
+    ({"retention.ms": "-5"}, "Invalid value -5 for configuration retention.ms: Value must be at least -1"),
+    (
+        {"cleanup.policy": "foo"},
+        "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
+    ({"cleanup.policy": ""}, None),
+    (
+        {"min.cleanable.dirty.ratio": "2"},
+        "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+    ),
+    (
+        {"compression.type": "foo"},
+        "Invalid value foo for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+    ),
+    (
+        {"compression.gzip.level": "0"},
+        "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+    ),
+    (
+        {"preallocate": "maybe"},
+        "Invalid value maybe for configuration preallocate: Expected value to be either true or false",
+    ),
+    (
+        {"leader.replication.throttled.replicas": "x"},
+        "Invalid value [x] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas must be "
+        "the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    ),
+    ({"leader.replication.throttled.replicas": "0:1,1:2"}, None),
+    ({"follower.replication.throttled.replicas": "*"}, None),
+    ({"segment.bytes": "5"}, "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576"),
+    (
+        {"segment.bytes": "99999999999"},
+        "Invalid value 99999999999 for configuration segment.bytes: Not a number of type INT",
+    ),
+    (
+        {"message.timestamp.type": "foo"},
+        "Invalid value foo for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime",
+    ),
+    ({"nosuch": "1"}, "Unknown topic config name: nosuch"),
+    ({"max.message.bytes": ""}, "Invalid value  for configuration max.message.bytes: Not a number of type INT"),
+    (
+        {"compression.lz4.level": "18"},
+        "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17",
+    ),
+    (
+        {"remote.storage.enable": "true"},
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    ),
+    ({"retention.ms": " 100 "}, None),
+    (
+        {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
+]
+
+GROUP_ATTEMPTS = [
+    (
+        {"consumer.session.timeout.ms": "abc"},
+        "Invalid value abc for configuration consumer.session.timeout.ms: Not a number of type INT",
+    ),
+    (
+        {"consumer.session.timeout.ms": "1"},
+        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+    ),
+    (
+        {"share.auto.offset.reset": "foo"},
+        "Invalid value foo for configuration share.auto.offset.reset: Invalid value `foo` for configuration "
+        "share.auto.offset.reset. The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+    ),
+    ({"share.auto.offset.reset": "by_duration:PT5M"}, None),
+    ({"share.auto.offset.reset": "by_duration:P2DT3H4M5.5S"}, None),
+    (
+        {"share.isolation.level": "foo"},
+        "Invalid value foo for configuration share.isolation.level: String must be one of: read_committed, read_uncommitted",
+    ),
+    ({"nosuch": "1"}, "Unknown group config name: nosuch"),
+    (
+        {"consumer.heartbeat.interval.ms": "100000"},
+        "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+    ),
+    (
+        {"share.record.lock.duration.ms": "1"},
+        "Invalid value 1 for configuration share.record.lock.duration.ms: Value must be at least 1000",
+    ),
+    (
+        {"streams.num.standby.replicas": "99"},
+        "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+    ),
+    ({"consumer.session.timeout.ms": "50000"}, None),
+]
+
+CLIENT_METRICS_ATTEMPTS = [
+    ({"interval.ms": "abc"}, "Invalid value abc for configuration interval.ms: Not a number of type INT"),
+    ({"interval.ms": "1"}, "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+    ({"match": "foo"}, "Illegal client matching pattern: foo"),
+    ({"match": "foo=bar"}, "Illegal client matching pattern: foo=bar"),
+    ({"match": "client_id=["}, "Illegal client matching pattern: client_id=["),
+    ({"nosuch": "1"}, "Unknown client metrics configuration: nosuch"),
+    ({"metrics": "", "interval.ms": "60000", "match": "client_id=a.*"}, None),
+]
+
+
+def said(check: object, *arguments: object) -> str | None:
+    try:
+        check(*arguments)  # type: ignore[operator]
+    except ConfigError as refusal:
+        return str(refusal)
+    return None
+
+
+@pytest.mark.parametrize(("configs", "expected"), TOPIC_ATTEMPTS, ids=str)
+def test_topics(configs: dict[str, str], expected: str | None) -> None:
+    assert said(check_topic_configs, configs, DEFAULTS) == expected
+
+
+@pytest.mark.parametrize(("configs", "expected"), GROUP_ATTEMPTS, ids=str)
+def test_groups(configs: dict[str, str], expected: str | None) -> None:
+    assert said(check_group_configs, configs, DEFAULTS) == expected
+
+
+@pytest.mark.parametrize(("configs", "expected"), CLIENT_METRICS_ATTEMPTS, ids=str)
+def test_client_metrics(configs: dict[str, str], expected: str | None) -> None:
+    assert said(check_client_metrics, configs) == expected
+
+
+def test_a_subscription_nobody_knows_is_an_invalid_request() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        check_client_metrics({"nosuch": "1"})
+    assert refusal.value.as_reply().code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_takes_the_brokers_value_in_its_own_unit() -> None:
+    values = topic_values({}, {**DEFAULTS, "log.retention.hours": 2, "log.roll.hours": 3})
+    assert values["retention.ms"] == 2 * 3_600_000
+    assert values["segment.ms"] == 3 * 3_600_000
+    assert topic_values({}, {**DEFAULTS, "log.retention.minutes": 5})["retention.ms"] == 300_000
+    assert topic_values({}, {**DEFAULTS, "log.retention.ms": 7, "log.retention.minutes": 5})["retention.ms"] == 7
+    assert topic_values({}, {**DEFAULTS, "log.retention.hours": -1})["retention.ms"] == -1
+    assert topic_values({"retention.ms": "9"}, {**DEFAULTS, "log.retention.ms": 7})["retention.ms"] == 9
+
+
+def test_remote_storage_is_not_switched_off_by_itself() -> None:
+    remote = {**DEFAULTS, "remote.log.storage.system.enable": True}
+    was = {"remote.storage.enable": "true"}
+    assert said(check_topic_configs, was, remote) is None
+    with pytest.raises(ConfigError, match="invalid to disable remote storage without deleting"):
+        check_topic_configs({}, remote, before=was)
+    check_topic_configs({"remote.log.delete.on.disable": "true"}, remote, before=was)
+    with pytest.raises(ConfigError, match="unsupported for the compacted topics"):
+        check_topic_configs({**was, "cleanup.policy": "compact"}, remote)
+    with pytest.raises(ConfigError, match=r"Value must not be more than retention.ms property value: 5"):
+        check_topic_configs({**was, "retention.ms": "5", "local.retention.ms": "6"}, remote)
