@@ -20,7 +20,6 @@ def test_an_idempotent_producer_with_callbacks_feeds_a_consumer_that_commits_by_
         compression_type="snappy",
         linger_ms=10,
         batch_size=32768,
-        buffer_memory=67108864,
     )
     sent, failed = [], []
     for i in range(50):
