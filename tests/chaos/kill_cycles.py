@@ -84,7 +84,8 @@ class Load:
 def create_topic(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept by name: its end would end the request
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
 
 
 def read_everything(bootstrap: str) -> dict[int, list[tuple[int, int]]]:
