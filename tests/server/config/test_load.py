@@ -53,8 +53,9 @@ REFUSED = [
     ({"controller.quorum.bootstrap.servers": "x"}, 'Each entry should be in the form "{host}:{port}"'),
     ({"controller.quorum.voters": "5@a:1"}, "the node id 1 must be included in the set of voters"),
     ({"controller.listener.names": ""}, "Configuration 'controller.listener.names' must not be empty."),
+    ({"controller.listener.names": "SSL"}, "No security protocol defined for listener CONTROLLER"),
     (
-        {"controller.listener.names": "OTHER"},
+        {"controller.listener.names": "SSL", "listeners": "PLAINTEXT://:1"},
         "must contain at least one value appearing in the 'listeners' configuration",
     ),
     ({"inter.broker.listener.name": "NOPE"}, "The valid options based on currently configured listeners are PLAINTEXT"),
