@@ -58,12 +58,22 @@ def remove_files(log: Log, segment: Segment) -> None:
 
 
 def take_snapshot(log: Log, sync: bool = False) -> None:
-    """Writes the producers' state at the log end offset, unless that file is there."""
+    """Writes the producers' state at the log end offset, unless that file is there.
+
+    Every segment but the first has one at its base offset. Of those in between two are of use: the newest, and the newest
+    that the recovery point vouches for, because after a crash the other one does not count.
+    """
     offset = log.log_end_offset
     if offset in log.snapshots or offset == 0:
         return
     path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
     log.files.write_atomic(path, producer_snapshot.encode(log.producers), sync)
+    bases = {segment.base_offset for segment in log.segments}
+    between = [old for old in log.snapshots if old not in bases]
+    vouched = max((old for old in between if old <= log.recovery_point), default=-1)
+    for old in between:
+        if old != vouched:
+            replay.remove_snapshot(log, old)
     log.snapshots.append(offset)
 
 
@@ -205,10 +215,12 @@ def flush(log: Log, now_ms: int) -> None:
         return
     try:
         log.epochs.flush()
+        active = log.segments.active
+        mark = (active.base_offset, active.size)
         for segment in log.segments.from_offset(log.recovery_point):
             _flush_segment(log, segment)
-        log.files.sync_dir(log.directory)
         if not log.entry_synced:
+            log.files.sync_dir(log.directory)
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
             log.files.sync_dir(log.directory.rpartition("/")[0])
             log.entry_synced = True
@@ -217,6 +229,7 @@ def flush(log: Log, now_ms: int) -> None:
         raise
     if truncations == log.truncations:
         log.recovery_point = max(log.recovery_point, end)
+        log.flush_mark = mark
         log.flushed_ms = now_ms
 
 

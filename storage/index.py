@@ -81,12 +81,12 @@ class OffsetIndex:
         if self._saved > entries:
             self._saved = -1  # the file holds entries that are gone: it is written anew
 
-    def save(self, files: Files) -> None:
-        """Brings the file up to date. Appends may go on meanwhile on another thread."""
+    def save(self, files: Files) -> bool:
+        """Brings the file up to date; False when it was. Appends may go on meanwhile on another thread."""
         end = len(self.positions)
         start = max(self._saved, 0)
         if end == self._saved:
-            return
+            return False
         mixed = array("I", bytes(8 * (end - start)))
         mixed[0::2] = self.offsets[start:end]
         mixed[1::2] = self.positions[start:end]
@@ -96,6 +96,7 @@ class OffsetIndex:
         else:
             files.pwrite(self.path, start * OFFSET_ENTRY_BYTES, mixed.tobytes())
         self._saved = end
+        return True
 
     def load(self, files: Files, log_bytes: int) -> None:
         """Reads the file.
@@ -168,12 +169,12 @@ class TimeIndex:
         if self._saved > entries:
             self._saved = -1
 
-    def save(self, files: Files) -> None:
-        """Brings the file up to date. Appends may go on meanwhile on another thread."""
+    def save(self, files: Files) -> bool:
+        """Brings the file up to date; False when it was. Appends may go on meanwhile on another thread."""
         end = len(self.offsets)
         start = max(self._saved, 0)
         if end == self._saved:
-            return
+            return False
         pack = _TIME_ENTRY.pack
         data = b"".join(map(pack, self.timestamps[start:end], self.offsets[start:end]))
         if self._saved < 0:
@@ -181,6 +182,7 @@ class TimeIndex:
         else:
             files.pwrite(self.path, start * TIME_ENTRY_BYTES, data)
         self._saved = end
+        return True
 
     def load(self, files: Files, last_offset: int) -> None:
         """Reads the file.

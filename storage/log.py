@@ -62,6 +62,7 @@ class Log:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.flushed_ms = 0
+        self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
@@ -338,8 +339,21 @@ class Log:
 
     @property
     def unflushed_bytes(self) -> int:
-        """How much a restart after a crash must read again, to the segment."""
-        return sum(segment.size for segment in self.segments.from_offset(self.recovery_point))
+        """How much a restart after a crash must check again."""
+        base, flushed = self.flush_mark
+        unflushed = 0
+        for segment in self.segments.from_offset(self.recovery_point):
+            unflushed += segment.size - (flushed if segment.base_offset == base else 0)
+        return max(unflushed, 0)
+
+    def snapshot_producers(self) -> None:
+        """Writes the producers' state now, so that a restart after a crash need not read all batches of the segment."""
+        if len(self.producers):
+            try:
+                changes.take_snapshot(self)
+            except StorageFailure as failure:
+                self.fail(failure)
+                raise
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for a flush now."""

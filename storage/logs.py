@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -43,6 +44,7 @@ class Logs:
         self._logs: dict[Key, Log] = {}
         self._by_name: dict[tuple[str, int], Log] = {}
         self._dir_of: dict[Key, LogDir] = {}
+        self._counts: Counter[str] = Counter()  # logs per directory
         self._removals: list[tuple[int, str]] = []  # (due ms, directory)
         self._doomed: dict[str, int] = {}  # file -> due ms
 
@@ -144,6 +146,7 @@ class Logs:
         self._logs[key] = log
         self._by_name[(log.topic, log.partition)] = log
         self._dir_of[key] = directory
+        self._counts[directory.path] += 1
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
 
     # Creating and deleting
@@ -200,11 +203,7 @@ class Logs:
             online = [d for d in online if d.directory_id == directory_id]
         if not online:
             raise LogDirectoryOffline(self.directories[0].path, "no log directory is in use")
-        counts = {id(d): 0 for d in online}
-        for directory in self._dir_of.values():
-            if id(directory) in counts:
-                counts[id(directory)] += 1
-        return min(online, key=lambda d: counts[id(d)])
+        return min(online, key=lambda d: self._counts[d.path])
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
         """Takes the log out at once; its files go after file.delete.delay.ms, with `remove_deleted`."""
@@ -225,7 +224,9 @@ class Logs:
         del self._logs[key]
         del self._by_name[(log.topic, log.partition)]
         log.close(clean=False)
-        return self._dir_of.pop(key)
+        directory = self._dir_of.pop(key)
+        self._counts[directory.path] -= 1
+        return directory
 
     def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
         uuid = self._rng.randbytes(16)
@@ -263,14 +264,25 @@ class Logs:
         return count
 
     def flush_due(self, now_ms: int) -> list[Log]:
-        """The logs to flush now: because their configuration says so, or to keep a restart after a crash short."""
-        return [
-            log
-            for log in self
-            if log.failure is None
-            and log.recovery_point < log.log_end_offset
-            and (log.flush_due(now_ms) or log.unflushed_bytes >= RECOVERY_BYTES_MAX)
-        ]
+        """The logs to flush now (`Log.flush`, on any thread). Called on the thread that appends.
+
+        They are those whose configuration says so, and those whose restart after a crash would take too long; of the
+        latter the producers' state is written here, while nobody appends.
+        """
+        due: list[Log] = []
+        for log in self:
+            if log.failure is not None or log.recovery_point >= log.log_end_offset:
+                continue
+            if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
+                try:
+                    log.snapshot_producers()
+                except StorageFailure as failure:
+                    logger.warning("producers of %s: %s", log, failure)
+                    continue
+                due.append(log)
+            elif log.flush_due(now_ms):
+                due.append(log)
+        return due
 
     def flush_all(self, now_ms: int = 0) -> None:
         for log in self:

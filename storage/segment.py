@@ -58,6 +58,7 @@ class Segment:
         "_first_timestamp",
         "_hints",
         "_indexes_loaded",
+        "_indexes_unsynced",
         "_largest",
         "_lock",
         "_map",
@@ -111,6 +112,7 @@ class Segment:
         self._map: MappedFile | None = None
         self._mapped_from = 0
         self._indexes_loaded = False
+        self._indexes_unsynced = True  # at the first flush, whatever is there
         self._bytes_since_entry = 0
         self._largest: TimestampAndOffset | None = None
         self._first_timestamp: int | None = None
@@ -437,8 +439,9 @@ class Segment:
     def save_indexes(self) -> None:
         with self._lock:
             if self._indexes_loaded:
-                self.offset_index.save(self._files)
-                self.time_index.save(self._files)
+                saved = self.offset_index.save(self._files)
+                saved |= self.time_index.save(self._files)
+                self._indexes_unsynced |= saved
 
     def clear_indexes(self) -> None:
         """Empties the indexes, to be filled again by `reindex`."""
@@ -481,8 +484,10 @@ class Segment:
             mapped.flush()
         else:
             self._files.sync_file(self.log_path)
-        self._files.sync_file(self.offset_index.path)
-        self._files.sync_file(self.time_index.path)
+        if self._indexes_unsynced:
+            self._indexes_unsynced = False
+            self._files.sync_file(self.offset_index.path)
+            self._files.sync_file(self.time_index.path)
         self.txn_index.flush(self._files)
 
     def unmap(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.config import LogConfig
 from storage.log import Log
 from storage.producers import Origin
 from tests.storage.logs_for_tests import SMALL, append, batch, filled, marker, offsets, open_at, read_all
@@ -276,3 +277,23 @@ def test_a_transaction_index_that_cannot_be_read_is_made_again(tmp_path: Path, d
             path.unlink()
     again = open_at(tmp_path, clean=clean)
     assert again.aborted_transactions(0, 24) == expected
+
+
+def test_a_flush_keeps_the_restart_after_a_crash_short(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig())
+    for sequence in range(50):
+        append(log, batch(producer_id=3, producer_epoch=0, base_sequence=sequence))
+    assert log.unflushed_bytes == log.size
+    log.snapshot_producers()
+    log.flush()
+    assert log.unflushed_bytes == 0
+    append(log, batch(producer_id=3, producer_epoch=0, base_sequence=50))
+    assert log.unflushed_bytes == BATCH_BYTES
+    log.snapshot_producers()
+    append(log, batch(producer_id=3, producer_epoch=0, base_sequence=51))
+    log.snapshot_producers()
+    assert sorted(int(path.stem) for path in tmp_path.glob("*.snapshot")) == [50, 52]
+    recovery_point = log.recovery_point
+    del log
+    again = open_at(tmp_path, LogConfig(), recovery_point=recovery_point)
+    assert (recovery_point, again.producers.states[3].last_sequence) == (50, 51)
