@@ -99,6 +99,17 @@ def throttled_replicas(name: str, value: Any) -> None:
     )
 
 
+def connection_overrides(name: str, value: Any) -> None:
+    """host:limit pairs."""
+    for entry in filter(None, (part.strip() for part in value.split(","))):
+        host, _, limit = entry.rpartition(":")
+        if not host or not limit.isdecimal():
+            why = f"{entry} is not of the form host:limit"
+            raise ConfigError(
+                name, value, why, "127.0.0.1:100", message=f"Error parsing configuration property '{name}': {why}"
+            )
+
+
 def share_offset_reset(name: str, value: Any) -> None:
     """earliest, latest, or a duration before now."""
     if value in ("earliest", "latest") or (value.startswith("by_duration:") and DURATION.fullmatch(value[12:])):

@@ -178,6 +178,7 @@ class Connection(FrameProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.stamp_ns = self.last_active_ns = self._dispatcher.mono_ns()
         self._serving = True
+        self.listener.bytes_in += nbytes
         try:
             FrameProtocol.buffer_updated(self, nbytes)
         finally:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import ssl as tls
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from server.network.connection import Connection
 from server.network.context import Peer
@@ -54,6 +55,15 @@ class ConnectionLimits:
     open_by_ip: dict[str, int] = field(default_factory=dict)
     open_total: int = 0
 
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Take the numbers of a node's configuration; connections above a lower limit stay."""
+        self.request_bytes_max = values["socket.request.max.bytes"]
+        self.connections_max = values["max.connections"]
+        self.connections_per_ip_max = values["max.connections.per.ip"]
+        self.connections_per_ip_overrides = read_overrides(values["max.connections.per.ip.overrides"])
+        self.idle_ms_max = values["connections.max.idle.ms"]
+        self.listen_backlog = values["socket.listen.backlog.size"]
+
     def refusal(self, ip: str, exempt: bool) -> str | None:
         """Why one more connection from this address is too many. `exempt`: brokers among themselves."""
         limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
@@ -74,6 +84,12 @@ class ConnectionLimits:
             self.open_by_ip[ip] = left
         else:
             del self.open_by_ip[ip]
+
+
+def read_overrides(text: str) -> dict[str, int]:
+    """host:limit pairs; an IPv6 address has colons of its own. What is no pair has been refused with the configuration."""
+    pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
+    return {host.strip(): int(limit) for host, _, limit in pairs}
 
 
 class Listener:
@@ -100,6 +116,7 @@ class Listener:
         self.accepted = 0
         self.rejected = 0
         self.refused = 0
+        self.bytes_in = 0
         self.bytes_out = 0
         self._world = world
         self._dispatcher = dispatcher

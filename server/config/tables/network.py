@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from server.config.key import INT_MAX, ConfigKey, table
-from server.config.validators import at_least
+from server.config.validators import at_least, connection_overrides
 from server.config.words import CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, STRING
 
 # fmt: off
@@ -31,7 +31,7 @@ NETWORK = table(
     ConfigKey("max.connections.per.ip", INT, INT_MAX, MEDIUM,
         "Connections from one address at most.", at_least(0), CLUSTER_WIDE),
     ConfigKey("max.connections.per.ip.overrides", STRING, "", MEDIUM,
-        "Other limits for certain addresses, as host:limit.", dynamic=CLUSTER_WIDE),
+        "Other limits for certain addresses, as host:limit.", connection_overrides, CLUSTER_WIDE),
     ConfigKey("max.connection.creation.rate", INT, INT_MAX, MEDIUM,
         "New connections per second at most.", at_least(0), CLUSTER_WIDE),
     ConfigKey("num.network.threads", INT, 3, HIGH,

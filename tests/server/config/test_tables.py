@@ -49,11 +49,15 @@ def test_a_row_says_what_kafka_says(kind: str, row: dict[str, str]) -> None:
     check_rule(key, row["validator"])
 
 
+#: Kafka has no rule for these; it fails when it uses them.
+CHECKED_LATER_BY_KAFKA = {"max.connections.per.ip.overrides"}
+
+
 def check_rule(key: ConfigKey, rule: str) -> None:
     """Just inside of the bounds is fine, just outside is not."""
     bounds = re.fullmatch(r"\[([-\d.]+),\.\.\.(?:,([-\d.]+))?\]( or -1)?", rule)
     if bounds is None:
-        if rule == "null" and key.type is not Type.LIST:
+        if rule == "null" and key.type is not Type.LIST and key.name not in CHECKED_LATER_BY_KAFKA:
             assert key.validator is None
         return
     low, high, or_minus_one = bounds.groups()

@@ -1,0 +1,57 @@
+"""Metrics of requests and connections, read from routes and listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from protocol.errors import ErrorCode
+from server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_of_buckets
+from server.network.listener import Listener
+from server.network.route import Route
+
+#: Latency buckets count units of 1024 ns.
+MS_PER_UNIT = 1024 / 1_000_000
+NS_PER_MS = 1_000_000
+
+
+def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
+    """Counts, times and errors per API; those never asked for are left out."""
+    used = [route for route in routes if route.requests]
+    requests = "kafka_network_requestmetrics_requests"
+    yield Family(requests, COUNTER, "Requests answered", [Sample({"request": r.name}, r.requests) for r in used])
+    times = "kafka_network_requestmetrics_totaltimems"
+    yield Family(times, GAUGE, "Milliseconds from a request to its answer", list(_quantiles(used)))
+    counts = [Sample({"request": route.name}, route.requests) for route in used]
+    yield Family(f"{times}_count", GAUGE, "Requests whose time was taken", counts)
+    sums = [Sample({"request": route.name}, route.latency_ns / NS_PER_MS) for route in used]
+    yield Family(f"{times}_sum", GAUGE, "Milliseconds of all requests together", sums)
+    errors = [
+        Sample({"request": route.name, "error": ErrorCode(code).name}, count)
+        for route in used
+        for code, count in route.errors.items()
+    ]
+    yield Family("kafka_network_requestmetrics_errors", COUNTER, "Requests that failed as a whole", errors)
+
+
+def _quantiles(routes: Iterable[Route]) -> Iterator[Sample]:
+    for route in routes:
+        for quantile in QUANTILES:
+            value = quantile_of_buckets(route.latency_buckets, quantile) * MS_PER_UNIT
+            yield Sample({"request": route.name, "quantile": f"{quantile:.2f}" if quantile < 0.999 else "0.999"}, value)
+
+
+def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
+    """Connections and bytes per listener."""
+    prefix = "kafka_server_socket_server_metrics"
+
+    def each(name: str, kind: str, doc: str, attribute: str) -> Family:
+        samples = [Sample({"listener": listener.name}, getattr(listener, attribute)) for listener in listeners]
+        return Family(f"{prefix}_{name}", kind, doc, samples)
+
+    open_now = [Sample({"listener": listener.name}, len(listener.connections)) for listener in listeners]
+    yield Family(f"{prefix}_connection_count", GAUGE, "Connections open now", open_now)
+    yield each("connection_creation", COUNTER, "Connections accepted", "accepted")
+    yield each("connection_rejected", COUNTER, "Connections above a limit", "rejected")
+    yield each("connection_refused_input", COUNTER, "Connections closed because of what came in", "refused")
+    yield each("outgoing_byte", COUNTER, "Bytes sent", "bytes_out")
+    yield each("incoming_byte", COUNTER, "Bytes received", "bytes_in")

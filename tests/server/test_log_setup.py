@@ -1,0 +1,89 @@
+"""Log lines: Kafka's form, one per event whatever clients call themselves, and never a reason to wait."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from server.log_setup import QUEUED_MAX, set_up
+
+LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING|ERROR) (.*) \((.*)\)")
+
+
+@pytest.fixture
+def root_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_lines_have_kafkas_form() -> None:
+    out = io.StringIO()
+    writer = set_up("info", out)
+    logging.getLogger("server.network").info("[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092)
+    logging.getLogger("server.network").debug("not this")
+    writer.close()
+    (line,) = out.getvalue().splitlines()
+    match = LINE.fullmatch(line)
+    assert match is not None
+    assert match.groups() == ("INFO", "[PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092.", "server.network")
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_client_cannot_write_lines_of_its_own() -> None:
+    out = io.StringIO()
+    writer = set_up("INFO", out)
+    logging.getLogger("a").warning("client %s", "x\n[2026-01-01 00:00:00,000] ERROR forged\r\x1b[31m")
+    writer.close()
+    assert len(out.getvalue().splitlines()) == 1
+    assert "x\\n[2026" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_traceback_follows_its_line() -> None:
+    out = io.StringIO()
+    writer = set_up("INFO", out)
+    try:
+        raise ZeroDivisionError("a bug")
+    except ZeroDivisionError:
+        logging.getLogger("a").exception("It broke")
+    writer.close()
+    assert "It broke (a)\nTraceback" in out.getvalue()
+    assert "ZeroDivisionError: a bug" in out.getvalue()
+
+
+class StuckStream(io.StringIO):
+    """A pipe that nobody reads, until somebody does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.gate.wait()
+        return super().write(text)
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_stuck_stream_costs_events_and_no_time() -> None:
+    out = StuckStream()
+    writer = set_up("INFO", out)
+    log = logging.getLogger("a")
+    for number in range(QUEUED_MAX + 500):
+        log.info("event %d", number)
+    out.gate.set()
+    while writer._enqueue._events.qsize():
+        threading.Event().wait(0.01)
+    log.info("afterwards")
+    writer.close()
+    assert "events were not logged" in out.getvalue()
+    assert "afterwards" in out.getvalue()

@@ -1,0 +1,94 @@
+"""Counts of a node, as Prometheus gets them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.list_groups import ListGroupsRequest
+from server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
+from server.network.network_metrics import listener_metrics, request_metrics
+from server.network.route import Route
+from server.prometheus import PrometheusEndpoint, render
+from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
+
+
+def refuse(request: object, context: object) -> None:
+    raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+async def test_requests_and_connections_are_counted_under_kafkas_names() -> None:
+    route = Route(LIST_GROUPS, refuse)
+    async with tiny_node(route) as node:
+        client = await node.client()
+        sent = heartbeat("m", 1) * 20 + request(LIST_GROUPS, 0, ListGroupsRequest(), 2)
+        client.send(sent)
+        await client.correlation_ids(21)
+        registry = Registry()
+        registry.add(lambda: listener_metrics([node.listener]))
+        registry.add(lambda: request_metrics([route]))
+        text = render(registry).decode()
+    assert 'kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"} 1.0' in text
+    assert 'kafka_server_socket_server_metrics_connection_creation_total{listener="PLAINTEXT"} 1.0' in text
+    assert f'kafka_server_socket_server_metrics_incoming_byte_total{{listener="PLAINTEXT"}} {float(len(sent))}' in text
+    assert 'kafka_network_requestmetrics_requests_total{request="ListGroups"} 1.0' in text
+    assert (
+        'kafka_network_requestmetrics_errors_total{error="CLUSTER_AUTHORIZATION_FAILED",request="ListGroups"} 1.0'
+        in text
+    )
+    assert 'kafka_network_requestmetrics_totaltimems{quantile="0.99",request="ListGroups"}' in text
+
+
+def test_a_source_that_fails_does_not_take_the_others_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Iterator[Family]:
+        yield gauge("kafka_a", "a", 1)
+        raise ValueError("a bug")
+
+    registry = Registry()
+    registry.add(broken)
+    registry.add(lambda: [counter("kafka_b", "b", 5, topic="t"), counter("kafka_b", "b", 6, topic="u")])
+    with caplog.at_level(logging.ERROR):
+        families = registry.collect()
+    assert [(family.name, [sample.value for sample in family.samples]) for family in families] == [("kafka_b", [5, 6])]
+    assert "A source of metrics failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("buckets", "quantile", "low", "high"),
+    [
+        ([0, 10], 0.5, 1, 2),
+        ([0, 0, 0, 100], 0.99, 7.8, 8),
+        ([50, 0, 0, 0, 50], 0.75, 8, 16),
+        ([0, 0, 1], 0.999, 2, 4),
+        ([], 0.5, 0, 0),
+    ],
+)
+def test_quantiles_lie_in_the_bucket_they_fall_into(
+    buckets: list[int], quantile: float, low: float, high: float
+) -> None:
+    assert low <= quantile_of_buckets(buckets, quantile) <= high
+
+
+async def test_a_scrape_is_answered_while_the_node_runs_and_ends_with_it() -> None:
+    registry = Registry()
+    registry.add(lambda: [gauge("kafka_server_replicamanager_partitioncount", "Partitions", 3)])
+    endpoint = PrometheusEndpoint(registry, "127.0.0.1", 0)
+    await endpoint.start()
+    url = f"http://127.0.0.1:{endpoint.port}/metrics"
+
+    def scrape() -> str:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    text = await asyncio.to_thread(scrape)
+    assert "kafka_server_replicamanager_partitioncount 3.0" in text
+    assert "process_resident_memory_bytes" in text
+    await endpoint.stop()
+    with pytest.raises(OSError):
+        await asyncio.to_thread(scrape)
