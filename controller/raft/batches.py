@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from controller.raft.messages import Batch, ControlRecords, LeaderChange
-from controller.raft.voters import DYNAMIC_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from protocol import control_messages as wire
 from protocol.compile import decoder, encoder
 from protocol.primitives import Buffer
@@ -15,8 +15,8 @@ from protocol.records.batch import BatchView, iter_batches
 from protocol.records.builder import build_batch
 from protocol.records.control import ControlType, control_batch, control_type
 
-#: LeaderChangeMessage v1 says directory ids; Kafka writes it with kraft.version 1 only.
-_LEADER_CHANGE_VERSION = {0: 0, 1: 1}
+#: LeaderChangeMessage v1, with directory ids, is specified but neither written nor readable by Kafka 4.3.
+_LEADER_CHANGE_VERSION = 0
 #: What a batch of no keys and headers costs besides its records' values, roughly: enough to keep to a limit.
 _RECORD_OVERHEAD_BYTES = 24
 
@@ -71,12 +71,11 @@ def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
         yield values[start:]
 
 
-def control_bytes(records: ControlRecords, kraft_version: int, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
+def control_bytes(records: ControlRecords, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
     """The batch a leader begins its epoch with, or changes the voters with."""
     rows: list[tuple[ControlType, bytes]] = []
     if records.leader_change is not None:
-        version = _LEADER_CHANGE_VERSION[min(kraft_version, DYNAMIC_VOTERS)]
-        rows.append((ControlType.LEADER_CHANGE, _leader_change(records.leader_change, version)))
+        rows.append((ControlType.LEADER_CHANGE, _leader_change(records.leader_change)))
     rows.extend(voter_rows(records.kraft_version, records.voters))
     return control_batch(rows, timestamp=now_ms, base_offset=base_offset, leader_epoch=epoch)
 
@@ -131,15 +130,14 @@ def decode(cls: type[T], data: bytes, version: int = 0) -> T:
     return message
 
 
-def _leader_change(change: LeaderChange, version: int) -> bytes:
-    def keys(replicas: tuple[ReplicaKey, ...]) -> list[wire.LeaderChangeVoter]:
-        return [
-            wire.LeaderChangeVoter(replica.id, replica.directory_id) if version else wire.LeaderChangeVoter(replica.id)
-            for replica in replicas
-        ]
+def _leader_change(change: LeaderChange) -> bytes:
+    def ids(replicas: tuple[ReplicaKey, ...]) -> list[wire.LeaderChangeVoter]:
+        return [wire.LeaderChangeVoter(replica.id) for replica in replicas]
 
-    message = wire.LeaderChangeMessage(version, change.leader.id, keys(change.voters), keys(change.granting_voters))
-    return encode(message, version)
+    message = wire.LeaderChangeMessage(
+        _LEADER_CHANGE_VERSION, change.leader.id, ids(change.voters), ids(change.granting_voters)
+    )
+    return encode(message, _LEADER_CHANGE_VERSION)
 
 
 def _read_leader_change(value: bytes) -> LeaderChange:

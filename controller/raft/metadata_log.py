@@ -111,9 +111,7 @@ class MetadataLog:
     def append(self, batch: Batch, now_ms: int) -> None:
         data = batch.data
         if isinstance(data, ControlRecords):
-            data = control_bytes(
-                data, self.voters.kraft_version, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms
-            )
+            data = control_bytes(data, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms)
         elif isinstance(data, list):
             data = data_batch(data, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms)
         appended = self.log.append(data, leader_epoch=batch.epoch, now_ms=now_ms, origin=Origin.RAFT)

@@ -209,7 +209,8 @@ class Replica:
 
     def _crash_of(self, incarnation: int) -> Callable[[], None]:
         def crash() -> None:
-            if self.is_up and self.incarnation == incarnation:
+            faults_go_on = self.cluster.settings.crash_in_flush > 0
+            if faults_go_on and self.is_up and self.incarnation == incarnation:
                 self.cluster.trace(f"crash {self.id} while it flushes")
                 self.crash()
 
