@@ -13,6 +13,7 @@ from tests.chaos.node_process import NodeProcess
 TOPIC = "kill-cycles"
 PARTITIONS = 4
 DELIVERY_SECONDS_MAX = 120
+QUEUED_MAX = 5000
 FLUSH_SECONDS_MAX = 60
 READ_SECONDS_MAX = 120
 
@@ -42,6 +43,8 @@ class Load:
                 "acks": "all",
                 "linger.ms": 1,
                 "message.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
+                "queue.buffering.max.messages": QUEUED_MAX,
+                "retry.backoff.ms": 20,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
             }  # fmt: skip
@@ -59,6 +62,14 @@ class Load:
         left = self.producer.flush(FLUSH_SECONDS_MAX)
         if left:
             self.failed.append(f"{left} records neither acknowledged nor refused after {FLUSH_SECONDS_MAX} s")
+
+    def wait_for_acknowledgements(self, more: int) -> None:
+        """Until so many records beyond those of now are acknowledged: the client has found the node again."""
+        target = len(self.acknowledged) + more
+        deadline = time.monotonic() + DELIVERY_SECONDS_MAX
+        while len(self.acknowledged) < target:
+            assert time.monotonic() < deadline, "the client did not get through to the node"
+            time.sleep(0.001)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -140,7 +151,7 @@ def run(cycles: int, seed: int, **properties: str) -> Verdict:
         create_topic(node.bootstrap)
         load = Load(node.bootstrap)
         for _ in range(cycles):
-            time.sleep(rng.uniform(0.05, 0.6))  # when the kill comes is the point of the test, not a wait for something
+            load.wait_for_acknowledgements(rng.randint(1, 400))  # so that a kill can come at any moment of a busy node
             node.kill()
             verdict.restart_seconds.append(node.start())
         load.stop()
