@@ -190,8 +190,8 @@ class Controller:
 
     def _activate(self) -> None:
         image = self.loader.image
-        assert self.loader.last_offset + 1 == self._log.log_end_offset, (
-            f"leader with the log up to {self._log.log_end_offset}, loaded only up to {self.loader.last_offset}"
+        assert self.loader.last_epoch == self.epoch, (
+            f"leader of epoch {self.epoch} before a record of it was committed: the image is of {self.loader.last_epoch}"
         )
         self.is_active = True
         state = self._state = ControlState(image, ClusterIndex(image), self.settings)

@@ -26,7 +26,7 @@ class AclsImage:
     entries: Map[bytes, AccessControlEntry] = field(default_factory=Map)
 
     def to_records(self) -> Iterator[Any]:
-        for entry_id, entry in self.entries.items():
+        for entry_id, entry in sorted(self.entries.items()):
             yield AccessControlEntryRecord(
                 id=entry_id,
                 resource_type=entry.resource_type,

@@ -19,6 +19,11 @@ def quota_entity(parts: dict[str, str | None]) -> QuotaEntity:
     return tuple(sorted(parts.items(), key=lambda part: part[0]))
 
 
+def _order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
+    """The default entity, which has no name, before the others of its kind."""
+    return [(kind, name is not None, name or "") for kind, name in entity]
+
+
 @dataclass(frozen=True, slots=True)
 class ClientQuotasImage:
     entities: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
@@ -27,7 +32,7 @@ class ClientQuotasImage:
         return self.entities.get(entity, _NONE)
 
     def to_records(self) -> Iterator[Any]:
-        for entity, quotas in self.entities.items():
+        for entity, quotas in sorted(self.entities.items(), key=lambda item: _order(item[0])):
             parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
             for key, value in sorted(quotas.items()):
                 yield ClientQuotaRecord(entity=parts, key=key, value=value, remove=False)

@@ -78,7 +78,10 @@ class TopicsImage:
     __hash__ = None  # type: ignore[assignment]
 
     def to_records(self) -> Iterator[Any]:
-        for topic in self:
+        """In order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
+        for name in sorted(self._ids):
+            topic = self.by_name(name)
+            assert topic is not None
             yield from topic.to_records()
 
 

@@ -1,0 +1,326 @@
+"""The active controller on a log that commits when the test says so: what is answered when, and what a lost leadership undoes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from controller.control.outcome import Outcome
+from controller.control.settings import ControlSettings
+from controller.metadata.loader import MetadataLoader
+from controller.periodic import PeriodicDuties
+from controller.runtime import Controller
+from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records import (
+    BeginTransactionRecord,
+    BrokerFeature,
+    NoOpRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from server.network.deferred import Deferred
+from tests.controller.situation import CLUSTER_ID
+
+
+class Timer:
+    def __init__(self, at_ms: float, callback: Callable[[], object]) -> None:
+        self.at_ms = at_ms
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class HandClock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.timers: list[Timer] = []
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def mono_ms(self) -> int:
+        return self.now_ms
+
+    def mono_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        timer = Timer(self.now_ms + delay_ms, callback)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, to_ms: int) -> None:
+        while True:
+            due = [timer for timer in self.timers if not timer.cancelled and timer.at_ms <= to_ms]
+            if not due:
+                break
+            timer = min(due, key=lambda each: each.at_ms)
+            self.timers.remove(timer)
+            self.now_ms = max(self.now_ms, int(timer.at_ms))
+            timer.callback()
+        self.now_ms = to_ms
+
+
+class Batch:
+    def __init__(self, base_offset: int, values: Sequence[bytes], epoch: int, is_control: bool = False) -> None:
+        self.is_control = is_control
+        self.base_offset = base_offset
+        self.last_offset = base_offset + len(values) - 1
+        self.epoch = epoch
+        self.records = values
+
+
+class HandLog:
+    """Batches in memory; they are committed by `commit`."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.committed = 0
+        self.failing = False
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def append(self, records: list[bytes], epoch: int) -> int:
+        if self.failing:
+            raise OSError("no space left")
+        self.batches.append(Batch(self.log_end_offset, records, epoch))
+        return self.batches[-1].last_offset
+
+    def resign(self, epoch: int) -> None:
+        pass
+
+
+class Quorum:
+    """One controller and its log."""
+
+    def __init__(self, log: HandLog | None = None) -> None:
+        self.clock = HandClock()
+        self.log = HandLog() if log is None else log
+        self.loader = MetadataLoader()
+        settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID)
+        self.controller = Controller(1, self.clock, Random(1), self.log, self.loader, settings)
+        self.duties = PeriodicDuties(self.controller)
+
+    def commit(self, count: int | None = None) -> None:
+        """Deliver the next batches, all by default."""
+        end = len(self.log.batches) if count is None else self.log.committed + count
+        batches = self.log.batches[self.log.committed : end]
+        self.log.committed = end
+        if batches:
+            self.loader.handle_commit(batches)
+            self.controller.committed()
+
+    def elect(self, epoch: int) -> None:
+        """This controller leads: everything before its epoch and the first record of it are committed."""
+        self.log.batches.append(Batch(self.log.log_end_offset, [b"leader"], epoch, is_control=True))
+        self.commit()
+        self.controller.leader_changed(1, epoch)
+
+    def write(self, *records: Any, answer: str = "done") -> Deferred:
+        return self.controller.write(lambda state: Outcome(list(records), answer))
+
+
+def active() -> Quorum:
+    quorum = Quorum()
+    quorum.elect(1)
+    quorum.commit()
+    return quorum
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name, topic_id=name.encode().ljust(16))
+
+
+def refusal(deferred: Deferred) -> str:
+    error = deferred.take()
+    assert isinstance(error, KafkaError)
+    return error.code.name
+
+
+def test_a_standby_refuses_and_says_who_leads() -> None:
+    quorum = Quorum()
+    with pytest.raises(KafkaError, match="no controller appears to be active"):
+        quorum.write(topic("a"))
+    quorum.controller.leader_changed(3, 5)
+    with pytest.raises(KafkaError, match="the active controller appears to be node 3") as refused:
+        quorum.write(topic("a"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_an_answer_waits_for_its_commit_and_a_read_for_what_it_could_have_seen() -> None:
+    quorum = active()
+    first, second = quorum.write(topic("a")), quorum.write(topic("b"))
+    read = quorum.write(answer="read")
+    assert not first.done and not second.done and not read.done
+    assert "b" in quorum.controller.state.image.topics, "decisions go on from what is not committed yet"
+    assert "a" not in quorum.loader.image.topics
+    quorum.commit(1)
+    assert first.done and not second.done and not read.done
+    quorum.commit()
+    assert second.done and read.take() == "read"
+    assert quorum.write(answer="at once").take() == "at once"
+
+
+def test_publishers_know_before_the_client_does() -> None:
+    quorum = active()
+    order = []
+
+    class Publisher:
+        def on_metadata_update(self, delta: Any, image: Any) -> None:
+            order.append("published")
+
+    quorum.loader.add_publisher(Publisher())
+    order.clear()
+    deferred = quorum.write(topic("a"))
+
+    class Reply:
+        def completed(self, response: Any) -> None:
+            order.append("answered")
+
+    deferred.attach(Reply())
+    quorum.commit()
+    assert order == ["published", "answered"]
+
+
+def test_a_lost_leadership_drops_what_was_not_committed() -> None:
+    quorum = active()
+    kept, lost = quorum.write(topic("kept")), quorum.write(topic("lost"))
+    quorum.commit(1)
+    quorum.controller.leader_changed(2, 2)
+    assert kept.take() == "done"
+    assert refusal(lost) == "NOT_CONTROLLER"
+    assert set(quorum.controller.image.topics.names) == {"kept"}
+    # Another leader put something else at that offset.
+    del quorum.log.batches[quorum.log.committed :]
+    from controller.metadata.encoding import encode_metadata
+
+    quorum.log.append(encode_metadata([topic("theirs")], 30), 2)
+    quorum.commit()
+    assert set(quorum.controller.image.topics.names) == {"kept", "theirs"}
+    quorum.elect(3)
+    quorum.write(topic("ours"))
+    assert set(quorum.controller.state.image.topics.names) == {"kept", "theirs", "ours"}
+
+
+def test_what_cannot_be_appended_changes_nothing() -> None:
+    quorum = active()
+    quorum.log.failing = True
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(topic("a"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert "a" not in quorum.controller.state.image.topics
+    quorum.log.failing = False
+    quorum.write(topic("a"))
+    quorum.commit()
+    assert "a" in quorum.loader.image.topics
+
+
+def test_an_error_of_a_decision_is_the_callers_and_leaves_no_trace() -> None:
+    quorum = active()
+
+    def decide(state: Any) -> Outcome[None]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+
+    with pytest.raises(KafkaError, match="no"):
+        quorum.controller.write(decide)
+    assert quorum.controller.is_active
+
+
+def test_an_empty_log_is_begun_and_another_is_not_begun_twice() -> None:
+    quorum = active()
+    assert quorum.loader.image.features.metadata_version == 30
+    end = quorum.log.log_end_offset
+    quorum.controller.leader_changed(-1, 1)
+    quorum.elect(2)
+    assert quorum.log.log_end_offset == end + 1, "the leader's own record"
+
+
+def test_a_transaction_that_a_former_leader_left_open_is_aborted() -> None:
+    quorum = active()
+    quorum.write(topic("before"))
+    quorum.write(BeginTransactionRecord(name="x"), topic("half"))
+    quorum.commit()
+    quorum.controller.leader_changed(2, 2)
+    assert quorum.loader.in_transaction
+    quorum.elect(3)
+    quorum.commit()
+    assert not quorum.loader.in_transaction
+    assert set(quorum.loader.image.topics.names) == {"before"}
+
+
+def test_more_records_than_a_batch_may_hold_are_several_batches() -> None:
+    quorum = active()
+    before = len(quorum.log.batches)
+    quorum.write(*[NoOpRecord() for _ in range(25_000)])
+    sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
+    assert sizes == [10_000, 10_000, 5_000]
+
+
+def register(quorum: Quorum, broker_id: int) -> None:
+    features = [BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30)]
+    quorum.write(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_id, fenced=False, features=features))
+    quorum.commit()
+
+
+def fenced(quorum: Quorum) -> list[int]:
+    return sorted(each.id for each in quorum.controller.image.cluster.brokers.values() if each.fenced)
+
+
+def test_silent_brokers_are_fenced_when_their_sessions_end() -> None:
+    quorum = active()
+    register(quorum, 1)
+    quorum.clock.advance(4_000)
+    register(quorum, 2)
+    quorum.clock.advance(9_000)
+    assert fenced(quorum) == []
+    quorum.clock.advance(9_001)
+    assert fenced(quorum) == [1]
+    quorum.clock.advance(13_001)
+    assert fenced(quorum) == [1, 2]
+
+
+def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:
+    quorum = active()
+    register(quorum, 1)
+    quorum.clock.advance(1_000)
+    quorum.duties.connection_lost(1)
+    quorum.clock.advance(1_300)
+    assert fenced(quorum) == []
+    quorum.clock.advance(1_301)
+    assert fenced(quorum) == [1]
+
+
+def test_a_new_controller_gives_brokers_it_has_not_heard_of_a_whole_session() -> None:
+    quorum = active()
+    register(quorum, 1)
+    quorum.clock.advance(8_000)
+    quorum.controller.leader_changed(2, 2)
+    quorum.clock.advance(20_000)
+    assert fenced(quorum) == [], "a standby fences nobody"
+    quorum.elect(3)
+    quorum.clock.advance(29_000)
+    assert fenced(quorum) == []
+    quorum.clock.advance(29_001)
+    assert fenced(quorum) == [1]
+
+
+def test_an_idle_log_gets_a_sign_of_life_and_a_busy_one_does_not() -> None:
+    quorum = active()
+    before = len(quorum.log.batches)
+    quorum.clock.advance(499)
+    assert len(quorum.log.batches) == before
+    quorum.clock.advance(1_600)
+    assert len(quorum.log.batches) == before + 3
+    for now_ms in range(1_700, 3_000, 100):
+        quorum.clock.advance(now_ms)
+        quorum.write(topic(str(now_ms)))
+    assert len(quorum.log.batches) == before + 3 + 13
