@@ -119,7 +119,7 @@ def _facts(segment: Segment) -> SegmentFacts:
     return SegmentFacts(
         segment.base_offset,
         segment.size,
-        len(segment.offset_index) * 8,
+        len(segment.indexes.offsets) * 8,
         segment.first_timestamp(),
         segment.largest_timestamp().timestamp,
     )

@@ -184,6 +184,14 @@ class TimeIndex:
         self._saved = end
         return True
 
+    def last_in_file(self, files: Files) -> tuple[int, int] | None:
+        """(timestamp, offset) of the last entry in the file; None when it has none, or is damaged."""
+        size = files.size(self.path)
+        if not size or size % TIME_ENTRY_BYTES:
+            return None
+        timestamp, relative = _TIME_ENTRY.unpack(files.pread(self.path, size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES))
+        return (timestamp, self.base_offset + relative) if timestamp >= 0 and relative >= 0 else None
+
     def load(self, files: Files, last_offset: int) -> None:
         """Reads the file.
 

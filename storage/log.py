@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchView
+from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
+from protocol.records.compression import CODEC_IDS
+from protocol.records.convert import TARGET_CODECS, recompress
 from protocol.records.validate import RecordRules, restamp, validate_header, validate_records
 from storage import changes, lookup, replicate
 from storage.config import NEVER, LogConfig
@@ -23,11 +25,17 @@ from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
 from storage.producers import NONE, BatchMetadata, Origin, ProducerStates
 from storage.results import NO_BYTES, Appended, Read
-from storage.segment import Segment, TimestampAndOffset
+from storage.segment import Segment
+from storage.segment_indexes import TimestampAndOffset
 from storage.segments import Segments
 from storage.txn_index import AbortedTxn
 
-TRANSACTIONAL_BIT = 0x10
+# The topic's level for each codec that has one.
+COMPRESSION_LEVELS: dict[int, Callable[[LogConfig], int | None]] = {
+    CODEC_IDS["gzip"]: lambda config: config.compression_gzip_level,
+    CODEC_IDS["lz4"]: lambda config: config.compression_lz4_level,
+    CODEC_IDS["zstd"]: lambda config: config.compression_zstd_level,
+}
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 
@@ -106,6 +114,7 @@ class Log:
             max_decompressed_bytes=config.max_decompressed_message_bytes,
         )
         self._needs_records = self.rules.needs_records
+        self._codec = TARGET_CODECS[config.compression_type]
         for segment in self.segments:
             segment.update_config(config)
         self._on_new_active()
@@ -148,6 +157,9 @@ class Log:
         size = header[1] + 12
         if size != len(view):
             view = view[:size]
+        if self._codec is not None and attributes & CODEC_MASK != self._codec:
+            view = self._recompressed(view, self._codec)
+            size = len(view)
         first = self.log_end_offset
         last = first + delta
         if rules.log_append_time:
@@ -174,6 +186,19 @@ class Log:
         if not position:
             self._on_new_active()
         return Appended(first, last, append_time, self.log_start_offset)
+
+    def _recompressed(self, batch: memoryview, codec: int) -> memoryview:
+        """The batch with the topic's compression.type."""
+        config = self.config
+        level_of = COMPRESSION_LEVELS.get(codec)
+        level = level_of(config) if level_of is not None else None
+        records = recompress(batch, codec, level, max_bytes=config.max_decompressed_message_bytes)
+        if len(records) > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{len(records)} bytes after compression, max.message.bytes is {config.max_message_bytes}",
+            )
+        return memoryview(records)
 
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)

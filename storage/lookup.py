@@ -50,7 +50,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int, int] | Non
         if segment.largest_timestamp().timestamp < timestamp:
             continue
         segment.load_indexes()
-        for batch in _views(segment, max(segment.time_index.floor(timestamp), start)):
+        for batch in _views(segment, max(segment.indexes.times.floor(timestamp), start)):
             if batch.max_timestamp < timestamp or batch.last_offset < start:
                 continue
             for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):

@@ -228,11 +228,11 @@ def _find_end(
 def _clean_end(active: Segment) -> int | None:
     """The log end offset, from the last batches of the active segment; None if they are not as a clean stop leaves them."""
     try:
-        active.read_indexes()
+        active.indexes.read(active.size)
     except CorruptFile as error:
         logger.warning("%s", error)
         return None
-    position = active.offset_index.floor(2**62)
+    position = active.indexes.offsets.floor(2**62)
     end, offset = valid_until(active.view(), position, active.size, active.base_offset)
     return offset if end == active.size else None
 
@@ -283,7 +283,7 @@ def recover_segment(segment: Segment, history: LeaderEpochs, recovery_point: int
             history.assign_in_memory(epoch, base)
             latest = epoch
         expected = last + 1
-        segment.reindex(position, length + 12, last, header[8])
+        segment.indexes.add(position, length + 12, last, header[8])
         position = following
     zeros = not any(buffer[position : min(position + 61, end)])
     if not zeros:
@@ -298,7 +298,7 @@ def recover_segment(segment: Segment, history: LeaderEpochs, recovery_point: int
 def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
     """Where checking begins, and the least offset there: the last index entry below the recovery point, or the start."""
     try:
-        segment.read_indexes()
+        segment.indexes.read(segment.size)
         usable = recovery_point > segment.base_offset
     except CorruptFile as error:
         logger.warning("%s: made again from the log", error)
@@ -306,15 +306,15 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
     if usable:
         # The last batch below the recovery point that the index knows. If the entry does not fit the log, none is trusted:
         # the checkpoint may be from before a truncation.
-        position = segment.offset_index.floor(recovery_point - 1)
-        segment.resume_indexes(position)
+        position = segment.indexes.offsets.floor(recovery_point - 1)
+        segment.indexes.resume_at(position)
         if position == 0:
             return 0, segment.base_offset
         end, expected = valid_until(segment.view(), position, segment.size, segment.base_offset, one=True)
-        if end > position and expected - 1 == segment.offset_index.last_offset:
+        if end > position and expected - 1 == segment.indexes.offsets.last_offset:
             return position, segment.offset_at(position)
-        logger.warning("%s: does not fit the log, made again", segment.offset_index.path)
-    segment.clear_indexes()
+        logger.warning("%s: does not fit the log, made again", segment.indexes.offsets.path)
+    segment.indexes.clear()
     return 0, segment.base_offset
 
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from threading import Lock
-from typing import NamedTuple
 
 from protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, Header
 from storage.config import NEVER, LogConfig
 from storage.errors import CorruptFile
 from storage.files import Files, MappedFile
-from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
+from storage.segment_indexes import SegmentIndexes, TimestampAndOffset
 from storage.txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
@@ -42,25 +41,12 @@ DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
 
 
-class TimestampAndOffset(NamedTuple):
-    timestamp: int
-    offset: int
-
-
-NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
-
-
 class Segment:
     __slots__ = (
-        "_bytes_since_entry",
         "_config",
         "_files",
         "_first_timestamp",
         "_hints",
-        "_indexes_loaded",
-        "_indexes_unsynced",
-        "_largest",
-        "_lock",
         "_map",
         "_mapped_from",
         "_mappings",
@@ -68,13 +54,12 @@ class Segment:
         "active",
         "base_offset",
         "created_ms",
-        "offset_index",
+        "indexes",
         "path",
         "recently_used",
         "removed",
         "room",
         "size",
-        "time_index",
         "txn_index",
     )
 
@@ -100,21 +85,21 @@ class Segment:
         self.size = size
         self.active = active
         self.created_ms = now_ms
-        self.offset_index = OffsetIndex(self._named(INDEX_SUFFIX), base_offset, config.segment_index_bytes)
-        self.time_index = TimeIndex(self._named(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes)
+        self.indexes = SegmentIndexes(
+            files,
+            self._named(INDEX_SUFFIX),
+            self._named(TIME_INDEX_SUFFIX),
+            base_offset,
+            config.segment_index_bytes,
+            config.index_interval_bytes,
+        )
         self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
         self.recently_used = False
         self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
-        # Index files are written by flushes (on another thread) and by whoever changes the log's end.
-        self._lock = Lock()
         # `room`: up to this position an append may write at once; 0 sends it through make_room.
         self.room = 0
         self._map: MappedFile | None = None
         self._mapped_from = 0
-        self._indexes_loaded = False
-        self._indexes_unsynced = True  # at the first flush, whatever is there
-        self._bytes_since_entry = 0
-        self._largest: TimestampAndOffset | None = None
         self._first_timestamp: int | None = None
         self._hints: dict[int, int] = {}
 
@@ -145,13 +130,10 @@ class Segment:
         buffer[position:end] = records
         _OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
         self.size = end
-        if max_timestamp > self._largest[0]:  # type: ignore[index]
-            self._largest = TimestampAndOffset(max_timestamp, last_offset)
         if position == 0:
             self._first_timestamp = max_timestamp
-        if self._bytes_since_entry > self._config.index_interval_bytes:
-            self._index(last_offset, position)
-        self._bytes_since_entry += size
+        if self.indexes.add(position, size, last_offset, max_timestamp):
+            self.room = 0  # make_room is asked next, and the log rolls
         return position
 
     def append_all(self, records: memoryview, headers: list[Header]) -> None:
@@ -164,26 +146,10 @@ class Segment:
             self._first_timestamp = headers[0][8]
         for header in headers:
             size = header[1] + 12
-            self.reindex(position, size, header[0] + header[6], header[8])
+            if self.indexes.add(position, size, header[0] + header[6], header[8]):
+                self.room = 0
             position += size
         assert position == self.size
-
-    def reindex(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Enters a batch that is in the file already, as `append` would have done."""
-        assert self._largest is not None
-        if max_timestamp > self._largest.timestamp:
-            self._largest = TimestampAndOffset(max_timestamp, last_offset)
-        if self._bytes_since_entry > self._config.index_interval_bytes:
-            self._index(last_offset, position)
-        self._bytes_since_entry += size
-
-    def _index(self, last_offset: int, position: int) -> None:
-        assert self._largest is not None
-        self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(*self._largest)
-        self._bytes_since_entry = 0
-        if self.offset_index.full or self.time_index.full:
-            self.room = 0  # make_room is asked next, and the log rolls
 
     def make_room(self, size: int) -> None:
         """Lets `append` write `size` bytes: maps, allocates and prefaults as needed.
@@ -218,7 +184,7 @@ class Segment:
             return "time"
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return "offset"
-        if self._indexes_loaded and (self.offset_index.full or self.time_index.full):
+        if self.indexes.full:
             return "index"
         return None
 
@@ -236,6 +202,7 @@ class Segment:
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
+        self.indexes.interval_bytes = config.index_interval_bytes
         self.room = 0
 
     # Finding
@@ -253,9 +220,9 @@ class Segment:
         if hint is not None:
             return hint
         buffer = self.view()
-        if not self._indexes_loaded:
+        if not self.indexes.loaded:
             self.load_indexes()
-        position = self.offset_index.floor(offset)
+        position = self.indexes.offsets.floor(offset)
         end = self.size
         unpack = WALK.unpack_from
         while position < end:
@@ -271,7 +238,7 @@ class Segment:
         if wanted >= limit:
             return limit
         buffer = self.view()
-        position = max(start, self.offset_index.floor_position(wanted))
+        position = max(start, self.indexes.offsets.floor_position(wanted))
         unpack = WALK.unpack_from
         while True:
             _, length, _ = unpack(buffer, position)
@@ -295,9 +262,9 @@ class Segment:
 
     def last_offset(self) -> int | None:
         """The last offset in the segment, or None when it is empty."""
-        if not self._indexes_loaded:
+        if not self.indexes.loaded:
             self.load_indexes()
-        buffer, position, last = self.view(), self.offset_index.floor(2**62), None
+        buffer, position, last = self.view(), self.indexes.offsets.floor(2**62), None
         while position < self.size:
             base, length, delta = WALK.unpack_from(buffer, position)
             last = base + delta
@@ -306,16 +273,20 @@ class Segment:
 
     def largest_timestamp(self) -> TimestampAndOffset:
         """The largest max timestamp of all batches, and the last offset of the first batch that has it."""
-        if self._largest is None:
-            self.load_indexes()
-            self._largest = self._find_largest()
-        return self._largest
+        indexes = self.indexes
+        if indexes.largest is None:
+            if not self.active and not indexes.loaded:
+                indexes.largest = indexes.last_timestamp_on_disk()
+            if indexes.largest is None:
+                self.load_indexes()
+                indexes.largest = self._find_largest()
+        return indexes.largest
 
     def _find_largest(self) -> TimestampAndOffset:
         """From the last time index entry on, a walk: a sealed segment's last entry is the answer already."""
-        timestamp, offset = self.time_index.last()
+        timestamp, offset = self.indexes.times.last()
         largest = TimestampAndOffset(timestamp, offset if timestamp >= 0 else -1)
-        buffer, position = self.view(), self.offset_index.floor(offset)
+        buffer, position = self.view(), self.indexes.offsets.floor(offset)
         while position < self.size:
             header = HEADER.unpack_from(buffer, position)
             if header[8] > largest.timestamp:
@@ -342,21 +313,17 @@ class Segment:
         assert self.active
         position = self.position_of(offset)
         self.load_indexes()
-        with self._lock:
-            self.offset_index.truncate_to(offset)
-            self.time_index.truncate_to(offset)
+        self.indexes.truncate_to(offset)
         self.txn_index.truncate_to(self._files, offset)
         if position is None or position == self.size:
             return offset
         end_offset = min(offset, self.offset_at(position))
         # Now, not with the next flush: a recovery point in a file may still lie above, and trusts the entries below it.
-        self.save_indexes()
+        self.indexes.save()
         self._zero(position, self.size)
         self.size = position
         self._hints.clear()
         self._first_timestamp = None if position else -1
-        self._bytes_since_entry = 0
-        self._largest = self._find_largest()
         self.room = 0
         return end_offset
 
@@ -373,10 +340,9 @@ class Segment:
         """No more appends: the files are cut to their content and the indexes completed."""
         assert self.active
         self.load_indexes()
-        largest = self.largest_timestamp()
-        if largest.timestamp >= 0 and self.size:
-            self.time_index.maybe_append(*largest)
-        self.save_indexes()
+        self.largest_timestamp()
+        self.indexes.complete()
+        self.indexes.save()
         self._trim()
         self.active = False
         self.room = 0
@@ -401,73 +367,35 @@ class Segment:
     def create_files(self) -> None:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._files.create(self._named(suffix))
-        self._indexes_loaded = True
-        self._largest = NO_TIMESTAMP_YET
+        self.indexes.start_empty()
 
     def load_indexes(self) -> None:
         """Reads the index files when they are not in memory yet; makes them again when they are damaged."""
-        if not self._indexes_loaded:
+        if not self.indexes.loaded:
             try:
-                self.read_indexes()
+                self.indexes.read(self.size)
             except CorruptFile as error:
                 logger.warning("%s: made again from the log", error)
                 self._rebuild_indexes()
 
-    def read_indexes(self) -> None:
-        """Reads the index files.
-
-        Raises:
-            CorruptFile: one of them must be made again from the log.
-        """
-        self.offset_index.load(self._files, self.size)
-        self.time_index.load(self._files, self.base_offset + RELATIVE_OFFSET_MAX)
-        self._indexes_loaded = True
-
     def _rebuild_indexes(self) -> None:
-        self.clear_indexes()
+        self.indexes.clear()
         buffer, position = self.view(), 0
         while could_start_batch(buffer, position, self.size):
             header = HEADER.unpack_from(buffer, position)
             size = header[1] + 12
             if size < HEADER_BYTES or position + size > self.size:
                 break
-            self.reindex(position, size, header[0] + header[6], header[8])
+            self.indexes.add(position, size, header[0] + header[6], header[8])
             position += size
-        if not self.active and self._largest is not None and self._largest.timestamp >= 0:
-            self.time_index.maybe_append(*self._largest)
-
-    def save_indexes(self) -> None:
-        with self._lock:
-            if self._indexes_loaded:
-                saved = self.offset_index.save(self._files)
-                saved |= self.time_index.save(self._files)
-                self._indexes_unsynced |= saved
-
-    def clear_indexes(self) -> None:
-        """Empties the indexes, to be filled again by `reindex`."""
-        self.offset_index.clear()
-        self.time_index.clear()
-        self._indexes_loaded = True
-        self._largest = NO_TIMESTAMP_YET
-        self._bytes_since_entry = 0
-        self._hints.clear()
-
-    def resume_indexes(self, position: int) -> None:
-        """Goes back to the indexes as they were when the entry for the batch at `position` had just been added."""
-        self.offset_index.truncate_to_position(position + 1)
-        self.time_index.truncate_to(self.offset_index.last_offset + 1 if position else self.base_offset)
-        timestamp, offset = self.time_index.last()
-        self._largest = TimestampAndOffset(timestamp, offset) if timestamp >= 0 else NO_TIMESTAMP_YET
-        self._bytes_since_entry = 0
+        if not self.active:
+            self.indexes.complete()
 
     def cut_back(self, size: int, end_offset: int) -> None:
         """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
         assert size <= self.size
         if size < self.size:
-            with self._lock:
-                self.offset_index.truncate_to_position(size)
-                self.time_index.truncate_to(end_offset)
-            self._largest = None
+            self.indexes.truncate_to(end_offset)
             if self.active:
                 self._zero(size, self.size)
             else:
@@ -478,16 +406,13 @@ class Segment:
 
     def flush(self) -> None:
         """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one."""
-        self.save_indexes()
+        self.indexes.save()
         mapped = self._map
         if mapped is not None and self.active:
             mapped.flush()
         else:
             self._files.sync_file(self.log_path)
-        if self._indexes_unsynced:
-            self._indexes_unsynced = False
-            self._files.sync_file(self.offset_index.path)
-            self._files.sync_file(self.time_index.path)
+        self.indexes.flush()
         self.txn_index.flush(self._files)
 
     def unmap(self) -> None:
@@ -498,17 +423,14 @@ class Segment:
             self._mappings.closed(self)
         self.room = 0
         self._hints.clear()
-        if not self.active and self._indexes_loaded:
+        if not self.active and self.indexes.loaded:
             if not self.removed:
-                self.save_indexes()
-            with self._lock:
-                self.offset_index.clear()
-                self.time_index.clear()
-                self._indexes_loaded = False
+                self.indexes.save()
+            self.indexes.unload()
 
     def close(self, trim: bool) -> None:
         untouched = self._map is None and self._files.size(self.log_path) == self.size
-        if self.active and trim and not (untouched and not self._indexes_loaded):
+        if self.active and trim and not (untouched and not self.indexes.loaded):
             self.seal()
             self.active = True  # sealed in form only: it may be opened again and go on
         self.unmap()
@@ -524,8 +446,8 @@ class Segment:
         for kind in reversed(SUFFIXES):
             if kind != TXN_INDEX_SUFFIX or self._files.exists(old[kind]):
                 self._files.rename(old[kind], self._named(kind))
-        self.offset_index.path = self._named(INDEX_SUFFIX)
-        self.time_index.path = self._named(TIME_INDEX_SUFFIX)
+        self.indexes.offsets.path = self._named(INDEX_SUFFIX)
+        self.indexes.times.path = self._named(TIME_INDEX_SUFFIX)
         self.txn_index.path = self._named(TXN_INDEX_SUFFIX)
 
     def _open_map(self) -> None:

@@ -35,9 +35,11 @@ def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int
     )
 
 
-def open_at(directory: Path, config: LogConfig = SMALL, *, clean: bool = False, **fields: object) -> Log:
+def open_at(
+    directory: Path, config: LogConfig = SMALL, *, clean: bool = False, files: OsFiles | None = None, **fields: object
+) -> Log:
     return open_log(
-        OsFiles(),
+        files or OsFiles(),
         Mappings(),
         str(directory),
         "topic",

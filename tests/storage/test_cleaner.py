@@ -228,9 +228,9 @@ def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, step: int
         put(log, [(b"k%d" % (i % 4), b"%d" % i * 20)])
     expected = fold(records(log))
     files = DyingFiles(step)
-    for segment in log.segments:
-        segment._files = files  # type: ignore[assignment]
-    log.files = files
+    del log
+    log = open_at(directory, COMPACT, files=files)
+    files.armed = True
     try:
         run(log)
     except Died:
@@ -254,10 +254,10 @@ class DyingFiles(OsFiles):
     """The process dies instead of the n-th rename; nothing is tidied up after that."""
 
     def __init__(self, step: int) -> None:
-        self.step, self.renames = step, 0
+        self.step, self.renames, self.armed = step, 0, False
 
     def rename(self, source: str, target: str) -> None:
-        self.renames += 1
+        self.renames += self.armed
         if self.renames >= self.step:
             raise Died
         super().rename(source, target)

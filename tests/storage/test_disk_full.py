@@ -115,10 +115,8 @@ class FailingFiles(OsFiles):
 
 
 def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tmp_path: Path) -> None:
-    log = open_at(tmp_path, CONFIG)
     files = FailingFiles()
-    log.files = files
-    log.segments.active._files = files  # type: ignore[attr-defined]
+    log = open_at(tmp_path, CONFIG, files=files)
     append(log, batch())
     files.broken = True
     heard: list[StorageFailure] = []

@@ -114,6 +114,21 @@ def test_log_append_time_is_stamped_by_the_log(tmp_path: Path) -> None:
     assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "codec"), [("uncompressed", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)]
+)
+@pytest.mark.parametrize("sent", range(5))
+def test_the_topics_codec_replaces_the_producers(tmp_path: Path, wanted: str, codec: int, sent: int) -> None:
+    log = open_at(tmp_path, replace(SMALL, compression_type=wanted))
+    append(log, batch())
+    append(log, batch(3, compression=sent))
+    view = list(log.batches(0))[1]
+    assert (view.compression, view.base_offset, view.crc_is_valid()) == (codec, 1, True)
+    assert [record.key for record in view.records()] == [b"k0", b"k1", b"k2"]
+    if codec != 3:
+        assert refused(log, patched(batch(compression=3), 70, b"\xff" * 20)) == "INVALID_RECORD"
+
+
 def test_create_time_answers_minus_one(tmp_path: Path) -> None:
     assert open_at(tmp_path).append(batch(), leader_epoch=0, now_ms=NOW_MS).log_append_time == -1
 

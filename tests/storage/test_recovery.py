@@ -100,14 +100,14 @@ def test_checking_begins_at_the_recovery_point_inside_the_active_segment(tmp_pat
     for i in range(8):
         append(log, batch(fill=i))
     log.flush()
-    indexed = list(log.segments.active.offset_index.offsets)
+    indexed = list(log.segments.active.indexes.offsets.offsets)
     for i in range(2):
         append(log, batch(fill=i))
-    grown = list(log.segments.active.offset_index.offsets)
+    grown = list(log.segments.active.indexes.offsets.offsets)
     del log
     again = open_at(tmp_path, recovery_point=8)
     assert again.log_end_offset == 10
-    index = again.segments.active.offset_index
+    index = again.segments.active.indexes.offsets
     assert list(index.offsets) == grown and list(index.offsets)[: len(indexed)] == indexed
 
 

@@ -1,0 +1,136 @@
+"""The offset index and the time index of a segment as one: filled batch by batch, loaded when wanted, saved when flushed.
+
+A batch gets an entry in both when more than index.interval.bytes were entered since the last one, as in Kafka; the time
+index then holds the largest timestamp so far. What is in the log itself is not looked at here.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import NamedTuple
+
+from storage.files import Files
+from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+
+
+class TimestampAndOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
+
+
+class SegmentIndexes:
+    __slots__ = (
+        "_files",
+        "_lock",
+        "_since_entry",
+        "_unsynced",
+        "interval_bytes",
+        "largest",
+        "loaded",
+        "offsets",
+        "times",
+    )
+
+    def __init__(
+        self, files: Files, index_path: str, time_index_path: str, base_offset: int, bytes_max: int, interval_bytes: int
+    ) -> None:
+        self._files = files
+        self.offsets = OffsetIndex(index_path, base_offset, bytes_max)
+        self.times = TimeIndex(time_index_path, base_offset, bytes_max)
+        self.interval_bytes = interval_bytes
+        self.loaded = False
+        # The largest max timestamp and the last offset of the first batch that has it; None: to be found.
+        self.largest: TimestampAndOffset | None = None
+        self._since_entry = 0
+        self._unsynced = True  # at the first flush, whatever is there
+        # The files are written by flushes (on another thread) and by whoever changes the log's end.
+        self._lock = Lock()
+
+    @property
+    def full(self) -> bool:
+        return self.loaded and (self.offsets.full or self.times.full)
+
+    def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Takes note of a batch; True when the indexes are full now. They are loaded, and `largest` is known."""
+        if max_timestamp > self.largest[0]:  # type: ignore[index]
+            self.largest = TimestampAndOffset(max_timestamp, last_offset)
+        full = False
+        if self._since_entry > self.interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.maybe_append(*self.largest)  # type: ignore[misc]
+            self._since_entry = 0
+            full = self.offsets.full or self.times.full
+        self._since_entry += size
+        return full
+
+    def start_empty(self) -> None:
+        """The files of a new segment hold nothing."""
+        self.loaded = True
+        self.largest = NO_TIMESTAMP_YET
+
+    def read(self, log_bytes: int) -> None:
+        """Reads the files.
+
+        Raises:
+            CorruptFile: one of them must be made again from the log.
+        """
+        self.offsets.load(self._files, log_bytes)
+        self.times.load(self._files, self.offsets.base_offset + RELATIVE_OFFSET_MAX)
+        self.loaded = True
+
+    def clear(self) -> None:
+        """Empties the indexes, to be filled again."""
+        self.offsets.clear()
+        self.times.clear()
+        self.loaded = True
+        self.largest = NO_TIMESTAMP_YET
+        self._since_entry = 0
+
+    def resume_at(self, position: int) -> None:
+        """Goes back to when the entry for the batch at `position` had just been added."""
+        self.offsets.truncate_to_position(position + 1)
+        self.times.truncate_to(self.offsets.last_offset + 1 if position else self.offsets.base_offset)
+        timestamp, offset = self.times.last()
+        self.largest = TimestampAndOffset(timestamp, offset) if timestamp >= 0 else NO_TIMESTAMP_YET
+        self._since_entry = 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets the batches that end at or after `offset`."""
+        with self._lock:
+            self.offsets.truncate_to(offset)
+            self.times.truncate_to(offset)
+        self.largest = None
+        self._since_entry = 0
+
+    def complete(self) -> None:
+        """The segment is sealed: the time index ends with its largest timestamp."""
+        if self.largest is not None and self.largest.timestamp >= 0:
+            self.times.maybe_append(*self.largest)
+
+    def last_timestamp_on_disk(self) -> TimestampAndOffset | None:
+        """The last time index entry, read from the file alone: for a sealed segment the largest timestamp."""
+        entry = self.times.last_in_file(self._files)
+        return TimestampAndOffset(*entry) if entry is not None else None
+
+    def save(self) -> None:
+        with self._lock:
+            if self.loaded:
+                saved = self.offsets.save(self._files)
+                saved |= self.times.save(self._files)
+                self._unsynced |= saved
+
+    def flush(self) -> None:
+        if self._unsynced:
+            self._unsynced = False
+            self._files.sync_file(self.offsets.path)
+            self._files.sync_file(self.times.path)
+
+    def unload(self) -> None:
+        """Gives the memory back."""
+        with self._lock:
+            self.offsets.clear()
+            self.times.clear()
+            self.loaded = False
