@@ -1,0 +1,59 @@
+"""The project's own source files, parsed once: what the rules of this folder look at."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+#: Each may import only what is left of it.
+LAYERS = ("protocol", "storage", "server", "controller", "broker", "ottla")
+
+
+class Source(NamedTuple):
+    """A file: its path from the root, its module's name, its lines and its tree."""
+
+    path: str
+    module: str
+    lines: list[str]
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.module.partition(".")[0]
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    found = []
+    for layer in LAYERS:
+        for file in sorted((ROOT / layer).rglob("*.py")):
+            path = file.relative_to(ROOT)
+            text = file.read_text()
+            module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            found.append(Source(str(path), module, text.splitlines(), ast.parse(text)))
+    return tuple(found)
+
+
+def imported_modules(tree: ast.AST) -> list[tuple[int, str]]:
+    """Line and full name of everything imported, also late and for type checkers only."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the layer"
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return found
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` as text; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""

@@ -1,0 +1,114 @@
+"""Sizes, names and habits that a machine can check. The limits are of our style; nothing here can be switched off by a comment."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+
+from tests.rules.sources import ROOT, Source, sources
+
+#: Beyond this a file says more than one thing. Tables may be longer: they say one thing many times.
+FILE_LINES_MAX = 500
+FILE_LINES_P90 = 400
+FUNCTION_LINES_MAX = 70
+#: Names under which anything can be put.
+BANNED_NAMES = re.compile(r"(^|_)(util|utils|helper|helpers|misc|common|manager|managers|stuff)(_|$)")
+BANNED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+#: What must not get into the tree: where it was made, and where packages came from.
+FOREIGN = re.compile(r"/work/(main|shared)|\bshared/(kafka|peer|suites|design|style)|pypi\.org|files\.pythonhosted")
+
+
+def functions(source: Source) -> list[tuple[str, int]]:
+    """Names and lengths of bodies: long signatures and docstrings are no fault."""
+    found = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
+            found.append((f"{source.path}:{node.lineno} {node.name}", (node.end_lineno or 0) - body[0].lineno + 1))
+    return found
+
+
+def test_files_are_short() -> None:
+    sizes = {source.path: sum(bool(line.strip()) for line in source.lines) for source in sources()}
+    too_long = {path: size for path, size in sizes.items() if size > FILE_LINES_MAX}
+    assert not too_long
+    ninth_decile = statistics.quantiles(sizes.values(), n=10)[-1]
+    assert ninth_decile <= FILE_LINES_P90
+
+
+def test_functions_are_short() -> None:
+    too_long = [(name, size) for source in sources() for name, size in functions(source) if size > FUNCTION_LINES_MAX]
+    assert not too_long
+
+
+def test_every_file_says_what_it_is_for() -> None:
+    silent = [source.path for source in sources() if not ast.get_docstring(source.tree)]
+    assert not silent
+
+
+def test_no_file_or_class_is_named_after_nothing() -> None:
+    wrong = []
+    for source in sources():
+        names = source.module.split(".")
+        names += [
+            re.sub(r"(?<=[a-z])(?=[A-Z])", "_", n.name).lower()
+            for n in ast.walk(source.tree)
+            if isinstance(n, ast.ClassDef)
+        ]
+        wrong += [f"{source.path}: {name}" for name in names if BANNED_NAMES.search(name)]
+    assert not wrong
+
+
+def test_nothing_is_left_for_later() -> None:
+    wrong = [
+        f"{source.path}:{number}"
+        for source in sources()
+        for number, line in enumerate(source.lines, 1)
+        if BANNED_WORDS.search(line)
+    ]
+    assert not wrong
+
+
+def test_every_suppression_names_its_rule() -> None:
+    wrong = []
+    for source in sources():
+        for number, line in enumerate(source.lines, 1):
+            if re.search(r"#\s*noqa(?!:)|#\s*type:\s*ignore(?!\[)", line):
+                wrong.append(f"{source.path}:{number}")
+    assert not wrong
+
+
+def test_the_tree_stands_alone() -> None:
+    """Nothing points to the machine it was made on."""
+    wrong = []
+    for pattern in ("*.py", "*.md", "*.toml", "Makefile", "*.sh", "*.json", "*.csv"):
+        for file in ROOT.rglob(pattern):
+            path = file.relative_to(ROOT)
+            if path.parts[0].startswith(".") or path.name == "test_tidy.py" or "build" in path.parts:
+                continue
+            if FOREIGN.search(file.read_text(errors="replace")):
+                wrong.append(str(path))
+    assert not wrong
+
+
+def test_packages_hold_no_dead_files() -> None:
+    """Each module is imported somewhere, is run as a program, or is looked up by its name (messages, commands)."""
+    importers = [source.tree for source in sources()]
+    for folder in ("tests", "benchmarks", "tools"):
+        importers += [ast.parse(file.read_text()) for file in (ROOT / folder).rglob("*.py")]
+    imported = set()
+    for tree in importers:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    dead = [
+        source.path
+        for source in sources()
+        if source.module not in imported
+        and not source.path.endswith(("__init__.py", "__main__.py"))
+        and not source.module.startswith(("protocol.messages.", "ottla."))
+    ]
+    assert not dead
