@@ -33,14 +33,18 @@ class Row:
 
 
 PRODUCE = {"partitions": 6, "count": 500_000}
+SMALL = {"partitions": 6, "size": 100, "count": 2_000_000}
+SINGLE = {"partitions": 1, "size": 1000, "count": 300_000, "batch": 16384, "linger_ms": 0}
+ONE, MANY = {"partitions": 1, "connections": 1, "seconds": 5}, {"partitions": 8, "connections": 64, "seconds": 5}
+STEADY = {"partitions": 1, "rate": 500, "seconds": 10}
 ROWS = [
     Row("produce 1 KB, 6 partitions, 64 KB batches", "produce", {**PRODUCE, "size": 1000}, "mb_per_s", "MB/s", 1.0, None, "GB", 0.5),
     Row("consume 1 KB", "consume", {**PRODUCE, "size": 1000}, "mb_per_s", "MB/s", 1.0, None, "GB", 0.6),
-    Row("produce 100 B, 6 partitions, 64 KB batches", "produce", {"partitions": 6, "count": 2_000_000, "size": 100}, "records_per_s", "rec/s", 1.0, None, "GB", 0.7),
-    Row("produce 1 KB, 1 partition, 16 KB batches, linger 0", "produce", {"partitions": 1, "count": 300_000, "size": 1000, "batch": 16384, "linger_ms": 0}, "mb_per_s", "MB/s", 1.0, None, "GB"),
-    Row("one-record Produce, 1 connection", "one_record", {"partitions": 1, "connections": 1, "seconds": 5}, "per_s", "req/s", 2.0, None, "request"),
-    Row("one-record Produce, 64 connections", "one_record", {"partitions": 8, "connections": 64, "seconds": 5}, "per_s", "req/s", 1.0, None, "request", 0.8),
-    Row("end to end at 500 msg/s, p99", "end_to_end", {"partitions": 1, "rate": 500, "seconds": 10}, "p99_ms", "ms", None, 0.5),
+    Row("produce 100 B, 6 partitions, 64 KB batches", "produce", SMALL, "records_per_s", "rec/s", 1.0, None, "GB", 0.7),
+    Row("produce 1 KB, 1 partition, 16 KB batches, linger 0", "produce", SINGLE, "mb_per_s", "MB/s", 1.0, None, "GB"),
+    Row("one-record Produce, 1 connection", "one_record", ONE, "per_s", "req/s", 2.0, None, "request"),
+    Row("one-record Produce, 64 connections", "one_record", MANY, "per_s", "req/s", 1.0, None, "request", 0.8),
+    Row("end to end at 500 msg/s, p99", "end_to_end", STEADY, "p99_ms", "ms", None, 0.5),
 ]  # fmt: skip
 
 
@@ -56,7 +60,9 @@ def run_load(name: str, options: dict[str, Any]) -> dict[str, float]:
 def measure(server: Server, row: Row, round_: int) -> dict[str, float]:
     """One run of one load on one server: its figures, and the server's CPU per GB or per request in `cpu`."""
     # A consume run reads what the produce run of the same shape wrote; every other run gets a topic of its own.
-    topic = f"bench-{row.options.get('size', 'x')}-{row.options['partitions']}-{round_}-{row.load.replace('consume', 'produce')}-{row.options.get('batch', 0)}-{row.options.get('connections', 0)}"
+    kind = row.load.replace("consume", "produce")
+    shape = "-".join(str(row.options.get(key, 0)) for key in ("size", "partitions", "batch", "connections"))
+    topic = f"bench-{kind}-{shape}-{round_}"
     options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
     if row.load != "consume":
         run_load("create", options)
@@ -119,11 +125,11 @@ def table(rows: list[Row], medians: dict[str, dict[str, dict[str, float]]]) -> l
         if theirs is None:
             lines.append(f"| {row.name} | | {figure} | | | {cpu} | |")
             continue
+        speed = verdict(ours[row.figure] / theirs[row.figure], row.at_least, row.at_most)
+        their_figure = f"{theirs[row.figure]:,.2f} {row.unit}"
+        their_cpu = f"{theirs['cpu']:.2f} {unit}" if row.cpu_per else ""
         cpu_ratio = verdict(ours["cpu"] / theirs["cpu"], None, row.cpu_at_most) if row.cpu_per else ""
-        lines.append(
-            f"| {row.name} | {theirs[row.figure]:,.2f} {row.unit} | {figure} | {verdict(ours[row.figure] / theirs[row.figure], row.at_least, row.at_most)} "
-            f"| {f'{theirs["cpu"]:.2f} {unit}' if row.cpu_per else ''} | {cpu} | {cpu_ratio} |"
-        )
+        lines.append(f"| {row.name} | {their_figure} | {figure} | {speed} | {their_cpu} | {cpu} | {cpu_ratio} |")
     return lines
 
 
@@ -166,7 +172,7 @@ def main() -> None:
         if reason is None:
             servers.append(start_kafka())
         lines += idle(servers)
-        lines = table(rows, compare(rows, servers, args.runs)) + ["", *lines]
+        lines = [*table(rows, compare(rows, servers, args.runs)), "", *lines]
     finally:
         for server in servers:
             server.stop()  # type: ignore[operator]
