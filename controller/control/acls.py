@@ -8,34 +8,22 @@ from typing import Any
 
 from controller.control.outcome import Outcome, check_records_max
 from controller.control.state import ControlState
-from controller.metadata.acls import AccessControlEntry
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_acls import AclCreation, AclCreationResult
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
 from protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from protocol.primitives import new_uuid
-
-UNKNOWN = 0
-ANY = 1
-
-# ResourceType, AclOperation and PatternType of Kafka: code -> name
-RESOURCE_TYPES = {
-    0: "UNKNOWN", 1: "ANY", 2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER",
-}  # fmt: skip
-OPERATIONS = {
-    0: "UNKNOWN", 1: "ANY", 2: "ALL", 3: "READ", 4: "WRITE", 5: "CREATE", 6: "DELETE", 7: "ALTER", 8: "DESCRIBE",
-    9: "CLUSTER_ACTION", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS", 12: "IDEMPOTENT_WRITE", 13: "CREATE_TOKENS",
-    14: "DESCRIBE_TOKENS", 15: "TWO_PHASE_COMMIT",
-}  # fmt: skip
-PATTERN_TYPES = {0: "UNKNOWN", 1: "ANY", 2: "MATCH", 3: "LITERAL", 4: "PREFIXED"}
-PERMISSIONS = {0: "UNKNOWN", 1: "ANY", 2: "DENY", 3: "ALLOW"}
-
-CLUSTER = 4
-CLUSTER_NAME = "kafka-cluster"
-MATCH = 2
-LITERAL = 3
-PREFIXED = 4
-WILDCARD = "*"
+from server.security.acl import AccessControlEntry, matches_filter
+from server.security.operations import (
+    CLUSTER,
+    CLUSTER_NAME,
+    LITERAL,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    PREFIXED,
+    RESOURCE_TYPES,
+)
 
 
 def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Random) -> Outcome[list[AclCreationResult]]:
@@ -113,7 +101,9 @@ def delete_acls(state: ControlState, filters: Sequence[DeleteAclsFilter]) -> Out
                 )
             )
             continue
-        matching = [(entry_id, entry) for entry_id, entry in state.image.acls.entries.items() if matches(wanted, entry)]
+        matching = [
+            (entry_id, entry) for entry_id, entry in state.image.acls.entries.items() if matches_filter(wanted, entry)
+        ]
         removed |= {entry_id: None for entry_id, _ in matching}
         results.append(
             DeleteAclsFilterResult(
@@ -145,27 +135,3 @@ def _is_unknown(wanted: DeleteAclsFilter) -> bool:
         or OPERATIONS.get(wanted.operation, "UNKNOWN") == "UNKNOWN"
         or PERMISSIONS.get(wanted.permission_type, "UNKNOWN") == "UNKNOWN"
     )
-
-
-def matches(wanted: DeleteAclsFilter, entry: AccessControlEntry) -> bool:
-    """Null and ANY match everything; MATCH finds every entry that would apply to a resource of that name."""
-    return (
-        wanted.resource_type_filter in (ANY, entry.resource_type)
-        and _pattern_matches(wanted.pattern_type_filter, wanted.resource_name_filter, entry)
-        and wanted.principal_filter in (None, entry.principal)
-        and wanted.host_filter in (None, entry.host)
-        and wanted.operation in (ANY, entry.operation)
-        and wanted.permission_type in (ANY, entry.permission_type)
-    )
-
-
-def _pattern_matches(pattern_type: int, name: str | None, entry: AccessControlEntry) -> bool:
-    if pattern_type not in (ANY, MATCH, entry.pattern_type):
-        return False
-    if name is None or entry.resource_name == name:
-        return True
-    if pattern_type != MATCH:
-        return False
-    if entry.pattern_type == LITERAL:
-        return entry.resource_name == WILDCARD
-    return name.startswith(entry.resource_name)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from controller.control.producer_ids import allocate_producer_ids
-from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import CLUSTER_ACTION
 
 
 def handle(parts: ControllerParts, request: AllocateProducerIdsRequest, context: RequestContext) -> Deferred:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from controller.control.client_quotas import alter_client_quotas
 from controller.control.outcome import Outcome
 from controller.control.state import ControlState
-from controller.handlers.authorization import ALTER_CONFIGS, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import ALTER_CONFIGS
 
 
 def handle(parts: ControllerParts, request: AlterClientQuotasRequest, context: RequestContext) -> Deferred:

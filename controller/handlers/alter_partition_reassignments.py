@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from controller.control.reassignment import alter_partition_reassignments
-from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Deferred:

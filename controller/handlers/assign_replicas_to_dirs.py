@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from controller.control.directories import assign_replicas_to_directories
-from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import CLUSTER_ACTION
 
 
 def handle(parts: ControllerParts, request: AssignReplicasToDirsRequest, context: RequestContext) -> Deferred:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.control.acls import CLUSTER, CLUSTER_NAME
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode, KafkaError
 from server.network.context import RequestContext
-
-TOPIC = 2
-GROUP = 3
-
-CREATE = 5
-DELETE = 6
-ALTER = 7
-DESCRIBE = 8
-CLUSTER_ACTION = 9
-DESCRIBE_CONFIGS = 10
-ALTER_CONFIGS = 11
+from server.security.operations import CLUSTER, CLUSTER_NAME, TOPIC
 
 
 def allowed_on_cluster(parts: ControllerParts, context: RequestContext, operation: int) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from controller.control.brokers import register_broker
 from controller.control.outcome import Outcome
 from controller.control.state import ControlState
-from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import CLUSTER_ACTION
 
 
 def handle(parts: ControllerParts, request: BrokerRegistrationRequest, context: RequestContext) -> Deferred:

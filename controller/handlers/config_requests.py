@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from controller.handlers.authorization import ALTER_CONFIGS, GROUP, TOPIC, allowed_on_cluster
+from controller.handlers.authorization import allowed_on_cluster
 from controller.handlers.parts import ControllerParts
 from controller.metadata.configs import ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from server.network.context import RequestContext
+from server.security.operations import ALTER_CONFIGS, GROUP, TOPIC
 
 
 class Refused(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from controller.control.acls import create_acls
 from controller.control.outcome import Outcome
 from controller.control.state import ControlState
-from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: CreateAclsRequest, context: RequestContext) -> Deferred:

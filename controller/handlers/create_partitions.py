@@ -7,7 +7,7 @@ from collections import Counter
 from controller.control.outcome import Outcome
 from controller.control.state import ControlState
 from controller.control.topics import create_partitions
-from controller.handlers.authorization import ALTER, allowed_topics
+from controller.handlers.authorization import allowed_topics
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
@@ -17,6 +17,7 @@ from protocol.messages.create_partitions import (
 )
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext) -> Deferred:

@@ -12,12 +12,13 @@ from controller.control.outcome import Outcome
 from controller.control.state import ControlState
 from controller.control.topic_names import CLUSTER_METADATA_TOPIC
 from controller.control.topics import create_topics
-from controller.handlers.authorization import CREATE, DESCRIBE_CONFIGS, allowed_on_cluster, allowed_topics
+from controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import CREATE, DESCRIBE_CONFIGS
 
 
 def handle(parts: ControllerParts, request: CreateTopicsRequest, context: RequestContext) -> Deferred:

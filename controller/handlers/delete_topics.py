@@ -7,13 +7,14 @@ from collections import Counter
 from controller.control.outcome import Outcome
 from controller.control.state import ControlState
 from controller.control.topics import delete_topics, not_found
-from controller.handlers.authorization import DELETE, DESCRIBE, allowed_on_cluster, allowed_topics
+from controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.primitives import ZERO_UUID
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import DELETE, DESCRIBE
 
 
 def handle(parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext) -> Deferred:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_cluster import (
@@ -11,6 +11,7 @@ from protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from server.network.context import RequestContext
+from server.security.operations import ALTER
 
 MV_CONTROLLER_REGISTRATION = 15
 ENDPOINT_CONTROLLER = 2

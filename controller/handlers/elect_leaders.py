@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from controller.control.elections import elect_leaders
-from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: ElectLeadersRequest, context: RequestContext) -> Deferred:

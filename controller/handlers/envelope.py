@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from controller.handlers.authorization import CLUSTER_ACTION, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.api import ApiKey
 from protocol.compile import decoder
@@ -25,6 +25,7 @@ from server.network.context import Peer, RequestContext
 from server.network.deferred import Deferred
 from server.network.error_reply import error_reply
 from server.network.route import Codec, Route, RouteTable
+from server.security.operations import CLUSTER_ACTION
 from server.security.principal import Principal
 
 log = logging.getLogger(__name__)

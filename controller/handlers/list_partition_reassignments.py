@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from controller.control.outcome import Outcome
 from controller.control.reassignment import list_partition_reassignments
-from controller.handlers.authorization import DESCRIBE, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import DESCRIBE
 
 
 def handle(parts: ControllerParts, request: ListPartitionReassignmentsRequest, context: RequestContext) -> Deferred:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from controller.control.brokers import unregister_broker
 from controller.control.outcome import Outcome
-from controller.handlers.authorization import ALTER, require_on_cluster
+from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: UnregisterBrokerRequest, context: RequestContext) -> Deferred:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from immutables import Map
 
 from protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-
-
-class AccessControlEntry(NamedTuple):
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
+from server.security.acl import AccessControlEntry
 
 
 @dataclass(frozen=True, slots=True)
