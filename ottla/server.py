@@ -1,9 +1,9 @@
 """One node process: the composition root. Everything that runs is made here, started in order, and stopped in the opposite one.
 
-    1  log directories      formatted if empty, locked, checked
-    2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
-    3  the logs             opened, recovered after a crash
-    4  the broker           hears of all metadata, opens its listeners, registers, is let in
+1  log directories      formatted if empty, locked, checked
+2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
+3  the logs             opened, recovered after a crash
+4  the broker           hears of all metadata, opens its listeners, registers, is let in
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerAddress, ControllerChannel
 from broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
+from broker.metrics import broker_metrics
 from broker.node import BrokerNode
 from controller.control.config_schema import TableSchema
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
@@ -28,13 +29,17 @@ from ottla.formatting import prepare
 from ottla.node_parts import control_settings, raft_config, registered
 from protocol.api import ApiKey
 from protocol.features import supported_levels
+from server import log_setup
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig, log_unknown
 from server.handlers.api_versions import ApiVersionsHandler, Features
+from server.metrics import Registry
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
 from server.network.listener import ConnectionLimits, Endpoint, Listener
+from server.network.network_metrics import listener_metrics, request_metrics
 from server.network.route import Route, RouteTable
+from server.prometheus import PrometheusEndpoint
 from server.timer_wheel import TimerWheel
 from server.world import RealWorld, World
 from storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
@@ -45,6 +50,8 @@ log = logging.getLogger("ottla.server")
 
 #: Not Kafka's: there the id is given to `kafka-storage format`.
 CLUSTER_ID = "cluster.id"
+#: Where to serve metrics to Prometheus; nowhere by default.
+METRICS_PORT = "ottla.metrics.port"
 FAILED_TO_START = (
     ConfigError,
     InconsistentLogDirectory,
@@ -65,6 +72,7 @@ class Server:
     def __init__(self, world: World, properties: Mapping[str, str]) -> None:
         properties = dict(properties)
         self._wanted_cluster_id = properties.pop(CLUSTER_ID, None)
+        self._metrics_port = properties.pop(METRICS_PORT, None)
         self.world = world
         self.config = NodeConfig(properties)
         log_unknown(self.config)
@@ -72,7 +80,13 @@ class Server:
         self.cluster_id = ""
         self.wheel = TimerWheel(world.clock)
         self.listeners: list[Listener] = []
-        self.limits = _limits(self.config)
+        self.limits = ConnectionLimits()
+        self.limits.update(self.config.values)
+        self.config.watch(lambda config, changed: self.limits.update(config.values))
+        self.metrics = Registry()
+        self.metrics.add(lambda: listener_metrics(self.listeners))
+        self._prometheus: PrometheusEndpoint | None = None
+        self._request_metrics: list[Route] = []
         self.logs: Logs | None = None
         self.metadata: MetadataNode
         self.controller: ControllerNode | None = None
@@ -94,6 +108,9 @@ class Server:
             await self._start_metadata(opened[config.metadata_log_directory])
             if config.is_broker:
                 await self._start_broker(self.logs)
+            if self._metrics_port is not None:
+                self._prometheus = PrometheusEndpoint(self.metrics, "", int(self._metrics_port))
+                await self._prometheus.start()
         except BaseException:
             await self.stop()
             raise
@@ -164,6 +181,7 @@ class Server:
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
         )
+        self.metrics.add(lambda: broker_metrics(broker.parts))
         listeners = await self._listen(config.broker_endpoints, broker.routes)
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
         self.metadata.loader.add_publisher(broker.publisher)
@@ -182,6 +200,10 @@ class Server:
         api_versions = ApiVersionsHandler(self._features)
         table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
         api_versions.set_routes(table.rows)
+        if not self._request_metrics:
+            # Of the broker's routes where there are two tables: both have APIs of the same names.
+            self.metrics.add(lambda: request_metrics(self._request_metrics))
+        self._request_metrics = table.rows
         dispatcher = Dispatcher(table, self.world.clock, self.world.spawn)
         made = []
         for endpoint in endpoints:
@@ -208,6 +230,8 @@ class Server:
     async def stop(self) -> None:
         """Leave in order: leadership, clients, logs, the quorum."""
         log.info("%s shutting down", self.name)
+        if self._prometheus is not None:
+            await self._prometheus.stop()
         if self.broker is not None:
             await self.broker.stop()
         for listener in self.listeners:
@@ -230,22 +254,12 @@ class Server:
         log.info("%s shut down completed", self.name)
 
 
-def _limits(config: NodeConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        request_bytes_max=config["socket.request.max.bytes"],
-        connections_max=config["max.connections"],
-        connections_per_ip_max=config["max.connections.per.ip"],
-        idle_ms_max=config["connections.max.idle.ms"],
-        listen_backlog=config["socket.listen.backlog.size"],
-    )
-
-
 # -- The process -----------------------------------------------------------------------------------------------------
 
 
 def run(properties: Mapping[str, str]) -> int:
     """Run a node until it is told to stop; the process's exit code."""
-    set_up_logging()
+    log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
         import uvloop
@@ -269,11 +283,13 @@ async def _run(properties: Mapping[str, str]) -> int:
     server: Server | None = None
     try:
         server = Server(real.world, properties)
-        starting = real.world.spawn(server.start(), "start")
+        starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
         await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            starting.result()
+            if (failure := starting.result()) is not None:
+                _explain(failure)
+                return 1
             _tune_collector()
             if ready_fd >= 0:
                 os.write(ready_fd, b"ready\n")
@@ -287,6 +303,15 @@ async def _run(properties: Mapping[str, str]) -> int:
             os.close(ready_fd)
         await real.close()
     return 0
+
+
+async def _started(server: Server) -> BaseException | None:
+    """What is expected to go wrong is a result: as an exception of a task it would be logged as our own mistake."""
+    try:
+        await server.start()
+    except FAILED_TO_START as failure:
+        return failure
+    return None
 
 
 def _explain(failure: BaseException) -> None:
@@ -315,12 +340,3 @@ def _tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-
-
-def set_up_logging() -> None:
-    logging.basicConfig(
-        level=os.environ.get("OTTLA_LOG_LEVEL", "INFO"),
-        stream=sys.stdout,
-        format="[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )

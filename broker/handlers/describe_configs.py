@@ -88,7 +88,7 @@ def _describe(broker: BrokerParts, resource: DescribeConfigsResource) -> Collect
         case ResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-            return describe_group(configs.for_group(name), broker.configs.values)
+            return describe_group(configs.for_group(name), broker.configs.levels, broker.configs.values)
         case unknown:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown}")
 

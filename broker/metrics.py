@@ -1,0 +1,32 @@
+"""Metrics of a broker's partitions and sessions, counted at a scrape: nothing here is on the path of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.parts import BrokerParts
+from broker.replication.partition import Partition
+from server.metrics import Family, gauge
+
+#: Name after kafka_server_replicamanager_, what it says, which partitions count.
+PARTITION_GAUGES: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
+    ("partitioncount", "Partitions with a replica here", lambda p: True),
+    ("leadercount", "Partitions led here", lambda p: p.is_leader),
+    ("underreplicatedpartitions", "Led here, with replicas out of sync", lambda p: p.is_leader and len(p.isr) < len(p.replicas)),
+    ("underminisrpartitioncount", "Led here, with fewer in sync than required", lambda p: p.is_leader and len(p.isr) < p.min_isr),
+    ("atminisrpartitioncount", "Led here, with just as many in sync as required", lambda p: p.is_leader and len(p.isr) == p.min_isr),
+    ("offlinereplicacount", "Replicas whose log directory failed", lambda p: p.offline),
+)  # fmt: skip
+
+
+def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
+    partitions = list(broker.replicas)
+    for name, doc, counts in PARTITION_GAUGES:
+        yield gauge(f"kafka_server_replicamanager_{name}", doc, sum(map(counts, partitions)))
+    sessions = broker.fetch_sessions
+    cache = "kafka_server_fetchsessioncache"
+    yield gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
+    yield gauge(f"{cache}_numincrementalfetchpartitionscached", "Partitions in them", sessions.partition_count)
+    yield gauge(f"{cache}_incrementalfetchsessionevictions", "Sessions that gave way to others", sessions.evictions)
+    yield gauge("kafka_log_log_size", "Bytes of all logs here", sum(log.size for log in broker.replicas.logs))
+    yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", len(broker.replicas.logs.offline_directories))
