@@ -50,7 +50,6 @@ from controller.raft.messages import (
 from controller.raft.peers import Peers
 from controller.raft.quorum import check_transition
 from controller.raft.states import (
-    NEVER,
     Candidate,
     Follower,
     Prospective,
@@ -140,7 +139,7 @@ class RaftCore:
     @property
     def deadline_ms(self) -> int:
         """When `tick` has to be called at the latest; NEVER if nothing is to come."""
-        return min(self._role_deadline_ms(), self.peers.next_deadline_ms(self._now_ms))
+        return min(self.role.deadline_ms(self.is_voter), self.peers.next_deadline_ms(self._now_ms))
 
     # What happens to it.
 
@@ -443,23 +442,3 @@ class RaftCore:
             raise AssertionError(f"the roles do not come to rest: {self.role}")
         effects, self.effects = self.effects, Effects()
         return effects
-
-    def _role_deadline_ms(self) -> int:
-        match self.role:
-            case Leader() as leader:
-                deadlines = [leader.begin_epoch_deadline_ms, *(parked.deadline_ms for parked in leader.parked)]
-                if leader.needs_check_quorum:
-                    deadlines.append(leader.check_quorum_deadline_ms)
-                else:
-                    deadlines.remove(leader.begin_epoch_deadline_ms)
-                if leader.change is not None:
-                    deadlines.append(leader.change.deadline_ms)
-                return min(deadlines, default=NEVER)
-            case Follower() as follower:
-                return follower.fetch_deadline_ms if self.is_voter else NEVER
-            case Prospective() as prospective:
-                return min(prospective.election_deadline_ms, prospective.retry_ms)
-            case Unattached(election_deadline_ms=deadline_ms):
-                return deadline_ms if self.is_voter else NEVER
-            case Candidate(election_deadline_ms=deadline_ms) | Resigned(election_deadline_ms=deadline_ms):
-                return deadline_ms

@@ -18,19 +18,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from controller.raft import handlers, rpc
-from controller.raft.batches import CommittedBatch, split
+from controller.raft import handlers
+from controller.raft.batches import split
+from controller.raft.channels import Channels
 from controller.raft.config import RaftConfig
 from controller.raft.core import NotLeader, RaftCore
+from controller.raft.delivery import Delivery, RaftListener
 from controller.raft.describe import describe_quorum
 from controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request, SnapshotChunk
+from controller.raft.leader import NEVER
 from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.messages import (
-    Answered,
-    Failed,
-    Fetch,
     FetchReply,
     FetchSnapshotReply,
     Flushed,
@@ -41,11 +41,11 @@ from controller.raft.messages import (
 )
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from controller.raft.states import NEVER, Resigned
+from controller.raft.states import Resigned
 from controller.raft.voters import Endpoint
-from protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersion
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from server.network.client import Channel, ChannelClosed, RequestTimeout
+from server.network.client import Channel
 from server.network.route import Route
 from storage.errors import CorruptFile, StorageFailure
 
@@ -55,22 +55,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How much committed log is handed to the listener before the event loop gets a turn: about 10 ms of decoding.
-DELIVERY_BYTES_MAX = 256 * 1024
 #: How long stopping waits for the voters to hear of a resignation.
 RESIGN_WAIT_MS = 1000
-
-
-class RaftListener(Protocol):
-    """Whoever keeps the state that the log describes. Called on the event loop, in the log's order; may call the node."""
-
-    def handle_commit(self, batches: list[CommittedBatch]) -> None: ...
-
-    def handle_snapshot(self, reader: SnapshotReader) -> None:
-        """Forget everything and load this: what was committed before its offset is not in the log any more."""
-
-    def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        """-1: nobody, as far as this replica knows. Its own id: it leads, and the listener has the whole log."""
 
 
 class RaftNode:
@@ -90,18 +76,15 @@ class RaftNode:
         self._world = world
         self._directory = directory
         self._listener = listener
-        self._connect = connect or self._open_channel
         self._on_failure = on_failure
-        self._channels: dict[tuple[Endpoint, bool], Channel] = {}
+        self._channels = Channels(world, config.node_id, connect)
         self._timer: TimerHandle | None = None
         self._timer_ms = NEVER
         self._flush_wanted = self._flushing = False
-        self._delivered = -1
-        self._delivering = False
-        self._leader_to_tell: LeaderAndEpoch | None = None
         self._stopped = False
         self._log: MetadataLog
         self._core: RaftCore
+        self._delivery: Delivery
 
     # Its life.
 
@@ -117,12 +100,13 @@ class RaftNode:
         self._log = MetadataLog(world.files, self._directory, self.config, world.clock.wall_ms())
         election = self._log.election.read()
         self._core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
+        self._delivery = Delivery(self._core, self._log, self._listener, world.clock, self._fail)
 
     async def begin(self) -> None:
         self._tick()
         if self._core.is_only_voter and self._flush_wanted:
             await self._flush()
-            self._deliver(everything=True)
+            self._delivery.run(everything=True)
 
     async def stop(self) -> None:
         """Hand leadership over, if it is ours, and close the files."""
@@ -130,11 +114,10 @@ class RaftNode:
             return
         if self.failure is None and not self._core.is_only_voter:
             await self._resign()
-        self._stopped = True
+        self._stopped = self._delivery.is_over = True
         if self._timer is not None:
             self._timer.cancel()
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
         while self._flushing:
             await self._pause(1)
         self._log.close()
@@ -330,10 +313,9 @@ class RaftNode:
         for note in effects.notes:
             logger.info("[raft %d] %s", self.config.node_id, note)
         if effects.leader_change is not None:
-            self._leader_to_tell = effects.leader_change
+            self._delivery.leader_to_tell = effects.leader_change
         self._arm_timer()
-        if effects.reset_to_snapshot is not None or effects.high_watermark is not None or self._leader_to_tell:
-            self._deliver()
+        self._delivery.run()
         if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
             self._finish_download(effects.snapshot_chunk)
 
@@ -357,11 +339,11 @@ class RaftNode:
         if self.failure is not None:
             return
         self.failure = failure
+        self._delivery.is_over = True
         logger.error("[raft %d] stops: %s", self.config.node_id, failure, exc_info=failure)
         if self._timer is not None:
             self._timer.cancel()
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
         if self._on_failure is not None:
             self._on_failure(failure)
 
@@ -407,30 +389,8 @@ class RaftNode:
 
     # Sending.
 
-    def _open_channel(self, endpoint: Endpoint) -> Channel:
-        return Channel(self._world, endpoint.host, endpoint.port, f"raft-client-{self.config.node_id}")
-
     async def _send(self, request: Request) -> None:
-        # Fetches have a connection of their own: answers come in order, and a fetch may wait long for its.
-        key = (request.endpoint, isinstance(request.body, Fetch))
-        channel = self._channels.get(key)
-        if channel is None:
-            channel = self._channels[key] = self._connect(request.endpoint)
-        try:
-            response = await channel.request(rpc.request_to_wire(request.body), timeout_ms=request.timeout_ms)
-            message: Message = Answered(
-                request.request_id, rpc.reply_from_wire(request.body, response, request.endpoint.name)
-            )
-        except RequestTimeout:
-            message = Failed(request.request_id)
-        except ChannelClosed:
-            message = Failed(request.request_id, connection_closed=True)
-        except UnsupportedVersion:
-            message = Failed(request.request_id, unsupported_version=True)
-        except (KafkaError, ProtocolError, CorruptFile) as fault:
-            logger.warning("[raft %d] %s: %s", self.config.node_id, request.endpoint, fault)
-            message = Failed(request.request_id)
-        self._step(message)
+        self._step(await self._channels.ask(request))
 
     def _reply(self, reply: Reply) -> None:
         waiting: handlers.Waiting = reply.reply_to
@@ -463,49 +423,3 @@ class RaftNode:
             self._fail(failure)
             return
         self._step(SnapshotReceived(chunk.snapshot, control.voters, control.kraft_version))
-
-    # Delivering what is committed.
-
-    def _deliver(self, everything: bool = False) -> None:
-        """Hand committed batches to the listener, then tell it of the leader. Never called from within itself."""
-        if self._delivering or self.failure is not None:
-            return
-        self._delivering = True
-        try:
-            size = 0
-            while self._delivered < self._core.high_watermark:
-                if size > DELIVERY_BYTES_MAX and not everything:
-                    self._world.clock.call_later(0, self._deliver)
-                    return
-                size += self._deliver_some()
-            while self._leader_to_tell is not None:
-                leader = self._leader_to_tell
-                if leader.leader_id == self.config.node_id and self._delivered < self._core.log.end_offset:
-                    # A change of the voters got in between; the listener is to begin with the whole log.
-                    return
-                self._leader_to_tell = None
-                self._listener.handle_leader_change(leader.leader_id, leader.epoch)
-        except Exception as failure:
-            # The listener's state is not the log's any more: nothing it would say can be trusted.
-            self._fail(failure)
-            raise
-        finally:
-            self._delivering = False
-
-    def _deliver_some(self) -> int:
-        core = self._core
-        latest = core.log.latest_snapshot
-        if self._delivered < max(core.log.start_offset, 0):
-            if latest is not None and latest.offset > 0:
-                self._listener.handle_snapshot(self._log.snapshots.reader(latest))
-                self._delivered = latest.offset
-                return 0
-            assert core.log.start_offset == 0, "the log starts later than 0, and there is no snapshot"
-            self._delivered = 0
-        if self._delivered >= core.high_watermark:
-            return 0
-        batches = self._log.committed(self._delivered, core.high_watermark, DELIVERY_BYTES_MAX)
-        assert batches, f"nothing between {self._delivered} and the high watermark {core.high_watermark}"
-        self._delivered = batches[-1].last_offset + 1
-        self._listener.handle_commit(batches)
-        return sum(batch.size_bytes for batch in batches)

@@ -14,6 +14,8 @@ from controller.raft.effects import ElectionState
 from controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
 
+#: A deadline that never comes.
+NEVER = 1 << 62
 #: Voters fetch at least every fetch timeout; half of it again allows for the network and for slow disks (KIP-595's check).
 CHECK_QUORUM_FACTOR = 1.5
 #: How long a replica that is no voter and fetches no more is still described.
@@ -92,6 +94,14 @@ class Leader:
     @property
     def election(self) -> ElectionState:
         return ElectionState(self.epoch, self.own_key.id)
+
+    def deadline_ms(self, is_voter: bool) -> int:
+        deadlines = [parked.deadline_ms for parked in self.parked]
+        if self.needs_check_quorum:
+            deadlines += (self.check_quorum_deadline_ms, self.begin_epoch_deadline_ms)
+        if self.change is not None:
+            deadlines.append(self.change.deadline_ms)
+        return min(deadlines, default=NEVER)
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
         return False

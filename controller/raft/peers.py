@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.raft.leader import NEVER
 from controller.raft.messages import RequestBody
-from controller.raft.states import NEVER
 
 
 @dataclass(slots=True)

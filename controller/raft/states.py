@@ -19,12 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.raft.effects import ElectionState
-from controller.raft.leader import Leader
+from controller.raft.leader import NEVER, Leader
 from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.voters import Endpoints, ReplicaKey
-
-#: A deadline that never comes.
-NEVER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -73,6 +70,10 @@ class Unattached:
     def election(self) -> ElectionState:
         return ElectionState(self.epoch, self.leader_id, self.voted)
 
+    def deadline_ms(self, is_voter: bool) -> int:
+        """When this role has something to do even if nothing happens."""
+        return self.election_deadline_ms if is_voter else NEVER
+
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
         if pre_vote:
             return log_is_up_to_date
@@ -98,6 +99,9 @@ class Prospective:
     def election(self) -> ElectionState:
         return ElectionState(self.epoch, self.leader_id, self.voted)
 
+    def deadline_ms(self, is_voter: bool) -> int:
+        return min(self.election_deadline_ms, self.retry_ms)
+
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
         if pre_vote:
             return log_is_up_to_date
@@ -118,6 +122,9 @@ class Candidate:
     @property
     def election(self) -> ElectionState:
         return ElectionState(self.epoch, -1, self.own_key)
+
+    def deadline_ms(self, is_voter: bool) -> int:
+        return self.election_deadline_ms
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
         return log_is_up_to_date if pre_vote else candidate == self.own_key
@@ -151,6 +158,9 @@ class Follower:
     def election(self) -> ElectionState:
         return ElectionState(self.epoch, self.leader_id, self.voted)
 
+    def deadline_ms(self, is_voter: bool) -> int:
+        return self.fetch_deadline_ms if is_voter else NEVER
+
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
         return pre_vote and log_is_up_to_date and not self.has_fetched
 
@@ -167,6 +177,9 @@ class Resigned:
     @property
     def election(self) -> ElectionState:
         return ElectionState(self.epoch, self.own_id)
+
+    def deadline_ms(self, is_voter: bool) -> int:
+        return self.election_deadline_ms
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
         return pre_vote and log_is_up_to_date

@@ -1,0 +1,56 @@
+"""Connections to the other replicas, and what becomes of a request on them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from controller.raft import rpc
+from controller.raft.effects import Request
+from controller.raft.messages import Answered, Failed, Fetch
+from controller.raft.voters import Endpoint
+from protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
+from server.network.client import Channel, ChannelClosed, RequestTimeout
+
+if TYPE_CHECKING:
+    from server.world import World
+
+logger = logging.getLogger(__name__)
+
+
+class Channels:
+    def __init__(self, world: World, node_id: int, connect: Callable[[Endpoint], Channel] | None) -> None:
+        """`connect` makes channels of another kind, over TLS say."""
+        self._world = world
+        self._node_id = node_id
+        self._connect = connect or self._plain
+        self._open: dict[tuple[Endpoint, bool], Channel] = {}
+
+    async def ask(self, request: Request) -> Answered | Failed:
+        """The reply, or how there was none. Never raises: a peer's failure is an event like any other."""
+        # Fetches have a connection of their own: answers come in order, and a fetch may wait long for its.
+        key = (request.endpoint, isinstance(request.body, Fetch))
+        channel = self._open.get(key)
+        if channel is None:
+            channel = self._open[key] = self._connect(request.endpoint)
+        request_id = request.request_id
+        try:
+            response = await channel.request(rpc.request_to_wire(request.body), timeout_ms=request.timeout_ms)
+            return Answered(request_id, rpc.reply_from_wire(request.body, response, request.endpoint.name))
+        except RequestTimeout:
+            return Failed(request_id)
+        except ChannelClosed:
+            return Failed(request_id, connection_closed=True)
+        except UnsupportedVersion:
+            return Failed(request_id, unsupported_version=True)
+        except (KafkaError, ProtocolError) as fault:
+            logger.warning("[raft %d] %s: %s", self._node_id, request.endpoint, fault)
+            return Failed(request_id)
+
+    def close(self) -> None:
+        for channel in self._open.values():
+            channel.close()
+
+    def _plain(self, endpoint: Endpoint) -> Channel:
+        return Channel(self._world, endpoint.host, endpoint.port, f"raft-client-{self._node_id}")
