@@ -63,6 +63,9 @@ class Held:
         self.parts: list[Any] | None = parts
         self.nbytes = nbytes
 
+    def cancel(self) -> None:
+        """Nobody waits for it to be ready."""
+
 
 class Connection(FrameProtocol):
     """Made by a `Listener` for each client."""
@@ -151,14 +154,17 @@ class Connection(FrameProtocol):
         self.closed = True
         self.drop_received()
         self._out.clear()
-        held, self._held = self._held, deque()
-        for reply in held:
-            if reply.parts is None:
-                reply.cancel()  # type: ignore[union-attr]  # a Held always has parts
+        self.contexts.clear()  # they refer back to the connection
         self.listener.forget(self)
+        held, self._held = self._held, deque()
         callbacks, self._close_callbacks = self._close_callbacks, []
+        callbacks += [reply.cancel for reply in held if reply.parts is None]
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception:
+                # One that breaks must not keep the others from hearing of it.
+                log.exception("[%s] Cleaning up after %s failed", self.listener.name, self.id)
 
     def eof_received(self) -> None:
         """Gives None: the transport closes itself after what has been written."""
@@ -170,8 +176,11 @@ class Connection(FrameProtocol):
         self.resume(Pause.WRITING)
 
     def expire(self) -> None:
-        """The timer wheel's call: this connection may have been idle for long enough."""
-        self.listener.idle_expired(self)
+        """The timer wheel's call: idle for long enough, or closing for too long."""
+        if self.closed:
+            self.transport.abort()
+        else:
+            self.listener.idle_expired(self)
 
     # Requests
 
@@ -187,7 +196,7 @@ class Connection(FrameProtocol):
     def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
         dispatch = self._dispatcher.dispatch
         limit = self.listener.limits.request_bytes_max
-        while end - pos >= 4:
+        while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= limit:
                 self.refuse(stranger(bytes(buf[pos : min(end, pos + 16)]), size, limit))
@@ -197,7 +206,7 @@ class Connection(FrameProtocol):
                 break
             dispatch(self, buf, pos + 4, stop)
             pos = stop
-            if self._paused or self.closed:
+            if self.closed:
                 break
         return end if self.closed else pos
 
@@ -297,8 +306,10 @@ class Connection(FrameProtocol):
         if self._paused & Pause.WRITING:
             # It does not read: waiting for it to take the rest could take for ever.
             self.transport.abort()
-        else:
-            self.transport.close()
+            return
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self.listener.linger(self)
 
 
 def plain_host(host: str) -> str:

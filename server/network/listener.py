@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INT_MAX = 2**31 - 1
-#: Idle connections are looked at this often at least, and exactly when their time is up otherwise.
+#: How long a client that is being closed may take to read its last replies.
+LINGER_MS = 5_000
 NS_PER_MS = 1_000_000
 
 
@@ -183,6 +184,11 @@ class Listener:
         del self.connections[connection]
         self.limits.closed(connection.peer_host)
         self._wheel.remove(connection, connection.idle_slot)
+
+    def linger(self, connection: Connection) -> None:
+        """Give a closing connection's peer some time to take what has been written."""
+        self._wheel.remove(connection, connection.idle_slot)
+        connection.idle_slot = self._wheel.add(connection, LINGER_MS)
 
     def idle_expired(self, connection: Connection) -> None:
         """The connection's entry in the wheel has come due: close it, or look again when it would be."""

@@ -92,6 +92,39 @@ async def test_waiting_answers_are_cancelled_when_the_client_goes() -> None:
         assert not node.listener.connections
 
 
+async def test_cleaning_up_goes_on_when_one_part_of_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+    def break_down() -> None:
+        raise ZeroDivisionError("a bug")
+
+    gone: list[str] = []
+    async with tiny_node() as node:
+        client = await node.client()
+        client.send(heartbeat("wait-1", 1) + heartbeat("wait-2", 2))
+        await until(lambda: len(node.heartbeats.waiting) == 2)
+        node.heartbeats.waiting["wait-1"].on_cancel = break_down
+        connection = next(iter(node.listener.connections))
+        connection.on_close(break_down)
+        connection.on_close(lambda: gone.append("gone"))
+        client.close()
+        await until(lambda: gone and node.heartbeats.cancelled)
+        assert node.limits.open_total == 0
+    assert caplog.text.count("Cleaning up after") == 2
+
+
+async def test_a_closing_connection_does_not_wait_for_ever_for_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.network.listener.LINGER_MS", 50)
+    async with tiny_node(Route(FETCH, fetch)) as node:
+        client = await node.client()
+        client.writer.transport.pause_reading()
+        connection_of = node.listener.connections
+        client.send(request(FETCH, 4, FetchRequest(), 1) * 30)
+        await until(lambda: connection_of and next(iter(connection_of)).transport.get_write_buffer_size() > 0)
+        connection = next(iter(connection_of))
+        connection.close("the test says so")
+        await until(lambda: not connection_of)
+        client.close()
+
+
 async def test_an_async_handler_holds_its_connection_and_no_other() -> None:
     gate = asyncio.Event()
     served: list[str] = []
