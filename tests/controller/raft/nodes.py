@@ -109,8 +109,7 @@ class Node:
         self.raft._stopped = True  # it must not say goodbye
         if self.raft._timer is not None:
             self.raft._timer.cancel()
-        for channel in self.raft._channels.values():
-            channel.close()
+        self.raft._channels.close()
         await self._let_go()
 
     async def _let_go(self) -> None:

@@ -1,0 +1,293 @@
+"""The core alone: one replica, messages in, effects out."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from controller.raft.core import NotLeader, RaftCore
+from controller.raft.effects import Effects, ElectionState
+from controller.raft.log_state import LogState, OffsetAndEpoch
+from controller.raft.messages import (
+    Answered,
+    Batch,
+    BeginQuorumEpoch,
+    Failed,
+    Fetch,
+    FetchReply,
+    Flushed,
+    Received,
+    Vote,
+    VoteReply,
+)
+from controller.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from controller.raft.voters import ReplicaKey, VoterHistory
+from protocol.errors import ErrorCode
+from tests.controller.raft.cluster import directory_of, endpoint_of, make_config, static_voters
+
+NONE = ErrorCode.NONE
+
+
+def make(
+    node_id: int = 1,
+    *,
+    election: ElectionState | None = None,
+    epochs: list[tuple[int, int]] | None = None,
+    end: int = 0,
+    voters: tuple[int, ...] = (1, 2, 3),
+    **settings: Any,
+) -> RaftCore:
+    log = LogState(0, end, epochs or [], [], end)
+    config = make_config(node_id, static_voters(*voters), **settings)
+    return RaftCore(config, log, VoterHistory(config.static_voters), election, Random(1), 0)
+
+
+def following(**options: Any) -> tuple[RaftCore, Effects]:
+    """A follower of leader 2 in epoch 5, with a flushed log of ten records of epoch 4, and its first fetch."""
+    core = make(epochs=[(4, 0)], end=10, **options)
+    core.tick(0)
+    effects = core.step(Received(BeginQuorumEpoch(None, None, 5, 2, (endpoint_of(2),)), None), 0)
+    assert isinstance(core.role, Follower)
+    return core, effects
+
+
+def follower(**options: Any) -> RaftCore:
+    return following(**options)[0]
+
+
+def reply_to(core: RaftCore, effects: Effects, now_ms: int = 1, **fields: Any) -> Effects:
+    """Answer the one request in `effects` with a FetchReply of the leader."""
+    (request,) = effects.requests
+    return core.step(Answered(request.request_id, FetchReply(NONE, 5, 2, (endpoint_of(2),), **fields)), now_ms)
+
+
+def vote(candidate: int, epoch: int, log_end: tuple[int, int] = (10, 4), pre_vote: bool = False) -> Received:
+    key = ReplicaKey(candidate, directory_of(candidate))
+    return Received(Vote(None, None, epoch, key, OffsetAndEpoch(*log_end), pre_vote), None)
+
+
+def granted(effects: Effects) -> bool:
+    (reply,) = effects.replies
+    assert isinstance(reply.body, VoteReply)
+    return reply.body.granted
+
+
+def test_the_only_voter_leads_in_its_first_tick_and_commits_only_what_is_flushed() -> None:
+    core = make(voters=(1,))
+    effects = core.tick(0)
+    assert effects.election == ElectionState(1, 1)
+    assert [batch.last_offset for batch in effects.appends] == [0]
+    assert effects.flush and effects.high_watermark is None
+    last_offset, effects = core.append([(3, ["a", "b", "c"])], 1)
+    assert (last_offset, effects.high_watermark) == (3, None)
+    effects = core.step(Flushed(core.log.generation, 2), 2)
+    assert effects.high_watermark == 2
+    assert effects.leader_change == (1, 1)
+
+
+def test_a_vote_is_durable_before_the_reply_and_given_once() -> None:
+    core = follower()
+    effects = core.step(vote(3, 6), 1)
+    assert granted(effects)
+    assert effects.election == ElectionState(6, -1, ReplicaKey(3, directory_of(3)))
+    assert not granted(core.step(vote(2, 6), 2))
+    assert granted(core.step(vote(3, 6), 3)), "the same candidate may ask again"
+
+
+def test_no_vote_for_a_log_that_is_behind() -> None:
+    core = follower()
+    assert not granted(core.step(vote(3, 6, log_end=(9, 4)), 1))
+    assert not granted(core.step(vote(3, 7, log_end=(99, 3)), 2))
+    assert granted(core.step(vote(3, 8, log_end=(10, 4)), 3))
+
+
+def test_a_follower_whose_leader_answers_refuses_pre_votes() -> None:
+    core = follower()
+    effects = core.tick(1)
+    assert granted(core.step(vote(3, 5, pre_vote=True), 2)), "the leader has not answered yet"
+    core = follower()
+    core.role.has_fetched = True  # type: ignore[union-attr]
+    effects = core.step(vote(3, 5, pre_vote=True), 2)
+    assert not granted(effects)
+    assert effects.election is None, "a pre-vote changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("election", "role"),
+    [
+        (None, Unattached),
+        (ElectionState(4, 1), Resigned),
+        (ElectionState(4, 2), Follower),
+        (ElectionState(5, -1, ReplicaKey(1, directory_of(1))), Unattached),
+        (ElectionState(3, 1), Unattached),
+    ],
+)
+def test_what_a_restart_begins_as(election: ElectionState | None, role: type) -> None:
+    core = make(election=election, epochs=[(4, 0)], end=10)
+    assert type(core.role) is role
+    assert core.epoch >= 4, "never before the epoch of the log"
+
+
+def test_a_voter_fetches_again_only_when_what_it_got_is_flushed() -> None:
+    core, effects = following()
+    effects = reply_to(core, effects, 201, high_watermark=11, batches=(Batch(10, 12, 5, "data"),))
+    assert [batch.base_offset for batch in effects.appends] == [10]
+    assert (effects.flush, effects.requests, effects.high_watermark) == (True, [], 11)
+    effects = core.step(Flushed(core.log.generation, 13), 202)
+    (request,) = effects.requests
+    assert isinstance(request.body, Fetch)
+    assert request.body.log_end == OffsetAndEpoch(13, 5)
+
+
+def test_a_flush_begun_before_a_truncation_says_nothing_about_what_came_after() -> None:
+    core, effects = following()
+    effects = reply_to(core, effects, 201, batches=(Batch(10, 12, 4, "old"),))
+    begun = core.log.generation
+    effects = core.step(Flushed(begun, 13), 202)
+    effects = reply_to(core, effects, 203, diverging=OffsetAndEpoch(10, 4))
+    assert effects.truncate_to == 10
+    effects = reply_to(core, effects, 204, batches=(Batch(10, 12, 5, "new"),))
+    effects = core.step(Flushed(begun, 13), 205)
+    assert effects.flush and not effects.requests, "the new records are not on the disk"
+    assert core.step(Flushed(core.log.generation, 13), 206).requests
+
+
+def test_a_leader_cannot_make_a_follower_truncate_what_is_committed() -> None:
+    core, effects = following()
+    effects = reply_to(core, effects, 201, high_watermark=8)
+    effects = reply_to(core, effects, 202, diverging=OffsetAndEpoch(7, 4))
+    assert effects.truncate_to is None
+    assert any("REFUSED" in note for note in effects.notes)
+    assert core.log.end_offset == 10
+
+
+@pytest.mark.parametrize(
+    "batch", [Batch(11, 11, 5, ""), Batch(9, 10, 5, ""), Batch(10, 10, 3, ""), Batch(10, 10, 6, "")]
+)
+def test_batches_that_do_not_continue_the_log_are_refused(batch: Batch) -> None:
+    core, effects = following()
+    effects = reply_to(core, effects, 201, batches=(batch,))
+    assert effects.appends == []
+    assert core.log.end_offset == 10
+
+
+def test_a_reply_that_comes_too_late_is_ignored() -> None:
+    core, effects = following(fetch_timeout_ms=60_000)
+    (request,) = effects.requests
+    core.tick(core.config.request_timeout_ms)
+    reply = FetchReply(NONE, 5, 2, batches=(Batch(10, 10, 5, ""),))
+    effects = core.step(Answered(request.request_id, reply), core.config.request_timeout_ms)
+    assert effects.appends == []
+
+
+def elected(**options: Any) -> RaftCore:
+    """Leader of epoch 5 among three, by the vote of 2."""
+    core = make(election=ElectionState(4), epochs=[(4, 0)], end=10, **options)
+    for _ in range(2):
+        effects = core.tick(3000)
+        for request in effects.requests:
+            if isinstance(request.body, Vote) and request.destination_id == 2:
+                reply = VoteReply(NONE, request.body.epoch, granted=True)
+                effects = core.step(Answered(request.request_id, reply), 3000)
+        for request in effects.requests:
+            if isinstance(request.body, Vote) and request.destination_id == 2:
+                core.step(Answered(request.request_id, VoteReply(NONE, request.body.epoch, granted=True)), 3000)
+    assert isinstance(core.role, Leader), core.role
+    return core
+
+
+def fetch(core: RaftCore, replica: int, offset: int, epoch: int, *, wait_ms: int = 0, now_ms: int = 3001) -> Effects:
+    key = ReplicaKey(replica, directory_of(replica))
+    body = Fetch(None, key, core.epoch, OffsetAndEpoch(offset, epoch), core.high_watermark, wait_ms)
+    return core.step(Received(body, replica), now_ms)
+
+
+def test_records_of_older_epochs_are_committed_only_with_one_of_the_own() -> None:
+    """Raft, figure 8."""
+    core = elected()
+    core.step(Flushed(core.log.generation, 11), 3000)
+    assert fetch(core, 2, 10, 4).high_watermark is None, "a majority has them all, and yet"
+    assert fetch(core, 2, 11, 5).high_watermark == 11
+
+
+def test_a_leader_does_not_count_itself_before_its_flush() -> None:
+    core = elected()
+    assert fetch(core, 2, 11, 5).high_watermark is None
+    assert core.step(Flushed(core.log.generation, 11), 3002).high_watermark == 11
+
+
+def test_a_fetch_waits_for_an_append_or_for_the_watermark() -> None:
+    core = elected()
+    core.step(Flushed(core.log.generation, 11), 3000)
+    assert fetch(core, 3, 11, 5, wait_ms=500).replies == [] or core.high_watermark == 11
+    core.append([(1, ["x"])], 3005)
+    effects = fetch(core, 2, 11, 5, wait_ms=500, now_ms=3006)
+    (reply,) = effects.replies
+    assert reply.body.records_from == 11  # type: ignore[union-attr]
+    assert fetch(core, 2, 12, 5, wait_ms=500, now_ms=3007).replies == []
+    effects = core.step(Flushed(core.log.generation, 12), 3008)
+    assert effects.high_watermark == 12
+    assert [reply.reply_to for reply in effects.replies] == [2], "who waits learns of the commit at once (KIP-1166)"
+
+
+def test_a_waiting_fetch_is_answered_when_its_time_is_up() -> None:
+    core = elected()
+    core.step(Flushed(core.log.generation, 11), 3000)
+    fetch(core, 2, 11, 5)
+    assert fetch(core, 2, 11, 5, wait_ms=500, now_ms=3010).replies == []
+    assert core.deadline_ms <= 3510
+    (reply,) = core.tick(3510).replies
+    assert reply.body.error is NONE
+
+
+def test_a_leader_that_loses_its_office_lets_the_waiting_go() -> None:
+    core = elected()
+    core.step(Flushed(core.log.generation, 11), 3000)
+    fetch(core, 2, 11, 5)
+    fetch(core, 2, 11, 5, wait_ms=500)
+    effects = core.step(vote(3, 9, log_end=(99, 8)), 3003)
+    assert [reply.body.error for reply in effects.replies if isinstance(reply.body, FetchReply)] == [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ]
+    assert effects.leader_change is not None and effects.leader_change.leader_id == -1
+    with pytest.raises(NotLeader):
+        core.append([(1, ["x"])], 3004)
+
+
+def test_a_leader_without_a_majority_resigns() -> None:
+    core = elected()
+    timeout_ms = int(core.config.fetch_timeout_ms * 1.5)
+    core.tick(3000 + timeout_ms - 1)
+    assert core.is_leader
+    fetch(core, 3, 10, 4, now_ms=3000 + timeout_ms - 1)
+    core.tick(3000 + timeout_ms + 10)
+    assert core.is_leader, "one of two followers is enough"
+    core.tick(3000 + 3 * timeout_ms)
+    assert isinstance(core.role, Resigned)
+
+
+def test_a_lost_connection_shortens_the_wait_for_the_leader() -> None:
+    core, effects = following()
+    effects = reply_to(core, effects, 201)
+    (request,) = effects.requests
+    core.step(Failed(request.request_id, connection_closed=True), 300)
+    assert 300 <= core.role.deadline_ms(True) <= 300 + 2 * core.config.leader_loss_grace_ms
+    core.tick(300 + 2 * core.config.leader_loss_grace_ms)
+    assert isinstance(core.role, Prospective)
+
+
+def test_a_pre_vote_that_an_old_replica_cannot_answer_counts() -> None:
+    core = make(election=ElectionState(4), epochs=[(4, 0)], end=10)
+    effects = core.tick(3000)
+    asked = [request for request in effects.requests if request.destination_id == 2]
+    core.step(Failed(asked[0].request_id, unsupported_version=True), 3001)
+    assert isinstance(core.role, Candidate)
+
+
+def test_a_node_without_the_controller_role_never_asks_for_votes() -> None:
+    core = make(can_vote=False)
+    core.tick(0)
+    core.tick(60_000)
+    assert isinstance(core.role, Unattached)
