@@ -8,6 +8,7 @@ It is given what it shares with a controller in the same process: the world, the
 
 from __future__ import annotations
 
+from broker.compaction import Compaction
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
@@ -51,7 +52,7 @@ class BrokerNode:
         self.controller = controller
         self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
-        self.replicas = Replicas(configs, logs, world.clock)
+        self.replicas = Replicas(configs, logs, world)
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
         group_metadata = GroupMetadataLeadership(self.groups)
         self.replicas.listeners.append(group_metadata)
@@ -73,6 +74,7 @@ class BrokerNode:
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas)
         self.publisher.listeners.append(group_metadata.on_metadata_update)
         self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)
+        self._compaction = Compaction(world, configs, logs)
         self._offline: set[str] = set()
 
     def _check_directories(self) -> None:
@@ -88,6 +90,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Returns once the broker is unfenced: a client can produce now."""
         await self._upkeep.start()
+        await self._compaction.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         self.replicas.set_aside_strays()
@@ -99,6 +102,7 @@ class BrokerNode:
         if self.configs["controlled.shutdown.enable"]:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()
+        await self._compaction.stop()
         await self._upkeep.stop()
         self.groups.close()
         self.replicas.resign_all()
