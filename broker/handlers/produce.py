@@ -1,7 +1,7 @@
 """Produce (0): append to the partitions this broker leads. A hot path: one plain function, no await, no record decoded.
 
     acks 0     no reply; if any partition failed the connection is closed, the only way to tell such a client
-    acks 1     answered after the local append
+    acks 1     answered after the local append, and its flush if flush.messages asks for one
     acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
 
 v3 record batches v2 only · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
@@ -10,11 +10,11 @@ NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions joi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from broker.parts import BrokerParts
 from broker.replication.append import Wait, WaitingAppends
-from broker.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -30,6 +30,7 @@ from protocol.messages.produce import (
 from protocol.primitives import ZERO_UUID
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
+from storage.config import NEVER
 from storage.errors import StorageFailure
 
 #: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
@@ -65,7 +66,9 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
             )
             partitions.append(response)
             if acks == -1 and not partition.is_committed(appended.last_offset):
-                waits.append(_wait(partition, appended.last_offset, response))
+                waits.append((partition.when_committed, appended.last_offset, _fails(response)))
+            if partition.flush_messages != NEVER and partition.wants_flush:
+                waits.append((partition.when_flushed, appended.last_offset, _fails(response)))
         responses.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
@@ -90,14 +93,14 @@ def _records(data: PartitionProduceData) -> bytes | memoryview:
     return b"" if records is None else cast(memoryview, records)
 
 
-def _wait(partition: Partition, last_offset: int, response: PartitionProduceResponse) -> Wait:
+def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:
     def fail(error: ErrorCode) -> None:
         response.error_code = error
         response.base_offset = -1
         response.log_append_time_ms = -1
         response.log_start_offset = -1
 
-    return partition, last_offset, fail
+    return fail
 
 
 def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:

@@ -1,4 +1,4 @@
-"""Produce requests that wait: acks=all answered when every partition's high watermark passed, or at the timeout.
+"""Produce requests that wait: until every partition's high watermark passed (acks=all) or its flush is done, or the timeout.
 
 The records are in the log already when one of these is made; whatever happens here only decides what the client is told
 (REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND are the two errors that do not mean "not in the log", invariant 13).
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.replication.partition import Commit, Partition
+from broker.replication.partition import Commit
 from protocol.errors import ErrorCode
 from server.timer_wheel import TimerWheel
 
-#: (partition, last appended offset, called with the error unless it is NONE)
-Wait = tuple[Partition, int, Callable[[ErrorCode], None]]
+#: (Partition.when_committed or when_flushed, last appended offset, called with the error unless it is NONE)
+Wait = tuple[Callable[[int, Callable[[ErrorCode], None]], Commit], int, Callable[[ErrorCode], None]]
 
 
 class WaitingAppends:
@@ -27,8 +27,8 @@ class WaitingAppends:
         self._slot = -1
         self._open: dict[int, Callable[[ErrorCode], None]] = {i: fail for i, (_, _, fail) in enumerate(waits)}
         self._commits: list[Commit] = []
-        for i, (partition, last_offset, _) in enumerate(waits):
-            self._commits.append(partition.when_committed(last_offset, lambda error, i=i: self._committed(i, error)))  # type: ignore[misc]
+        for i, (subscribe, last_offset, _) in enumerate(waits):
+            self._commits.append(subscribe(last_offset, lambda error, i=i: self._committed(i, error)))  # type: ignore[misc]
         if self._open:
             self._slot = wheel.add(self, max(0, timeout_ms))
 

@@ -17,12 +17,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from broker.replication.group_flush import GroupFlush
 from broker.replication.isr import ReplicaProgress, effective_min_isr, next_high_watermark
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
+from storage.config import NEVER
 from storage.log import Appended, Log, Origin
 
 NO_LEADER = -1
+#: flush.messages: each append is on the disk before it counts.
+EVERY_RECORD = 1
 
 
 class WaitingFetch(Protocol):
@@ -44,17 +48,35 @@ class Commit:
         self.callback = None
 
 
+def _insert(waiting: deque[Commit], commit: Commit) -> None:
+    while waiting and waiting[0].callback is None:
+        waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
+    if waiting and waiting[-1].required_offset > commit.required_offset:
+        # A duplicate batch is answered by its first append, which lies behind newer ones.
+        position = next(i for i, each in enumerate(waiting) if each.required_offset > commit.required_offset)
+        waiting.insert(position, commit)
+    else:
+        waiting.append(commit)
+
+
 class Partition:
     """See the module."""
 
     __slots__ = (
-        "_committing", "_wakeups", "alone", "epoch_start_offset", "fetches", "followers", "index", "isr",
-        "lag_time_ms_max", "leader_epoch", "leader_id", "leader_log", "log", "maximal_isr", "min_isr", "node_id",
-        "offline", "partition_epoch", "replicas", "topic", "topic_id",
+        "_committing", "_flushing", "_group_flush", "_wakeups", "alone", "epoch_start_offset", "fetches", "flush_messages",
+        "followers", "index", "isr", "lag_time_ms_max", "leader_epoch", "leader_id", "leader_log", "log", "maximal_isr",
+        "min_isr", "node_id", "offline", "partition_epoch", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
-        self, node_id: int, topic: str, index: int, topic_id: bytes, wakeups: Wakeups, lag_time_ms_max: int
+        self,
+        node_id: int,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        wakeups: Wakeups,
+        group_flush: GroupFlush,
+        lag_time_ms_max: int,
     ) -> None:
         self.node_id = node_id
         self.topic = topic
@@ -77,8 +99,12 @@ class Partition:
         #: No other replica has to be waited for: an append is committed at once.
         self.alone = True
         self.fetches: dict[WaitingFetch, None] = {}
+        #: flush.messages: after so many records the append that makes them full is answered after a flush.
+        self.flush_messages = NEVER
         self._committing: deque[Commit] = deque()
+        self._flushing: deque[Commit] = deque()
         self._wakeups = wakeups
+        self._group_flush = group_flush
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -109,6 +135,8 @@ class Partition:
         }
         self.alone = not self.followers
         self.leader_log = None if self.offline else log
+        if self.flush_messages != NEVER and self.wants_flush:
+            self._group_flush.request(log, self)
         self.advance_high_watermark(now_ms)
 
     def become_follower(
@@ -133,6 +161,7 @@ class Partition:
     def update_config(self) -> None:
         if self.log is not None:
             self.min_isr = effective_min_isr(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
+            self.flush_messages = self.log.config.flush_messages
 
     def go_offline(self) -> None:
         """The log directory failed. Nothing is retried; the answers say KAFKA_STORAGE_ERROR from now on."""
@@ -141,8 +170,10 @@ class Partition:
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def fail_waiting(self, error: ErrorCode) -> None:
-        committing, self._committing = self._committing, deque()
-        for commit in committing:
+        waiting = [*self._committing, *self._flushing]
+        self._committing.clear()
+        self._flushing.clear()
+        for commit in waiting:
             if commit.callback is not None:
                 commit.callback(error)
         self.wake_fetches()
@@ -177,7 +208,9 @@ class Partition:
                 f"{self} has {len(self.isr)} replicas in sync, min.insync.replicas asks for {self.min_isr}",
             )
         appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
-        if self.alone:
+        if self.flush_messages != NEVER and self.wants_flush:
+            self._group_flush.request(log, self)
+        if self.alone and self.flush_messages != EVERY_RECORD:
             self._raise_high_watermark(log, log.log_end_offset)
         else:
             self.advance_high_watermark(now_ms)
@@ -191,11 +224,12 @@ class Partition:
         if log is None or len(self.isr) < self.min_isr:
             # KIP-966: under min ISR the watermark stands still, so that an acknowledged record always has min ISR copies.
             return
+        own_end = log.log_end_offset if self.flush_messages != EVERY_RECORD else log.recovery_point
         if self.alone:
-            high_watermark = log.log_end_offset
+            high_watermark = own_end
         else:
             high_watermark = next_high_watermark(
-                log.log_end_offset, self.followers.values(), self.maximal_isr, (), now_ms, self.lag_time_ms_max
+                own_end, self.followers.values(), self.maximal_isr, (), now_ms, self.lag_time_ms_max
             )
         self._raise_high_watermark(log, high_watermark)
 
@@ -228,16 +262,39 @@ class Partition:
         elif self.leader_log.high_watermark > last_offset:
             callback(self._commit_result())
         else:
-            committing = self._committing
-            while committing and committing[0].callback is None:
-                committing.popleft()  # timed out: while the watermark stands, nothing else would take them away
-            if committing and committing[-1].required_offset > commit.required_offset:
-                # A duplicate batch is answered by its first append, which lies behind newer ones.
-                position = next(i for i, c in enumerate(committing) if c.required_offset > commit.required_offset)
-                committing.insert(position, commit)
-            else:
-                committing.append(commit)
+            _insert(self._committing, commit)
         return commit
+
+    # -- Flushing before acknowledging --------------------------------------------------------------------------------
+
+    @property
+    def wants_flush(self) -> bool:
+        log = self.leader_log
+        return log is not None and log.log_end_offset - log.recovery_point >= self.flush_messages
+
+    def when_flushed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> Commit:
+        """Call back when everything up to `last_offset` is on the disk: at once if it already is."""
+        commit = Commit(last_offset + 1, callback)
+        if self.leader_log is None:
+            callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.leader_log.recovery_point > last_offset:
+            callback(ErrorCode.NONE)
+        else:
+            _insert(self._flushing, commit)
+        return commit
+
+    def flushed(self, failed: bool) -> None:
+        """A flush has ended. A failed one is not repeated: the log directory is given up."""
+        log = self.leader_log
+        if failed or log is None:
+            self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        flushing = self._flushing
+        while flushing and flushing[0].required_offset <= log.recovery_point:
+            commit = flushing.popleft()
+            if commit.callback is not None:
+                commit.callback(ErrorCode.NONE)
+        self.advance_high_watermark(log.flushed_ms)
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from broker.configs import BrokerConfigs
+from broker.replication.group_flush import GroupFlush
 from broker.replication.partition import Partition
 from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta
@@ -21,7 +22,7 @@ from controller.metadata.partitions import PartitionRegistration
 from controller.metadata.topics import TopicDelta
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import ZERO_UUID
-from server.clock import Clock
+from server.world import World
 from storage.errors import StorageFailure
 from storage.log import Log
 from storage.log_dirs import LogDir
@@ -41,7 +42,7 @@ class LeadershipListener(Protocol):
 class Replicas:
     """See the module."""
 
-    def __init__(self, configs: BrokerConfigs, logs: Logs, clock: Clock) -> None:
+    def __init__(self, configs: BrokerConfigs, logs: Logs, world: World) -> None:
         self.node_id = configs.node_id
         self.logs = logs
         self.image: MetadataImage = EMPTY
@@ -50,8 +51,9 @@ class Replicas:
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
         self._configs = configs
-        self._clock = clock
-        self._wakeups = Wakeups(clock)
+        self._clock = world.clock
+        self._wakeups = Wakeups(world.clock)
+        self._group_flush = GroupFlush(world)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -106,7 +108,7 @@ class Replicas:
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None:
             partition = Partition(
-                self.node_id, topic, index, topic_id, self._wakeups, self._configs["replica.lag.time.max.ms"]
+                self.node_id, topic, index, topic_id, self._wakeups, self._group_flush, self._configs["replica.lag.time.max.ms"]
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions

@@ -26,6 +26,7 @@ def topic(node: Node) -> None:
     node.create("small", max_message_bytes="200")
     node.create("stamped", message_timestamp_type="LogAppendTime")
     node.create("compacted", cleanup_policy="compact")
+    node.create("durable", flush_messages="1")
 
 
 @pytest.fixture
@@ -212,6 +213,13 @@ def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(wire: Wire) -> None:
     assert send(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(1, epoch=0) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert send(1) == 0
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_topic_that_flushes_every_record_is_answered_all_the_same(wire: Wire, acks: int) -> None:
+    before = end_offset(wire, "durable")
+    assert [produce(wire, batch([b"a"]), name="durable", acks=acks).error_code for _ in range(3)] == [0, 0, 0]
+    assert end_offset(wire, "durable") == before + 3
 
 
 def test_partitions_fail_one_by_one(wire: Wire) -> None:

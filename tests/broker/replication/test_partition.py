@@ -62,6 +62,23 @@ class Timer:
             self.clock.timers.remove(self.entry)
 
 
+class Flushes:
+    """A `GroupFlush` whose flushes happen when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Log, Partition]] = []
+
+    def request(self, local_log: Log, told: Partition) -> None:
+        self.asked.append((local_log, told))
+
+    def run(self, *, failed: bool = False) -> None:
+        for local_log, told in self.asked:
+            if not failed:
+                local_log.flush(NOW_MS)
+            told.flushed(failed)
+        self.asked.clear()
+
+
 @pytest.fixture
 def clock() -> Timers:
     return Timers()
@@ -78,8 +95,13 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 @pytest.fixture
-def partition(clock: Timers) -> Partition:
-    return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), 30_000)
+def flushes() -> Flushes:
+    return Flushes()
+
+
+@pytest.fixture
+def partition(clock: Timers, flushes: Flushes) -> Partition:
+    return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)  # type: ignore[arg-type]
 
 
 def lead(partition: Partition, log: Log, *, epoch: int = 1, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,)) -> None:
@@ -120,7 +142,7 @@ def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(partition
     wheel = TimerWheel(clock)
     last = partition.append(batch([b"a", b"b"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
+    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
     partition.record_follower_fetch(2, 2, 0, NOW_MS, 1)
     assert answers == [] and log.high_watermark == 0
     partition.record_follower_fetch(3, 2, 0, NOW_MS, 1)
@@ -135,7 +157,7 @@ def test_a_watermark_that_never_comes_is_a_timeout_and_leaves_nothing_behind(
     wheel = TimerWheel(clock)
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
+    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
     clock.advance(990)
     assert answers == []
     clock.advance(20)
@@ -148,7 +170,7 @@ def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log:
     lead(partition, log, replicas=(1, 2), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
+    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
     partition.become_follower(log, 2, 2, 2, (1, 2), (1, 2))
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER, "done"]
 
@@ -157,7 +179,7 @@ def test_an_isr_that_shrank_below_the_minimum_says_so_after_the_append(partition
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
+    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
     lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
     assert answers == [] and log.high_watermark == 0
 
@@ -217,3 +239,38 @@ def test_a_waiting_fetch_is_woken_once_for_all_appends_of_a_turn(partition: Part
     assert fetch.woken == 0
     clock.advance(0)
     assert fetch.woken == 1
+
+
+def test_flush_messages_1_commits_and_answers_only_what_is_on_the_disk(
+    partition: Partition, log: Log, flushes: Flushes
+) -> None:
+    log.update_config(LogConfig(flush_messages=1))
+    lead(partition, log)
+    answers: list[object] = []
+    for _ in range(3):
+        last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+        partition.when_flushed(last, answers.append)
+    assert (log.log_end_offset, log.high_watermark, answers) == (3, 0, [])
+    flushes.run()  # one flush for all of them
+    assert (log.high_watermark, answers) == (3, [ErrorCode.NONE] * 3)
+
+
+def test_a_failed_flush_acknowledges_nothing(partition: Partition, log: Log, flushes: Flushes) -> None:
+    log.update_config(LogConfig(flush_messages=1))
+    lead(partition, log)
+    answers: list[object] = []
+    last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+    partition.when_committed(last, answers.append)
+    flushes.run(failed=True)
+    assert (log.high_watermark, answers) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+
+
+def test_flush_messages_above_1_flushes_when_so_many_are_there(partition: Partition, log: Log, flushes: Flushes) -> None:
+    log.update_config(LogConfig(flush_messages=3))
+    lead(partition, log)
+    partition.append(batch([b"a"] * 2), -1, NOW_MS)
+    assert not flushes.asked and not partition.wants_flush
+    partition.append(batch([b"a"]), -1, NOW_MS)
+    assert flushes.asked and partition.wants_flush
+    flushes.run()
+    assert not partition.wants_flush

@@ -1,0 +1,54 @@
+"""Flush before acknowledging (`flush.messages`), many appends at a time: group commit.
+
+One flush per partition runs at a time, on a worker. Whatever is appended meanwhile shares the next one, so that a busy partition
+pays for a few hundred flushes a second, not for one per request. With flush.messages=1 nothing unflushed is ever committed or
+shown to a consumer: the high watermark waits for the disk as it waits for followers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from server.world import World
+from storage.errors import StorageFailure
+from storage.log import Log
+
+log = logging.getLogger(__name__)
+
+
+class Flushed(Protocol):
+    """Who is told: a partition."""
+
+    @property
+    def wants_flush(self) -> bool: ...
+
+    def flushed(self, failed: bool) -> None: ...
+
+
+class GroupFlush:
+    """The flushes of one node's partitions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running: set[int] = set()
+
+    def request(self, local_log: Log, told: Flushed) -> None:
+        """Flush soon; `told.flushed` after each flush, until it wants no more."""
+        key = id(told)
+        if key not in self._running:
+            self._running.add(key)
+            self._world.spawn(self._flush(key, local_log, told), f"flush {local_log.topic}-{local_log.partition}")
+
+    async def _flush(self, key: int, local_log: Log, told: Flushed) -> None:
+        failed = False
+        try:
+            while told.wants_flush and not failed and not local_log.closed:
+                try:
+                    await self._world.workers.run(local_log.flush, self._world.clock.wall_ms())
+                except StorageFailure as failure:
+                    log.error("flush of %s: %s", local_log, failure)
+                    failed = True
+                told.flushed(failed)
+        finally:
+            self._running.discard(key)
