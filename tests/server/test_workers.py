@@ -1,0 +1,45 @@
+"""Worker threads: bounded, named, and no place to lose an exception."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from server.workers import ThreadWorkers
+from tests.server.tiny_node import until
+
+
+async def test_work_runs_on_named_threads_and_gives_its_result() -> None:
+    workers = ThreadWorkers(asyncio.get_running_loop(), threads=2, name="disk")
+    names = await asyncio.gather(*(workers.run(lambda: threading.current_thread().name) for _ in range(20)))
+    assert {name.rpartition("_")[0] for name in names} == {"disk"}
+    assert len(set(names)) <= 2
+    assert await workers.run(divmod, 7, 3) == (2, 1)
+    workers.close()
+
+
+async def test_an_exception_comes_back_to_the_caller() -> None:
+    workers = ThreadWorkers(asyncio.get_running_loop())
+    with pytest.raises(ZeroDivisionError):
+        await workers.run(divmod, 1, 0)
+    workers.close()
+
+
+async def test_callers_beyond_the_bound_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.workers.QUEUED_MAX", 2)
+    workers = ThreadWorkers(asyncio.get_running_loop(), threads=1)
+    gate, begun = threading.Event(), []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        gate.wait(10)
+        return number
+
+    running = [asyncio.ensure_future(workers.run(work, number)) for number in range(5)]
+    await until(lambda: begun)
+    assert workers._executor._work_queue.qsize() <= 1
+    gate.set()
+    assert await asyncio.gather(*running) == [0, 1, 2, 3, 4]
+    workers.close()
