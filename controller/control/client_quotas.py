@@ -48,7 +48,7 @@ def alter_client_quotas(
             parts = _entity(entry)
             entity = quota_entity(parts)
             if entity in seen:
-                raise _refuse(f"Ignoring duplicate entity {parts}")
+                raise _refuse(f"Ignoring duplicate entity {_text(parts)}")
             seen.add(entity)
             records += _alter(state, parts, entry)
         except KafkaError as error:
@@ -95,7 +95,7 @@ def _alter(state: ControlState, parts: dict[str, str | None], entry: EntryDataRe
     keys = set()
     for op in entry.ops:
         if op.key in keys:
-            raise _refuse(f"Duplicate quota key {op.key} not updating quota for this entity {parts}")
+            raise _refuse(f"Ignoring duplicate entity {_text(parts)}")
         keys.add(op.key)
         if op.remove:
             if op.key in current:
@@ -119,6 +119,12 @@ def _check_value(known: dict[str, int | None], key: str, value: float) -> None:
         raise _refuse(f"Proposed value for {key} is too large for {'an INT' if highest == _INT_MAX else 'a LONG'}.")
     if value % 1.0 > 1e-6:
         raise _refuse(f"{key} cannot be a fractional value.")
+
+
+def _text(parts: dict[str, str | None]) -> str:
+    """As Java prints it."""
+    entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in parts.items())
+    return f"ClientQuotaEntity(entries={{{entries}}})"
 
 
 def _refuse(message: str) -> KafkaError:

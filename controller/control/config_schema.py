@@ -123,7 +123,7 @@ def _check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> No
     ]
     if fixed:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(sorted(fixed))})"
+            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]"
         )
     if not per_broker:
         single = [name for name in configs if (key := key_of(name)) is not None and key.dynamic is Scope.PER_BROKER]
@@ -131,9 +131,12 @@ def _check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> No
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Cannot update these configs at default cluster level, broker id must be specified:"
-                f" Set({', '.join(sorted(single))})",
+                f" [{', '.join(sorted(single))}]",
             )
     for name, text in configs.items():
         key = key_of(name)
         if key is not None:
-            key.parse(text)
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from controller.control.index import TopicIdPartition
-from controller.control.outcome import Outcome, check_records_max
+from controller.control.outcome import Outcome, check_records_max, own_words
 from controller.control.partition_change import Election
 from controller.control.state import ControlState
 from protocol.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[
                 PartitionResult(
                     partition_id=index,
                     error_code=ErrorCode.NONE if error is None else error.code,
-                    error_message=None if error is None else error.message,
+                    error_message=None if error is None else own_words(error),
                 )
             )
     check_records_max(records)

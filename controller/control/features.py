@@ -59,7 +59,11 @@ def update_features(
 
 def _response(request: UpdateFeaturesRequest, version: int, error: KafkaError | None) -> UpdateFeaturesResponse:
     code = ErrorCode.NONE if error is None else error.code
-    message = None if error is None else error.message
+    message = (
+        None
+        if error is None
+        else f"The update failed for all features since the following feature had an error: {error.message}"
+    )
     response = UpdateFeaturesResponse(error_code=code, error_message=message)
     if version < 2:
         response.results = [
@@ -117,9 +121,12 @@ def _check_metadata_version(current: int, wanted: int, upgrade_type: int) -> Non
         )
     if is_lossy_downgrade(current, wanted):
         if upgrade_type == UNSAFE_DOWNGRADE:
-            raise _invalid_metadata_version(wanted, "Unsafe metadata downgrade is not supported in this version.")
-        raise _invalid_metadata_version(
-            wanted, "Refusing to perform the requested downgrade because it might delete metadata information."
+            why = "Unsafe metadata downgrade is not supported in this version."
+        else:
+            why = "Refusing to perform the requested downgrade because it might delete metadata information."
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Unsupported metadata.version downgrade from {current} to {wanted}. {why}",
         )
 
 

@@ -18,6 +18,11 @@ class Outcome(NamedTuple, Generic[Response]):
     response: Response
 
 
+def own_words(error: KafkaError) -> str | None:
+    """The message to send with the code: none where it says no more than the code does, as in Kafka."""
+    return None if error.message == error.code.message else error.message
+
+
 def check_records_max(records: Sized) -> None:
     """Refuse an operation that wants more records than one batch may hold."""
     if len(records) > USER_RECORDS_MAX:

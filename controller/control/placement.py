@@ -114,7 +114,7 @@ def place(
     if replication_factor > len(usable):
         raise _invalid(
             f"The target replication factor of {replication_factor} cannot be reached because only"
-            f" {len(usable)} broker(s) are registered."
+            f" {len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
         )
     placer = _Placer(usable, rng)
     return [placer.place(replication_factor) for _ in range(partitions)]

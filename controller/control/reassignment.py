@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controller.control.outcome import Outcome, check_records_max
+from controller.control.outcome import Outcome, check_records_max, own_words
 from controller.control.partition_change import Election
 from controller.control.reassignment_replicas import reassignment, revert
 from controller.control.state import ControlState
@@ -54,7 +54,7 @@ def alter_partition_reassignments(
                     request.allow_replication_factor_change,
                 )
             except KafkaError as error:
-                result.error_code, result.error_message = error.code, error.message
+                result.error_code, result.error_message = error.code, own_words(error)
             else:
                 if record is not None:
                     records.append(record)
@@ -91,7 +91,7 @@ def _reassign(
 
 def _cancel(state: ControlState, topic: TopicImage, index: int, partition: PartitionRegistration) -> Any | None:
     if not partition.reassigning:
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     back = revert(partition)
     if back.unclean and not state.unclean_election(topic.name):
         raise KafkaError(

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from controller.control.configs import ConfigDecisions, ConfigOp
-from controller.control.outcome import Outcome, check_records_max
+from controller.control.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
 from controller.control.placement import place
 from controller.control.state import ControlState
 from controller.control.topic_names import check_name
@@ -40,9 +40,7 @@ def create_topics(
             new, result = _create(state, topic, configs, rng, topic.name in describable)
             check_records_max(records + new)
         except KafkaError as error:
-            result = CreatableTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message, configs=None
-            )
+            result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=own_words(error))
         else:
             records += new
         results.append(result)
@@ -153,7 +151,6 @@ def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> O
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         if state.image.topics.by_id(topic_id) is None:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-            result.error_message = ErrorCode.UNKNOWN_TOPIC_ID.message
         else:
             records.append(RemoveTopicRecord(topic_id=topic_id))
         results.append(result)
@@ -172,7 +169,7 @@ def create_partitions(
             new = _add_partitions(state, topic, rng)
             check_records_max(records + new)
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, own_words(error)
         else:
             records += new
         results.append(result)
@@ -232,7 +229,8 @@ def check_manual_assignment(state: ControlState, replicas: Sequence[int], replic
 
 def check_partitions_max(count: int) -> None:
     """Before placing: two billion partitions must not be computed only to be refused."""
-    check_records_max(range(count))
+    if count > USER_RECORDS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _manual_partition(state: ControlState, index: int, replicas: Sequence[int]) -> PartitionRegistration:
@@ -259,8 +257,11 @@ def _new_partition(state: ControlState, replicas: tuple[int, ...]) -> PartitionR
 
 def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:
     """The answer for a topic that does not exist, as it was named in the request."""
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=code.message)
+    if topic_id == ZERO_UUID:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    else:
+        code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
 def _bad_assignment(message: str) -> KafkaError:

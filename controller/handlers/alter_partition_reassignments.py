@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.control.reassignment import alter_partition_reassignments
 from controller.handlers.authorization import require_on_cluster
+from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from server.network.context import RequestContext
@@ -12,5 +13,6 @@ from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Deferred:
+    refuse_timed_out(request.timeout_ms)
     require_on_cluster(parts, context, ALTER)
     return parts.controller.write(lambda state: alter_partition_reassignments(state, request))

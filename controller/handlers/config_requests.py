@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from controller.control.configs import ConfigOp
 from controller.handlers.authorization import allowed_on_cluster
 from controller.handlers.parts import ControllerParts
 from controller.metadata.configs import ResourceType
@@ -34,12 +35,27 @@ def sort_out(
         key = (resource.resource_type, resource.resource_name)
         if key in duplicate:
             continue
-        error = _refusal(parts, context, *key)
+        error = _refusal(parts, context, *key) or _senseless(resource.configs)
         if error is None:
             wanted.append(resource)
         else:
             refused.append(Refused(*key, error))
     return wanted, refused
+
+
+def _senseless(configs: Sequence[Any]) -> KafkaError | None:
+    """What is wrong with a resource's changes whatever the resource is."""
+    names = [config.name for config in configs]
+    if len(set(names)) < len(names):
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        config.name
+        for config in configs
+        if config.value is None and getattr(config, "config_operation", ConfigOp.SET) != ConfigOp.DELETE
+    ]
+    if nulls:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    return None
 
 
 def _refusal(parts: ControllerParts, context: RequestContext, resource_type: int, name: str) -> KafkaError | None:
@@ -57,5 +73,5 @@ def _refusal(parts: ControllerParts, context: RequestContext, resource_type: int
             # A broker's own business, answered by the broker that the request names.
             return KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
         case _:
-            return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource_type}.")
+            return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     return None

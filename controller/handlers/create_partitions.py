@@ -8,6 +8,7 @@ from controller.control.outcome import Outcome
 from controller.control.state import ControlState
 from controller.control.topics import create_partitions
 from controller.handlers.authorization import allowed_topics
+from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
@@ -21,6 +22,7 @@ from server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext) -> Deferred:
+    refuse_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1]
     alterable = allowed_topics(parts, context, ALTER, names)

@@ -13,6 +13,7 @@ from controller.control.state import ControlState
 from controller.control.topic_names import CLUSTER_METADATA_TOPIC
 from controller.control.topics import create_topics
 from controller.handlers.authorization import allowed_on_cluster, allowed_topics
+from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -22,6 +23,7 @@ from server.security.operations import CREATE, DESCRIBE_CONFIGS
 
 
 def handle(parts: ControllerParts, request: CreateTopicsRequest, context: RequestContext) -> Deferred:
+    refuse_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA_TOPIC]
     if allowed_on_cluster(parts, context, CREATE):
@@ -55,4 +57,4 @@ def handle(parts: ControllerParts, request: CreateTopicsRequest, context: Reques
 
 
 def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=None)
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)

@@ -8,6 +8,7 @@ from controller.control.outcome import Outcome
 from controller.control.state import ControlState
 from controller.control.topics import delete_topics, not_found
 from controller.handlers.authorization import allowed_on_cluster, allowed_topics
+from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -18,6 +19,7 @@ from server.security.operations import DELETE, DESCRIBE
 
 
 def handle(parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext) -> Deferred:
+    refuse_timed_out(request.timeout_ms)
     if not parts.controller.settings.delete_topic_enable:
         if context.api_version < 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
@@ -100,4 +102,4 @@ def _refused(name: str | None, topic_id: bytes, message: str) -> DeletableTopicR
 
 def _forbidden(name: str | None, topic_id: bytes) -> DeletableTopicResult:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=code.message)
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.outcome import Outcome
+from controller.control.outcome import Outcome, own_words
 from controller.control.state import ControlState
 from controller.handlers.config_requests import sort_out
 from controller.handlers.parts import ControllerParts
@@ -33,7 +33,7 @@ def handle(parts: ControllerParts, request: IncrementalAlterConfigsRequest, cont
             responses=[
                 AlterConfigsResourceResponse(
                     error_code=ErrorCode.NONE if error is None else error.code,
-                    error_message=None if error is None else error.message,
+                    error_message=None if error is None else own_words(error),
                     resource_type=resource_type,
                     resource_name=resource,
                 )

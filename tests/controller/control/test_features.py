@@ -27,6 +27,9 @@ def update(
     return ErrorCode(response.error_code).name, response.error_message
 
 
+FAILED = "The update failed for all features since the following feature had an error: "
+
+
 def level(cluster: Situation, feature: str) -> int:
     return cluster.image.features.level(feature)
 
@@ -44,11 +47,13 @@ def test_metadata_version_never_goes_back_past_a_change_of_format() -> None:
     assert update(cluster, "metadata.version", 24, SAFE_DOWNGRADE) == ("NONE", None)
     assert update(cluster, "metadata.version", 22, SAFE_DOWNGRADE) == (
         "INVALID_UPDATE_VERSION",
-        "Invalid metadata.version 22. Refusing to perform the requested downgrade because it might delete metadata"
+        FAILED
+        + "Unsupported metadata.version downgrade from 24 to 22. Refusing to perform the requested downgrade because it might delete metadata"
         " information.",
     )
     assert update(cluster, "metadata.version", 22, UNSAFE_DOWNGRADE)[1] == (
-        "Invalid metadata.version 22. Unsafe metadata downgrade is not supported in this version."
+        FAILED
+        + "Unsupported metadata.version downgrade from 24 to 22. Unsafe metadata downgrade is not supported in this version."
     )
     assert update(cluster, "metadata.version", 30) == ("NONE", None)
 
@@ -103,7 +108,7 @@ def test_switching_elr_on_writes_the_minimum_down_and_switching_it_off_forgets_w
 def test_a_level_that_cannot_be_is_refused(feature: str, wanted: int, how: int, message: str) -> None:
     cluster = Situation()
     before = cluster.image
-    assert update(cluster, feature, wanted, how) == ("INVALID_UPDATE_VERSION", message)
+    assert update(cluster, feature, wanted, how) == ("INVALID_UPDATE_VERSION", FAILED + message)
     assert cluster.image.same_content(before)
 
 

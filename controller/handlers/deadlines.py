@@ -1,0 +1,10 @@
+"""A request that gives no time to be decided in is not decided, as by Kafka's event queue; others are decided at once."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode, KafkaError
+
+
+def refuse_timed_out(timeout_ms: int) -> None:
+    if timeout_ms <= 0:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
