@@ -82,7 +82,10 @@ def handle(
     require_on_cluster(parts, context, CLUSTER_ACTION)
     peer = ForwardedPeer(context.connection, _principal(request.request_principal), _host(request.client_host_address))
     data = request.request_data
-    api_key, version, correlation_id, client_id, position = decode_request_header(data, 0, len(data))
+    try:
+        api_key, version, correlation_id, client_id, position = decode_request_header(data, 0, len(data))
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Failed to parse the forwarded request: {error}") from None
     route = routes.get(api_key)
     if route is None or api_key not in FORWARDABLE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"API {api_key} is not enabled or is not eligible for forwarding")
