@@ -51,6 +51,8 @@ class ControllerChannel:
         self._locate = locate
         self._channel: Channel | None = None
         self._waiting: set[asyncio.Event] = set()
+        #: Told when another node leads the quorum.
+        self.on_leader_change: Callable[[], None] = lambda: None
         self._closed = False
 
     @property
@@ -61,6 +63,8 @@ class ControllerChannel:
         """The quorum has news: those who wait for a controller look again at once."""
         for waiting in self._waiting:
             waiting.set()
+        if leader_id >= 0:
+            self.on_leader_change()
 
     def close(self) -> None:
         self._closed = True

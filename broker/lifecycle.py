@@ -7,7 +7,7 @@
     SHUTTING_DOWN                may stop
 
 One task does it all, one request at a time. It does not sleep where it need not: a heartbeat follows at once when the
-metadata has caught up, when the broker becomes ready, or when a directory fails; else in broker.heartbeat.interval.ms.
+metadata has caught up, when the broker becomes ready, when another controller leads, or when a directory fails; else in broker.heartbeat.interval.ms.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ class BrokerLifecycle:
         self.caught_up: asyncio.Future[None] = loop.create_future()
         self.unfenced: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
+        # A new controller has not heard of us yet: not to be thought dead, tell it at once.
+        controller.on_leader_change = self._wake.set
 
     def start(self) -> None:
         assert self.state is BrokerState.NOT_RUNNING

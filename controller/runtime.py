@@ -87,6 +87,7 @@ class Controller:
         self._waiting: deque[_Waiting] = deque()
         self._last_offset = -1  # of the newest record appended by this term
         self._bootstrap: list[Any] | None = None
+        self._last_leader_id = -1
 
     # The quorum's side
     def leader_changed(self, leader_id: int, epoch: int) -> None:
@@ -96,6 +97,8 @@ class Controller:
         self.leader_id, self.epoch = leader_id, epoch
         if leader_id == self.node_id:
             self._activate()
+        if leader_id >= 0:
+            self._last_leader_id = leader_id
 
     def committed(self) -> None:
         """The loader has published what is committed: answer those who waited for it."""
@@ -199,6 +202,9 @@ class Controller:
         now_ms = self.clock.mono_ms()
         for broker_id, broker in sorted(image.cluster.brokers.items()):
             self.heartbeats.assume(broker_id, broker.fenced, now_ms)
+        # A combined node that lost the quorum has most likely died, and its broker with it; if not, that broker sends a
+        # heartbeat as soon as it hears of the new leader.
+        self.heartbeats.connection_lost(self._last_leader_id, now_ms, self.settings.lost_connection_grace_ms)
         self._last_offset = self.loader.last_offset
         self.loader.appended.clear()
         log.info("Node %d is the active controller of epoch %d", self.node_id, self.epoch)

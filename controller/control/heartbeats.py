@@ -17,7 +17,6 @@ like one whose connection is lost, does not keep a restarted broker from registe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -154,9 +153,6 @@ class Heartbeats:
     def next_expiry_ms(self) -> int:
         """When `stale` could next have something to say."""
         return min((s.expires_ms + 1 for s in self._sessions.values() if not s.fenced), default=NEVER_MS)
-
-    def brokers(self) -> Iterable[int]:
-        return self._sessions.keys()
 
     def _lowest_active_offset(self) -> int:
         active = (s.metadata_offset for s in self._sessions.values() if not s.fenced and not s.shutting_down)

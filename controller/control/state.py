@@ -10,7 +10,6 @@ from controller.control.index import ClusterIndex, TopicIdPartition
 from controller.control.partition_change import Election, PartitionChange
 from controller.control.placement import UsableBroker
 from controller.control.settings import ControlSettings
-from controller.metadata.configs import ResourceType
 from controller.metadata.image import MetadataImage
 from controller.metadata.partitions import (
     LOST_DIR,
@@ -146,6 +145,3 @@ class ControlState:
             record = change.record()
             if record is not None:
                 yield record
-
-    def topic_exists(self, resource_type: int, name: str) -> bool:
-        return resource_type != ResourceType.TOPIC or name in self.image.topics

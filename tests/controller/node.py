@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from server.timer_wheel import TimerWheel
 from server.world import RealWorld
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-DIRECTORY_ID = b"\x07" * 16
 
 
 def free_port() -> int:
@@ -44,25 +43,36 @@ def free_port() -> int:
 class Node:
     """A controller, and a broker that consists of its lifecycle alone."""
 
-    def __init__(self, directory: Path, *, previous_broker_epoch: int = -1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        previous_broker_epoch: int = -1,
+        node_id: int = 1,
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
+        """`ports`: of all controllers by node id, where there is more than this one."""
+        ports = ports or {node_id: free_port()}
         self.real = RealWorld(asyncio.get_running_loop())
         world = self.real.world
-        self.port = free_port()
+        self.node_id = node_id
+        self.port = ports[node_id]
+        voters = ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in ports.items())
         config = RaftConfig(
-            node_id=1,
-            directory_id=DIRECTORY_ID,
+            node_id=node_id,
+            directory_id=bytes((node_id,)) * 16,
             cluster_id=CLUSTER_ID,
             endpoints=(VoterEndpoint("CONTROLLER", "127.0.0.1", self.port),),
-            static_voters=parse_voters(f"1@127.0.0.1:{self.port}", "CONTROLLER"),
+            static_voters=parse_voters(voters, "CONTROLLER"),
         )
         self.metadata = MetadataNode(world, config, str(directory))
         defaults = {name: key.default for name, key in BROKER_CONFIGS.items() if not key.required}
         endpoint = Endpoint("CONTROLLER", "127.0.0.1", self.port, 0)
-        settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, metadata_max_idle_interval_ms=0)
-        self.node = ControllerNode(world, self.metadata, settings, TableSchema(1, defaults), [endpoint])
-        self.channel = ControllerChannel(world, 1, self._locate)
+        settings = ControlSettings(node_id=node_id, cluster_id=CLUSTER_ID, metadata_max_idle_interval_ms=0)
+        self.node = ControllerNode(world, self.metadata, settings, TableSchema(node_id, defaults), [endpoint])
+        self.channel = ControllerChannel(world, node_id, self._locate)
         self.metadata.leader_watchers.append(self.channel.leader_changed)
-        self.lifecycle = self.broker(previous_broker_epoch=previous_broker_epoch)
+        self.lifecycle = self.broker(node_id, previous_broker_epoch=previous_broker_epoch)
         api_versions = ApiVersionsHandler(self.metadata.features)
         routes = [*self.node.routes(), Route(ApiKey.API_VERSIONS, api_versions)]
         api_versions.set_routes(routes)
@@ -104,8 +114,9 @@ class Node:
         )
 
     async def start(self) -> None:
-        await self.metadata.start()
+        self.metadata.raft.open()
         await self.listener.start()
+        await self.metadata.raft.begin()
         self.lifecycle.ready_to_unfence()
         self.lifecycle.start()
         async with asyncio.timeout(10):

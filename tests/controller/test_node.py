@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from broker.lifecycle import BrokerState
 from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from server.network.client import Channel
-from tests.controller.node import Node, create, running
+from tests.controller.node import Node, create, free_port, running
 
 
 async def test_a_fresh_directory_is_formatted_and_the_broker_let_in(tmp_path: Path) -> None:
@@ -69,3 +71,31 @@ async def test_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
 
     async with running(tmp_path) as again:
         assert set(again.metadata.loader.image.topics.names) == set(before.topics.names)
+
+
+async def test_the_next_controller_goes_on_where_the_lost_one_stopped(tmp_path: Path) -> None:
+    ports = {node_id: free_port() for node_id in (1, 2, 3)}
+    nodes = {node_id: Node(tmp_path / str(node_id), node_id=node_id, ports=ports) for node_id in ports}
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(node.start() for node in nodes.values()))
+        lost = nodes.pop(next(node.node_id for node in nodes.values() if node.node.controller.is_active))
+        one, other = nodes.values()
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="before", num_partitions=1, replication_factor=3)])
+        assert (await one.channel.request(request)).topics[0].error_code == 0
+        await one.wait(lambda: len(one.metadata.loader.image.cluster.controllers) == 3)
+        await lost.crash()
+
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="after", num_partitions=1, replication_factor=2)])
+        assert (await one.channel.request(request)).topics[0].error_code == 0
+        for node in (one, other):
+            await node.wait(lambda node=node: set(node.metadata.loader.image.topics.names) == {"before", "after"})
+            await node.wait(lambda node=node: node.metadata.loader.image.cluster.brokers[lost.node_id].fenced)
+            brokers = node.metadata.loader.image.cluster.brokers
+            assert [brokers[each.node_id].fenced for each in (one, other)] == [False, False]
+            before = node.metadata.loader.image.topics.by_name("before")
+            assert before is not None and lost.node_id not in before.partitions[0].isr
+        active = one if one.node.controller.is_active else other
+        assert active.node.controller.image.same_content(active.metadata.loader.image)
+        assert one.metadata.loader.image.same_content(other.metadata.loader.image)
+        for node in (one, other):
+            await node.stop()

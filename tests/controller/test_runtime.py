@@ -313,6 +313,20 @@ def test_a_new_controller_gives_brokers_it_has_not_heard_of_a_whole_session() ->
     assert fenced(quorum) == [1]
 
 
+def test_the_broker_of_a_controller_that_lost_the_quorum_is_thought_dead_unless_it_speaks() -> None:
+    quorum = active()
+    register(quorum, 1)
+    register(quorum, 2)
+    quorum.commit()
+    quorum.controller.leader_changed(2, 2)
+    quorum.controller.leader_changed(-1, 3)
+    quorum.elect(3)
+    quorum.clock.advance(300)
+    assert fenced(quorum) == []
+    quorum.clock.advance(301)
+    assert fenced(quorum) == [2]
+
+
 def test_an_idle_log_gets_a_sign_of_life_and_a_busy_one_does_not() -> None:
     quorum = active()
     before = len(quorum.log.batches)

@@ -44,7 +44,8 @@ def test_a_fenced_broker_takes_replicas_where_it_must_but_never_leads() -> None:
         (
             brokers(None),
             2,
-            "The target replication factor of 2 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+            "The target replication factor of 2 cannot be reached because only 1 broker(s) are registered or some brokers have"
+            " all their log directories cordoned.",
         ),
         (brokers(None, fenced=(1,)), 1, "All brokers are currently fenced."),
         ([], 1, "All brokers are currently fenced."),
