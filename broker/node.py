@@ -23,6 +23,7 @@ from broker.replication.replicas import Replicas
 from broker.topic_creation import TopicCreation
 from broker.upkeep import Upkeep
 from server.network.route import Route
+from server.security.authorizer import AllowAll, Authorizer
 from server.timer_wheel import TimerWheel
 from server.world import World
 from storage.logs import Logs
@@ -44,6 +45,7 @@ class BrokerNode:
         controller: ControllerChannel,
         lifecycle: BrokerLifecycle,
         unadvertised_listeners: frozenset[str],
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.world = world
         self.configs = configs
@@ -69,6 +71,7 @@ class BrokerNode:
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
+            authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self.routes: list[Route] = broker_routes(self.parts)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas)

@@ -13,6 +13,7 @@ from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.replicas import Replicas
 from broker.topic_creation import TopicCreation
 from broker.topic_names import INTERNAL_TOPICS
+from server.security.authorizer import AllowAll, Authorizer
 from server.timer_wheel import TimerWheel
 from server.world import World
 
@@ -32,4 +33,5 @@ class BrokerParts:
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.
     fetch_max_bytes: int
+    authorizer: Authorizer = field(default_factory=AllowAll)
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

@@ -76,7 +76,9 @@ def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
 class TopicCreation:
     """See the module."""
 
-    def __init__(self, world: World, configs: BrokerConfigs, metadata: MetadataCache, controller: ControllerChannel) -> None:
+    def __init__(
+        self, world: World, configs: BrokerConfigs, metadata: MetadataCache, controller: ControllerChannel
+    ) -> None:
         self._world = world
         self._configs = configs
         self._metadata = metadata

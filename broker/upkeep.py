@@ -56,7 +56,9 @@ class Upkeep:
         self._duties = [
             Duty("retention", configs["log.retention.check.interval.ms"], self._retain),
             Duty("removal", configs["log.retention.check.interval.ms"], self._remove),
-            Duty("high watermarks", configs["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks),
+            Duty(
+                "high watermarks", configs["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks
+            ),
             Duty("recovery points", configs["log.flush.offset.checkpoint.interval.ms"], logs.write_recovery_points),
             Duty("log directories", CHECK_DIRECTORIES_MS, check_directories),
             Duty("flush", min(FLUSH_LOOK_MS_MAX, configs["log.flush.scheduler.interval.ms"]), self._flush),

@@ -14,5 +14,7 @@ def handle(
     broker: BrokerParts, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Deferred:
     answer = broker.groups.delete(list(dict.fromkeys(request.groups_names)))
-    response: DeleteGroupsResponse | Deferred = reply(then(answer, lambda results: DeleteGroupsResponse(results=results)))
+    response: DeleteGroupsResponse | Deferred = reply(
+        then(answer, lambda results: DeleteGroupsResponse(results=results))
+    )
     return response

@@ -44,7 +44,9 @@ def handle(broker: BrokerParts, request: DeleteRecordsRequest, context: RequestC
 def _delete(partition: Partition, offset: int) -> int:
     log = partition.local_log(-1, require_leader=True)
     if not log.config.delete:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic without cleanup.policy=delete cannot be deleted")
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, "records of a topic without cleanup.policy=delete cannot be deleted"
+        )
     if offset == HIGH_WATERMARK:
         offset = log.high_watermark
     if not 0 <= offset <= log.high_watermark:

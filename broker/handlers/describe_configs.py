@@ -51,9 +51,7 @@ def handle(broker: BrokerParts, request: DescribeConfigsRequest, context: Reques
         try:
             asked = None if not resource.configuration_keys else set(resource.configuration_keys)
             result.configs = [
-                _row(row, request)
-                for row in _describe(broker, resource)
-                if asked is None or row.name in asked
+                _row(row, request) for row in _describe(broker, resource) if asked is None or row.name in asked
             ]
         except KafkaError as error:
             result.error_code = error.code
@@ -98,7 +96,8 @@ def _check_is_this_broker(broker: BrokerParts, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
         )
 
 

@@ -15,7 +15,9 @@ from protocol.primitives import ZERO_UUID
 from server.network.context import RequestContext
 
 
-def handle(broker: BrokerParts, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(
+    broker: BrokerParts, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     for topic in request.topics:
         partitions = []

@@ -39,7 +39,10 @@ LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(broker: BrokerParts, request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
-    fetching = Fetching(broker, request, context)
+    return serve(Fetching(broker, request, context), request)
+
+
+def serve(fetching: Fetching, request: FetchRequest) -> FetchResponse | Deferred:
     found = fetching.attempt(first=True)
     if found >= fetching.min_bytes or fetching.must_answer or request.max_wait_ms <= 0 or not fetching.wanted:
         return fetching.response()
@@ -79,7 +82,9 @@ class Fetching:
         #: In reading order. A copy: the session's own order changes while its answer is made.
         self.wanted = list((self._session.partitions if self._session else self._full).values())
 
-    def _open_session(self, request: FetchRequest) -> tuple[FetchSession | None, dict[PartitionKey, FetchPartition], bool]:
+    def _open_session(
+        self, request: FetchRequest
+    ) -> tuple[FetchSession | None, dict[PartitionKey, FetchPartition], bool]:
         """(the session of an incremental fetch, the partitions of a full one, whether to open a session for those)"""
         sessions = self._broker.fetch_sessions
         asked = self._asked(request)
@@ -166,7 +171,13 @@ class Fetching:
         )
 
     def _read(
-        self, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool, now_ms: int, first: bool
+        self,
+        partition: Partition | None,
+        wanted: FetchPartition,
+        max_bytes: int,
+        min_one: bool,
+        now_ms: int,
+        first: bool,
     ) -> PartitionData:
         try:
             if partition is None:

@@ -20,7 +20,9 @@ def handle(broker: BrokerParts, request: InitProducerIdRequest, context: Request
     if request.transactional_id is not None:
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster does not serve transactions yet")
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster does not serve transactions yet"
+        )
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "producer_id and producer_epoch go together")
     deferred = Deferred()

@@ -74,9 +74,7 @@ def _known_code(code: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> tuple[int, int, int]:
-    log = partition.local_log(
-        asked.current_leader_epoch, require_leader=request.replica_id != DEBUGGING_REPLICA_ID
-    )
+    log = partition.local_log(asked.current_leader_epoch, require_leader=request.replica_id != DEBUGGING_REPLICA_ID)
     is_client = request.replica_id == CONSUMER_REPLICA_ID
     if not is_client:
         limit = log.log_end_offset

@@ -32,7 +32,7 @@ AUTO_CREATE_WAIT_MS = 1_000
 
 
 def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Deferred:
-    _check(request, context.api_version)
+    check(request, context.api_version)
     missing = _creatable(broker, request, context)
     if not missing:
         return answer(broker, request, context)
@@ -42,12 +42,12 @@ def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     return deferred
 
 
-def _check(request: MetadataRequest, api_version: int) -> None:
+def check(request: MetadataRequest, api_version: int) -> None:
     if api_version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic ids cannot be asked for in version {api_version}")
 
 
-def _asks_for_all(request: MetadataRequest, api_version: int) -> bool:
+def asks_for_all(request: MetadataRequest, api_version: int) -> bool:
     return request.topics is None or (api_version == 0 and not request.topics)
 
 
@@ -67,15 +67,13 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     addresses = metadata.addresses(context)
     live = {address.node_id for address in addresses}
     response = MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in addresses
-        ],
+        brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in addresses],
         cluster_id=metadata.cluster_id,
         # Any broker forwards to the active controller, so the one that is asked names itself if it is in service.
         controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
     )
     builder = _Builder(broker, request, context, live)
-    if _asks_for_all(request, context.api_version):
+    if asks_for_all(request, context.api_version):
         response.topics = [builder.topic(image) for image in metadata.image.topics]
     else:
         seen: set[tuple[str | None, bytes]] = set()

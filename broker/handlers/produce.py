@@ -52,7 +52,9 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
             try:
                 partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
                 if partition.topic in broker.internal_topics and context.client_id != ADMIN_CLIENT_ID:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}"
+                    )
                 appended = partition.append(_records(data), acks, now_ms)
             except (KafkaError, StorageFailure) as failure:
                 failed = True
@@ -110,7 +112,8 @@ def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1) for data in topic.partition_data
+                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                    for data in topic.partition_data
                 ],
             )
             for topic in request.topic_data
@@ -119,7 +122,11 @@ def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
 
 
 def _failed(
-    broker: BrokerParts, topic_data: TopicProduceData, index: int, failure: KafkaError | StorageFailure, api_version: int
+    broker: BrokerParts,
+    topic_data: TopicProduceData,
+    index: int,
+    failure: KafkaError | StorageFailure,
+    api_version: int,
 ) -> PartitionProduceResponse:
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from broker.authorization.guard import guarded
+from broker.authorization.rules import RULES
 from broker.handlers import (
     delete_groups,
     delete_records,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -65,6 +68,9 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
     (ApiKey.DELETE_RECORDS, delete_records.handle),
     (ApiKey.INIT_PRODUCER_ID, init_producer_id.handle),
     (ApiKey.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch.handle),
+    (ApiKey.DESCRIBE_ACLS, describe_acls.handle),
+    (ApiKey.CREATE_ACLS, FORWARD),
+    (ApiKey.DELETE_ACLS, FORWARD),
     (ApiKey.DESCRIBE_CONFIGS, describe_configs.handle),
     (ApiKey.ALTER_CONFIGS, FORWARD),
     (ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle),
@@ -88,8 +94,13 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
 
 
 def broker_routes(broker: BrokerParts) -> list[Route]:
-    """The rows bound to the parts of one broker."""
+    """The rows bound to the parts of one broker, behind their guards."""
     return [
-        Route(api_key, broker.controller.forwarder(api_key) if isinstance(handler, str) else partial(handler, broker))
+        Route(
+            api_key,
+            broker.controller.forwarder(api_key)
+            if isinstance(handler, str)
+            else guarded(broker, api_key, RULES[api_key], partial(handler, broker)),
+        )
         for api_key, handler in ROUTES
     ]

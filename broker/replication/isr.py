@@ -76,7 +76,11 @@ def next_high_watermark(
 
 
 def may_join(
-    follower: ReplicaProgress, maximal_isr: Collection[int], eligible: bool, high_watermark: int, epoch_start_offset: int
+    follower: ReplicaProgress,
+    maximal_isr: Collection[int],
+    eligible: bool,
+    high_watermark: int,
+    epoch_start_offset: int,
 ) -> bool:
     """KIP-966 wording: caught up to the watermark and into the current leader epoch, alive, and not already proposed."""
     return (
@@ -88,7 +92,11 @@ def may_join(
 
 
 def out_of_sync(
-    followers: Mapping[int, ReplicaProgress], isr: Collection[int], leader_end_offset: int, now_ms: int, lag_time_ms_max: int
+    followers: Mapping[int, ReplicaProgress],
+    isr: Collection[int],
+    leader_end_offset: int,
+    now_ms: int,
+    lag_time_ms_max: int,
 ) -> list[int]:
     """ISR members that have not held the whole log at any time in the last replica.lag.time.max.ms."""
     return [

@@ -116,7 +116,13 @@ class Partition:
     # -- Roles ------------------------------------------------------------------------------------------------------
 
     def become_leader(
-        self, log: Log, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int], now_ms: int
+        self,
+        log: Log,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        now_ms: int,
     ) -> None:
         """Also called for a change of the ISR or the replicas under the same leader epoch."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
@@ -129,7 +135,8 @@ class Partition:
             log.assign_epoch(leader_epoch, self.epoch_start_offset)
         known = {} if new_epoch else self.followers
         self.followers = {
-            replica: known.get(replica) or ReplicaProgress(replica, last_caught_up_ms=now_ms if replica in self.isr else 0)
+            replica: known.get(replica)
+            or ReplicaProgress(replica, last_caught_up_ms=now_ms if replica in self.isr else 0)
             for replica in replicas
             if replica != self.node_id
         }
@@ -140,7 +147,13 @@ class Partition:
         self.advance_high_watermark(now_ms)
 
     def become_follower(
-        self, log: Log | None, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
+        self,
+        log: Log | None,
+        leader_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
     ) -> None:
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         self.leader_log = None
@@ -195,7 +208,9 @@ class Partition:
 
     # -- Appending ---------------------------------------------------------------------------------------------------
 
-    def append(self, records: bytes | memoryview, required_acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self, records: bytes | memoryview, required_acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> Appended:
         """Append as the leader. The caller waits with `when_committed` if it asked for all replicas."""
         log = self.leader_log
         if log is None:
@@ -302,7 +317,9 @@ class Partition:
         for fetch in list(self.fetches):
             fetch.wake(self)
 
-    def record_follower_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int) -> None:
+    def record_follower_fetch(
+        self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
+    ) -> None:
         """A follower asked for `offset`: it holds everything before."""
         log = self.leader_log
         follower = self.followers.get(replica_id)

@@ -49,7 +49,14 @@ def failed(index: int, error: int) -> PartitionData:
 
 
 def read(
-    partition: Partition, request: FetchPartition, reader: Reader, max_bytes: int, min_one: bool, now_ms: int, *, first: bool
+    partition: Partition,
+    request: FetchPartition,
+    reader: Reader,
+    max_bytes: int,
+    min_one: bool,
+    now_ms: int,
+    *,
+    first: bool,
 ) -> PartitionData:
     """Whole batches from `fetch_offset`, at most `max_bytes` unless the first batch alone is larger and `min_one`.
 

@@ -108,7 +108,13 @@ class Replicas:
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None:
             partition = Partition(
-                self.node_id, topic, index, topic_id, self._wakeups, self._group_flush, self._configs["replica.lag.time.max.ms"]
+                self.node_id,
+                topic,
+                index,
+                topic_id,
+                self._wakeups,
+                self._group_flush,
+                self._configs["replica.lag.time.max.ms"],
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions

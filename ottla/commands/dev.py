@@ -55,9 +55,13 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Run a cluster of local processes in the foreground.")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="brokers, each a controller too (default 1)")
     parser.add_argument("--base-port", type=int, default=9092, metavar="P", help="port of the first; 0 takes free ones")
-    parser.add_argument("--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)")
+    parser.add_argument(
+        "--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
+    )
     return parser
 
 
@@ -213,14 +217,17 @@ def tell(nodes: list[Node], as_json: bool, seconds: float) -> None:
         pid = node.process.pid if node.process else -1
         print(f"  {node.id:>3}  {pid:>7}  {HOST + ':' + str(node.port):<21}  {node.dir}")
     servers = bootstrap(nodes)
-    print(f"""
+    print(
+        f"""
 Next, in another terminal:
   ottla topic create hello -b {servers}
   ottla produce hello -b {servers}
   ottla consume hello -b {servers}
 or with any Kafka client: bootstrap.servers={servers}
 
-Ctrl-C stops.""", flush=True)
+Ctrl-C stops.""",
+        flush=True,
+    )
 
 
 def watch(nodes: list[Node]) -> int:

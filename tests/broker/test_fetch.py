@@ -64,7 +64,8 @@ def fetch(
                 topic=topic,
                 topic_id=id_,
                 partitions=[
-                    FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=partition_bytes) for i in partitions
+                    FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=partition_bytes)
+                    for i in partitions
                 ],
             )
         ],
@@ -117,7 +118,9 @@ def test_partition_max_bytes_counts_in_whole_batches(wire: Wire, letters: str) -
         assert len(views(partition.records)) == expected, limit
 
 
-def test_max_bytes_is_shared_and_the_next_fetch_of_the_session_starts_with_those_that_got_nothing(node: Node, wire: Wire) -> None:
+def test_max_bytes_is_shared_and_the_next_fetch_of_the_session_starts_with_those_that_got_nothing(
+    node: Node, wire: Wire
+) -> None:
     node.create("shared", partitions=3)
     for index in range(3):
         append(node, "shared", b"x" * 100, index=index)
@@ -128,7 +131,8 @@ def test_max_bytes_is_shared_and_the_next_fetch_of_the_session_starts_with_those
     for epoch in (1, 2):
         # The client does not move its offset: partitions that had data went to the end of the queue all the same.
         answer = wire.request(
-            FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=one, session_id=first.session_id, session_epoch=epoch), NAMED
+            FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=one, session_id=first.session_id, session_epoch=epoch),
+            NAMED,
         )
         seen += [p.partition_index for t in answer.responses for p in t.partitions if p.records]
     assert seen == [0, 0, 1]
@@ -249,12 +253,16 @@ def test_deleted_records_are_out_of_range_and_tell_the_new_start(node: Node, wir
     append(node, "trimmed", b"1", b"2", b"3")
     deleted = wire.request(
         DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])],
+            topics=[
+                DeleteRecordsTopic(name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+            ],
             timeout_ms=5000,
         )
     )
     assert deleted.topics[0].partitions[0].low_watermark == 2
-    assert wire.request(fetch("trimmed", 1), NAMED).responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (
+        wire.request(fetch("trimmed", 1), NAMED).responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    )
     partition = wire.request(fetch("trimmed", 2), NAMED).responses[0].partitions[0]
     assert (partition.log_start_offset, len(views(partition.records))) == (2, 1)
 

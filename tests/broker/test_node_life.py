@@ -79,7 +79,12 @@ def test_kill_9_under_an_idempotent_producer_loses_and_doubles_nothing(nodes: li
         acknowledged.append((message.offset() or 0, int(message.value() or b"-1")))
 
     producer = Producer(
-        {"bootstrap.servers": node.bootstrap, "enable.idempotence": True, "linger.ms": 1, "reconnect.backoff.max.ms": 200}
+        {
+            "bootstrap.servers": node.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "reconnect.backoff.max.ms": 200,
+        }
     )
     stop = threading.Event()
     sent = 0

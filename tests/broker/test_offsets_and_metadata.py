@@ -66,9 +66,7 @@ def times(node: Node) -> None:
         wire.request(
             DeleteRecordsRequest(
                 topics=[
-                    DeleteRecordsTopic(
-                        name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)]
-                    )
+                    DeleteRecordsTopic(name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)])
                 ],
                 timeout_ms=5000,
             )

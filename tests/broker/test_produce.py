@@ -41,12 +41,16 @@ def topic_id(wire: Wire, name: str) -> bytes:
     return found
 
 
-def request(records: bytes | None, *, name: str = TOPIC, id_: bytes = bytes(16), acks: int = -1, index: int = 0) -> ProduceRequest:
+def request(
+    records: bytes | None, *, name: str = TOPIC, id_: bytes = bytes(16), acks: int = -1, index: int = 0
+) -> ProduceRequest:
     return ProduceRequest(
         acks=acks,
         timeout_ms=5_000,
         topic_data=[
-            TopicProduceData(name=name, topic_id=id_, partition_data=[PartitionProduceData(index=index, records=records)])
+            TopicProduceData(
+                name=name, topic_id=id_, partition_data=[PartitionProduceData(index=index, records=records)]
+            )
         ],
     )
 
@@ -61,7 +65,9 @@ def produce(wire: Wire, records: bytes | None, version: int = 9, **options: obje
 def end_offset(wire: Wire, name: str = TOPIC) -> int:
     asked = FetchRequest(
         max_wait_ms=0,
-        topics=[FetchTopic(topic=name, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])],
+        topics=[
+            FetchTopic(topic=name, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])
+        ],
     )
     return int(wire.request(asked, 11).responses[0].partitions[0].high_watermark)
 
@@ -185,12 +191,16 @@ def test_log_append_time_is_told(wire: Wire) -> None:
         ({"name": "", "id_": b"?" * 16}, 13, ErrorCode.UNKNOWN_TOPIC_ID),
     ],
 )
-def test_a_partition_that_is_not_there(wire: Wire, options: dict[str, object], version: int, expected: ErrorCode) -> None:
+def test_a_partition_that_is_not_there(
+    wire: Wire, options: dict[str, object], version: int, expected: ErrorCode
+) -> None:
     assert produce(wire, batch([b"a"]), version, **options).error_code == expected
 
 
 def test_internal_topics_are_not_for_clients(node: Node, wire: Wire) -> None:
-    wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")], allow_auto_topic_creation=True), 9)
+    wire.request(
+        MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")], allow_auto_topic_creation=True), 9
+    )
     assert produce(wire, batch([b"a"]), name="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -205,9 +215,7 @@ def test_a_retried_batch_of_an_idempotent_producer_is_answered_with_its_first_of
 
 def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(wire: Wire) -> None:
     def send(sequence: int, epoch: int = 1) -> int:
-        return produce(
-            wire, batch([b"v"], producer_id=4712, producer_epoch=epoch, base_sequence=sequence)
-        ).error_code
+        return produce(wire, batch([b"v"], producer_id=4712, producer_epoch=epoch, base_sequence=sequence)).error_code
 
     assert send(0) == 0
     assert send(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

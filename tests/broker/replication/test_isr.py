@@ -11,7 +11,9 @@ def follower(broker_id: int, end: int, caught_up_ms: int = 0) -> ReplicaProgress
     return ReplicaProgress(broker_id, log_end_offset=end, last_caught_up_ms=caught_up_ms)
 
 
-def watermark(end: int, followers: list[ReplicaProgress], maximal_isr: set[int], joinable: set[int], now_ms: int = 0) -> int:
+def watermark(
+    end: int, followers: list[ReplicaProgress], maximal_isr: set[int], joinable: set[int], now_ms: int = 0
+) -> int:
     return next_high_watermark(end, followers, maximal_isr, joinable, now_ms, LAG_MS)
 
 

@@ -104,7 +104,9 @@ def partition(clock: Timers, flushes: Flushes) -> Partition:
     return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)  # type: ignore[arg-type]
 
 
-def lead(partition: Partition, log: Log, *, epoch: int = 1, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,)) -> None:
+def lead(
+    partition: Partition, log: Log, *, epoch: int = 1, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,)
+) -> None:
     partition.become_leader(log, epoch, epoch, replicas, isr, NOW_MS)
 
 
@@ -129,7 +131,9 @@ def test_a_replica_that_does_not_lead_refuses_appends(partition: Partition, log:
     assert log.log_end_offset == 0
 
 
-def test_too_few_in_sync_replicas_refuse_acks_all_before_appending_and_take_acks_1(partition: Partition, log: Log) -> None:
+def test_too_few_in_sync_replicas_refuse_acks_all_before_appending_and_take_acks_1(
+    partition: Partition, log: Log
+) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1,))
     assert refused(lambda: partition.append(batch([b"a"]), -1, NOW_MS)) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert log.log_end_offset == 0
@@ -137,7 +141,9 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_appending_and_take_acks
     assert (log.log_end_offset, log.high_watermark) == (1, 0)  # under min ISR the watermark stands still
 
 
-def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(partition: Partition, log: Log, clock: Timers) -> None:
+def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(
+    partition: Partition, log: Log, clock: Timers
+) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2, 3))
     wheel = TimerWheel(clock)
     last = partition.append(batch([b"a", b"b"]), -1, NOW_MS).last_offset
@@ -170,16 +176,22 @@ def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log:
     lead(partition, log, replicas=(1, 2), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
+    WaitingAppends(
+        [(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done")
+    )
     partition.become_follower(log, 2, 2, 2, (1, 2), (1, 2))
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER, "done"]
 
 
-def test_an_isr_that_shrank_below_the_minimum_says_so_after_the_append(partition: Partition, log: Log, clock: Timers) -> None:
+def test_an_isr_that_shrank_below_the_minimum_says_so_after_the_append(
+    partition: Partition, log: Log, clock: Timers
+) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done"))
+    WaitingAppends(
+        [(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done")
+    )
     lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
     assert answers == [] and log.high_watermark == 0
 
@@ -265,7 +277,9 @@ def test_a_failed_flush_acknowledges_nothing(partition: Partition, log: Log, flu
     assert (log.high_watermark, answers) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
 
 
-def test_flush_messages_above_1_flushes_when_so_many_are_there(partition: Partition, log: Log, flushes: Flushes) -> None:
+def test_flush_messages_above_1_flushes_when_so_many_are_there(
+    partition: Partition, log: Log, flushes: Flushes
+) -> None:
     log.update_config(LogConfig(flush_messages=3))
     lead(partition, log)
     partition.append(batch([b"a"] * 2), -1, NOW_MS)
