@@ -12,7 +12,7 @@ import shutil
 from typing import Protocol
 
 from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
-from storage.mapped_file import NO_ROOM, OsMappedFile
+from storage.mapped_file import NO_ROOM, OsMappedFile, WriteDescriptors
 
 
 class MappedFile(Protocol):
@@ -26,6 +26,7 @@ class MappedFile(Protocol):
     def capacity(self) -> int: ...
     def ensure(self, size: int) -> None: ...
     def prefault(self, start: int, end: int) -> None: ...
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None: ...
     def flush(self) -> None: ...
     def close(self, trim_to: int | None = None) -> None: ...
 
@@ -62,8 +63,11 @@ class Files(Protocol):
 class OsFiles:
     """The operating system's files."""
 
+    def __init__(self) -> None:
+        self._descriptors = WriteDescriptors()
+
     def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
-        return OsMappedFile(path, capacity, writable)
+        return OsMappedFile(path, capacity, writable, self._descriptors)
 
     def create(self, path: str) -> None:
         with _failing(path):

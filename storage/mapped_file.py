@@ -14,6 +14,7 @@ import errno
 import os
 import sys
 import weakref
+from collections import OrderedDict
 
 from storage.errors import DiskFull, StorageFailure
 
@@ -22,6 +23,8 @@ PROT_READ, PROT_WRITE, MAP_SHARED = 1, 2, 1
 MADV_POPULATE_WRITE = 23  # Linux 5.14
 MAP_FAILED = ctypes.c_void_p(-1).value
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Far below the usual limit of 1,024 open files, and more than the logs that a node writes large batches to at one time.
+WRITE_DESCRIPTORS_MAX = 256
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -31,13 +34,40 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _populate_works = sys.platform == "linux"
 
 
+class WriteDescriptors:
+    """Descriptors of the files that take large writes; the one used longest ago makes room for another."""
+
+    def __init__(self, limit: int = WRITE_DESCRIPTORS_MAX) -> None:
+        self.limit = limit
+        self._open: OrderedDict[OsMappedFile, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def of(self, file: OsMappedFile) -> int:
+        fd = self._open.get(file)
+        if fd is None:
+            fd = self._open[file] = os.open(file.path, os.O_WRONLY)
+            if len(self._open) > self.limit:
+                os.close(self._open.popitem(last=False)[1])
+        else:
+            self._open.move_to_end(file)
+        return fd
+
+    def close(self, file: OsMappedFile) -> None:
+        fd = self._open.pop(file, None)
+        if fd is not None:
+            os.close(fd)
+
+
 class OsMappedFile:
     """See `storage.files.MappedFile`."""
 
-    __slots__ = ("_address", "_prefaulted", "_writable", "buffer", "path", "size")
+    __slots__ = ("_address", "_descriptors", "_prefaulted", "_writable", "buffer", "path", "size")
 
-    def __init__(self, path: str, capacity: int, writable: bool) -> None:
+    def __init__(self, path: str, capacity: int, writable: bool, descriptors: WriteDescriptors) -> None:
         self.path = path
+        self._descriptors = descriptors
         self._writable = writable
         self._prefaulted = 0
         try:
@@ -94,6 +124,21 @@ class OsMappedFile:
         elif ctypes.get_errno() == errno.EINVAL:
             _populate_works = False  # a kernel before 5.14: plain page faults do the same, slower
 
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Writes through the kernel instead of the mapping, which shows it at once: the pages are the same.
+
+        Large writes are several times cheaper so: no page fault, no zeroing of pages that are about to be overwritten,
+        and large folios (on ext4 under Linux 6.18: 0.13 s of CPU per GB against 0.2-2 s through fresh mapped pages).
+        """
+        assert position + len(data) <= self.size, "allocated by `ensure`, so it cannot meet a full disk"
+        try:
+            fd = self._descriptors.of(self)
+            written = os.pwrite(fd, data, position)
+            while written < len(data):
+                written += os.pwrite(fd, memoryview(data)[written:], position + written)
+        except OSError as error:
+            raise StorageFailure(self.path, error) from error
+
     def flush(self) -> None:
         """Puts every byte written so far on the disk. Leaves the interpreter while it waits."""
         try:
@@ -114,6 +159,7 @@ class OsMappedFile:
             except OSError as error:
                 raise StorageFailure(self.path, error) from error
             self.size = trim_to
+        self._descriptors.close(self)
         self.buffer = memoryview(b"")
         self._address = 0
 

@@ -98,6 +98,10 @@ class SimMappedFile:
     def prefault(self, start: int, end: int) -> None:
         return None
 
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        assert position + len(data) <= self.size
+        self._inode.data[position : position + len(data)] = data
+
     def flush(self) -> None:
         self._disk.sync(self.path, self._inode)
 

@@ -254,6 +254,7 @@ class DyingFiles(OsFiles):
     """The process dies instead of the n-th rename; nothing is tidied up after that."""
 
     def __init__(self, step: int) -> None:
+        super().__init__()
         self.step, self.renames, self.armed = step, 0, False
 
     def rename(self, source: str, target: str) -> None:

@@ -13,7 +13,7 @@ from storage.config import LogConfig
 from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import OsFiles
 from storage.log import Log
-from storage.mapped_file import OsMappedFile
+from storage.mapped_file import OsMappedFile, WriteDescriptors
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
 
 CONFIG = LogConfig(segment_bytes=200_000)
@@ -83,7 +83,7 @@ def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_di
 def test_growing_beyond_the_disk_changes_nothing(small_disk: Path) -> None:
     path = str(small_disk / "file")
     OsFiles().create(path)
-    mapped = OsMappedFile(path, 1 << 30, writable=True)
+    mapped = OsMappedFile(path, 1 << 30, True, WriteDescriptors())
     mapped.ensure(100_000)
     mapped.buffer[99_999] = 7
     with pytest.raises(DiskFull):
