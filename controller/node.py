@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from controller.control.configs import ConfigDecisions, ConfigSchema
 from controller.control.settings import ControlSettings
-from controller.handlers.parts import AllowAll, Authorizer, ControllerParts
+from controller.handlers.parts import ControllerParts
 from controller.handlers.routes import controller_routes
 from controller.metadata.brokers import Endpoint
 from controller.metadata.loader import MetadataLoader
@@ -47,6 +47,7 @@ from protocol.primitives import new_uuid
 from server.handlers.api_versions import Features
 from server.network.client import Channel
 from server.network.route import Route
+from server.security.authorizer import AllowAll, Authorizer
 from server.world import World
 
 LeaderWatcher = Callable[[int, int], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Mapping
 
@@ -12,6 +13,10 @@ from controller.raft.voters import Endpoint as RaftEndpoint
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
 from server.config.load import NodeConfig
 from server.network.listener import Endpoint
+from server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
+from server.security.principal import ANONYMOUS
+
+log = logging.getLogger(__name__)
 
 #: org.apache.kafka.common.security.auth.SecurityProtocol.
 SECURITY_PROTOCOL_IDS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -73,3 +78,16 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         properties=config.static,
     )
+
+
+def authorizer(config: NodeConfig) -> AllowAll | StandardAuthorizer:
+    """Nodes ask each other for ClusterAction like everybody; without authentication they are all User:ANONYMOUS."""
+    made = make_authorizer(config["authorizer.class.name"], config.static)
+    open_names = [e.name for e in config.endpoints if not e.security_protocol.startswith("SASL")]
+    if len(config.voters) > 1 and open_names and not made.is_super_user(ANONYMOUS):
+        log.warning(
+            "Nodes that come by %s are User:ANONYMOUS, which is not among super.users: the quorum of %d will not be able to elect a leader",
+            ", ".join(open_names),
+            len(config.voters),
+        )
+    return made

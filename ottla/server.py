@@ -22,11 +22,12 @@ from broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefuse
 from broker.metrics import broker_metrics
 from broker.node import BrokerNode
 from controller.control.config_schema import TableSchema
+from controller.metadata.acl_publisher import AclPublisher
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
-from ottla.node_parts import control_settings, raft_config, registered
+from ottla.node_parts import authorizer, control_settings, raft_config, registered
 from protocol.api import ApiKey
 from protocol.features import supported_levels
 from server import log_setup
@@ -40,6 +41,7 @@ from server.network.listener import ConnectionLimits, Endpoint, Listener
 from server.network.network_metrics import listener_metrics, request_metrics
 from server.network.route import Route, RouteTable
 from server.prometheus import PrometheusEndpoint
+from server.security.authorizer import StandardAuthorizer
 from server.timer_wheel import TimerWheel
 from server.world import RealWorld, World
 from storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
@@ -77,6 +79,7 @@ class Server:
         self.config = NodeConfig(properties)
         log_unknown(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
+        self.authorizer = authorizer(self.config)
         self.cluster_id = ""
         self.wheel = TimerWheel(world.clock)
         self.listeners: list[Listener] = []
@@ -127,6 +130,9 @@ class Server:
             snapshot_bytes_max=config["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
         )
+        if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
+            raft, loader = self.metadata.raft, self.metadata.loader
+            loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.last_offset + 1 >= raft.high_watermark))
         if config.is_controller:
             self.controller = ControllerNode(
                 self.world,
@@ -134,6 +140,7 @@ class Server:
                 control_settings(config, self.cluster_id),
                 TableSchema(config.node_id, config.values, config.static),
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
+                authorizer=self.authorizer,
             )
             self.metadata.raft.open()
             await self._listen(config.controller_endpoints, self.controller.routes())
@@ -180,7 +187,10 @@ class Server:
             self._channel,
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
+            self.authorizer,
         )
+        if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
+            lifecycle.caught_up.add_done_callback(self._authorize_clients)
         self.metrics.add(lambda: broker_metrics(broker.parts))
         listeners = await self._listen(config.broker_endpoints, broker.routes)
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
@@ -188,6 +198,12 @@ class Server:
         self.metadata.loader.add_publisher(lifecycle)
         await broker.start()
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
+
+    def _authorize_clients(self, caught_up: asyncio.Future[None]) -> None:
+        """A broker alone knows all entries once it has caught up with the controller that registered it."""
+        if not caught_up.cancelled() and caught_up.exception() is None:
+            assert isinstance(self.authorizer, StandardAuthorizer)
+            self.metadata.loader.add_publisher(AclPublisher(self.authorizer, lambda: True))
 
     def _active_controller(self) -> ControllerAddress | None:
         endpoint = self.metadata.raft.leader_endpoint

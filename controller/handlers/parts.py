@@ -8,25 +8,8 @@ from typing import Protocol
 from controller.control.configs import ConfigDecisions
 from controller.periodic import PeriodicDuties
 from controller.runtime import Controller
-from server.network.context import RequestContext
+from server.security.authorizer import AllowAll, Authorizer
 from server.world import World
-
-
-class Authorizer(Protocol):
-    """Who may do what; resource types and operations are those of control/acls.py."""
-
-    enabled: bool
-
-    def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool: ...
-
-
-class AllowAll:
-    """No authorizer.class.name: everybody may do everything, as in Kafka."""
-
-    enabled = False
-
-    def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
-        return True
 
 
 class Voters(Protocol):

@@ -35,6 +35,7 @@ from controller.handlers import (
     update_features,
 )
 from controller.handlers.parts import ControllerParts
+from controller.handlers.quorum import guard_quorum
 from protocol.api import ApiKey
 from server.network.context import RequestContext
 from server.network.route import Route, RouteTable
@@ -70,6 +71,6 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
 def controller_routes(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
     """All rows of a controller's listener, bound to the parts of one controller."""
     routes = [Route(api_key, partial(handler, parts)) for api_key, handler in ROUTES]
-    routes += quorum
+    routes += guard_quorum(parts, quorum)
     inner = RouteTable(routes)
     return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, parts, inner))]

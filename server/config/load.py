@@ -17,6 +17,7 @@ from server.config.errors import ConfigError
 from server.config.key import REQUIRED
 from server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
 from server.network.listener import Endpoint
+from server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
 from storage.files import Files
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class NodeConfig:
 
     def __init__(self, static: Mapping[str, str]) -> None:
         self.static = with_both_ids(static)
-        self.unknown = sorted(name for name in self.static if key_of(name) is None)
+        self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_PROPERTIES)
         self._levels = Levels({}, {}, self.static)
         self._values = broker_values(self._levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []

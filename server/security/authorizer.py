@@ -101,6 +101,9 @@ class AllowAll:
     def entries(self) -> Collection[AccessControlEntry]:
         return ()
 
+    def is_super_user(self, principal: Principal) -> bool:
+        return True
+
 
 class StandardAuthorizer:
     """See the module."""
@@ -130,6 +133,9 @@ class StandardAuthorizer:
     def entries(self) -> Collection[AccessControlEntry]:
         return list(self._index)
 
+    def is_super_user(self, principal: Principal) -> bool:
+        return str(principal) in self._super_users
+
     # -- Decisions ---------------------------------------------------------------------------------------------------
 
     def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
@@ -151,12 +157,11 @@ class StandardAuthorizer:
     def _decide(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
-        caller = f"{principal.type}:{principal.name}"
-        if caller in self._super_users:
+        if self.is_super_user(principal):
             return True, "super user"
         if not self.ready:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
-        decision = self._index.decide(caller, java_host(host), operation, resource_type, name)
+        decision = self._index.decide(str(principal), java_host(host), operation, resource_type, name)
         if decision is Decision.NO_ACL:
             return self._allow_if_no_acl, decision.value
         return decision is Decision.ALLOWED, decision.value
@@ -179,7 +184,7 @@ class StandardAuthorizer:
         if known is not None:
             return known
         decision = self._allows(context, operation, resource_type, ANY_NAME, audited=False) or self._index.allows_any(
-            f"{peer.principal.type}:{peer.principal.name}", java_host(peer.peer_host), operation, resource_type
+            str(peer.principal), java_host(peer.peer_host), operation, resource_type
         )
         return self._keep(key, decision)
 

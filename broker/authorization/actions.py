@@ -1,0 +1,95 @@
+"""What a request, or an element of one, asks to be allowed: an operation on a resource. For the rows of rules.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.parts import BrokerParts
+from broker.topic_names import is_valid_topic_name
+from controller.metadata.configs import ResourceType
+from server.security.operations import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+)
+
+
+class Action(NamedTuple):
+    operation: int
+    resource_type: int
+    name: str
+
+
+#: Of the request and, in a rule for elements, one of those. None: nobody need be asked, the handler knows what to say.
+ActionOf = Callable[[BrokerParts, Any, Any], Action | None]
+
+
+def on_cluster(operation: int) -> ActionOf:
+    action = Action(operation, CLUSTER, CLUSTER_NAME)
+    return lambda broker, request, element: action
+
+
+def on_group(operation: int, field: str = "group_id") -> ActionOf:
+    """The one group of a request."""
+    return lambda broker, request, element: Action(operation, GROUP, getattr(request, field))
+
+
+def on_each_group(operation: int) -> ActionOf:
+    """Elements that are group ids."""
+    return lambda broker, request, element: Action(operation, GROUP, element)
+
+
+def on_topic(operation: int, field: str = "name") -> ActionOf:
+    """Elements that name a topic."""
+    return lambda broker, request, element: Action(operation, TOPIC, getattr(element, field))
+
+
+def on_topic_or_id(operation: int) -> ActionOf:
+    """Elements with a name or, in later versions, an id. An id that nothing is known by is the handler's to refuse."""
+
+    def action(broker: BrokerParts, request: Any, element: Any) -> Action | None:
+        name = element.name or broker.metadata.topic_name(element.topic_id)
+        return Action(operation, TOPIC, name) if name else None
+
+    return action
+
+
+def read_valid_topic(broker: BrokerParts, request: Any, topic: Any) -> Action | None:
+    """DescribeProducers says first that a name is none."""
+    return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
+
+
+GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
+
+
+def describe_coordinator_key(broker: BrokerParts, request: Any, key: str | None) -> Action | None:
+    """FindCoordinator: one key, or from v4 on each of several. Coordinators of share groups are the brokers' own business."""
+    name = request.key if key is None else key
+    if request.key_type == GROUP_KEY:
+        return Action(DESCRIBE, GROUP, name)
+    if request.key_type == TRANSACTION_KEY:
+        return Action(DESCRIBE, TRANSACTIONAL_ID, name)
+    return None
+
+
+def find_share_coordinator(broker: BrokerParts, request: Any, element: Any) -> Action | None:
+    return Action(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME) if request.key_type == SHARE_KEY else None
+
+
+def describe_config_resource(broker: BrokerParts, request: Any, resource: Any) -> Action | None:
+    """What a broker or a subscription to client metrics is configured with is the cluster's."""
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return Action(DESCRIBE_CONFIGS, TOPIC, resource.resource_name)
+        case ResourceType.GROUP:
+            return Action(DESCRIBE_CONFIGS, GROUP, resource.resource_name)
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
+            return Action(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME)
+    return None

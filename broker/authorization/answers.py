@@ -1,0 +1,43 @@
+"""Answers that depend on who asked: what the caller may do (KIP-430), and which groups it may know of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.parts import BrokerParts
+from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.list_groups import ListGroupsResponse
+from server.network.context import RequestContext
+from server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP
+
+
+def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:
+    """Nothing is told to who may not describe the cluster."""
+    authorizer = broker.authorizer
+    if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorizer.authorized_operations(context, CLUSTER, CLUSTER_NAME)
+
+
+def cluster_operations(
+    broker: BrokerParts, request: DescribeClusterRequest, context: RequestContext, answer: DescribeClusterResponse
+) -> None:
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = operations_on_cluster(broker, context)
+
+
+def group_operations(
+    broker: BrokerParts, request: DescribeGroupsRequest, context: RequestContext, answer: DescribeGroupsResponse
+) -> None:
+    if request.include_authorized_operations:
+        for group in answer.groups:
+            if not group.error_code:
+                group.authorized_operations = broker.authorizer.authorized_operations(context, GROUP, group.group_id)
+
+
+def only_visible_groups(broker: BrokerParts, request: Any, context: RequestContext, answer: ListGroupsResponse) -> None:
+    """Who may describe the cluster sees all groups."""
+    authorizer = broker.authorizer
+    if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
+        answer.groups = [g for g in answer.groups if authorizer.allows(context, DESCRIBE, GROUP, g.group_id)]

@@ -1,0 +1,58 @@
+"""Fetch: consumers need READ on each topic, followers CLUSTER_ACTION. Every fetch of a session is asked about anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.authorization.guard import Handler
+from broker.handlers.fetch import Fetching, serve
+from broker.parts import BrokerParts
+from broker.replication.fetch_session import FetchPartition
+from broker.replication.partition import Partition
+from broker.replication.read import failed
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, PartitionData
+from server.network.context import RequestContext
+from server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    def fetch(request: FetchRequest, context: RequestContext) -> Any:
+        return serve(AuthorizedFetching(broker, request, context), request)
+
+    return fetch
+
+
+class AuthorizedFetching(Fetching):
+    """Topics that may not be read are answered with an error in their partitions, and not waited for.
+
+    A topic id that nothing is known by has no name to ask about, and gets UNKNOWN_TOPIC_ID as always.
+    """
+
+    __slots__ = ("_forbidden",)
+
+    def __init__(self, broker: BrokerParts, request: FetchRequest, context: RequestContext) -> None:
+        super().__init__(broker, request, context)
+        names = {wanted.topic for wanted in self.wanted if wanted.topic}
+        authorizer = broker.authorizer
+        if self.reader.is_follower:
+            allowed = authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+            self._forbidden = set() if allowed else names
+        else:
+            self._forbidden = {name for name in names if not authorizer.allows(context, READ, TOPIC, name)}
+
+    def _find(self, wanted: FetchPartition) -> Partition | None:
+        return None if wanted.topic in self._forbidden else super()._find(wanted)
+
+    def _read(
+        self,
+        partition: Partition | None,
+        wanted: FetchPartition,
+        max_bytes: int,
+        min_one: bool,
+        now_ms: int,
+        first: bool,
+    ) -> PartitionData:
+        if wanted.topic in self._forbidden:
+            return failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return super()._read(partition, wanted, max_bytes, min_one, now_ms, first)

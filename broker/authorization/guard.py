@@ -1,0 +1,197 @@
+"""In front of a handler: who may not do what the request asks gets the API's own refusal, the handler sees only the rest.
+
+    Whole      one resource, one answer: a request that is not allowed never reaches the handler
+    Each       a list of resources: those not allowed are taken out of the request, and their refusals added to the answer
+    After      the answer says what the caller may do, or leaves out what it may not see
+    a function (broker, handler) -> handler, for the APIs where neither will do
+
+A node without an authorizer has no guards at all: `guarded` then gives back the handler, and nothing is paid per request.
+Refusals are made by server/network/error_reply.py, so that they look exactly like the API's other errors.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker.authorization.actions import Action, ActionOf
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ranges import Versions, parse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+from server.network.error_reply import error_reply
+from server.security.operations import REFUSALS
+
+Handler = Callable[[Any, RequestContext], Any]
+Custom = Callable[[BrokerParts, Handler], Handler]
+ALL_VERSIONS = parse("0+")
+
+
+class Whole(NamedTuple):
+    """Any one of `actions` is enough. Of several rows each has to be satisfied."""
+
+    actions: tuple[ActionOf, ...]
+    versions: Versions = ALL_VERSIONS
+
+
+class Each(NamedTuple):
+    """`source` lists the resources in the request, `target` their answers in the response."""
+
+    source: str
+    target: str
+    action: ActionOf
+    #: Who is allowed this need not be asked about every element.
+    unless: ActionOf | None = None
+    versions: Versions = ALL_VERSIONS
+
+
+class After(NamedTuple):
+    """Changes the answer in place. It has the last word when it stands first among the rows of an API."""
+
+    shape: Callable[[BrokerParts, Any, RequestContext, Any], None]
+
+
+Rules = Sequence[Whole | Each | After] | Custom
+
+
+def guarded(broker: BrokerParts, api_key: int, rules: Rules, handler: Handler) -> Handler:
+    if not broker.authorizer.enabled or not rules:
+        return handler
+    if callable(rules):
+        return rules(broker, handler)
+    inner = handler
+    for rule in reversed(rules):
+        inner = _guard(broker, api_key, rule, inner)
+    if not is_async(handler):
+        return inner
+
+    async def guarded_handler(request: Any, context: RequestContext) -> Any:
+        answer = inner(request, context)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return guarded_handler
+
+
+def _guard(broker: BrokerParts, api_key: int, rule: Whole | Each | After, handler: Handler) -> Handler:
+    if isinstance(rule, Whole):
+        return _Whole(broker, rule, handler)
+    if isinstance(rule, Each):
+        return _Each(broker, api_key, rule, handler)
+
+    def after(request: Any, context: RequestContext) -> Any:
+        return then(handler(request, context), partial(_shaped, broker, rule, request, context))
+
+    return after
+
+
+def _shaped(broker: BrokerParts, rule: After, request: Any, context: RequestContext, answer: Any) -> Any:
+    if not isinstance(answer, KafkaError):
+        rule.shape(broker, request, context, answer)
+    return answer
+
+
+def is_async(handler: Any) -> bool:
+    return inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
+
+
+class _Whole:
+    def __init__(self, broker: BrokerParts, rule: Whole, handler: Handler) -> None:
+        self._broker = broker
+        self._rule = rule
+        self._handler = handler
+
+    def __call__(self, request: Any, context: RequestContext) -> Any:
+        if context.api_version in self._rule.versions:
+            require(self._broker, context, [action(self._broker, request, None) for action in self._rule.actions])
+        return self._handler(request, context)
+
+
+class _Each:
+    def __init__(self, broker: BrokerParts, api_key: int, rule: Each, handler: Handler) -> None:
+        self._broker = broker
+        self._api_key = api_key
+        self._rule = rule
+        self._handler = handler
+
+    def __call__(self, request: Any, context: RequestContext) -> Any:
+        rule = self._rule
+        if context.api_version not in rule.versions:
+            return self._handler(request, context)
+        if rule.unless is not None and allows(self._broker, context, rule.unless(self._broker, request, None)):
+            return self._handler(request, context)
+        elements = getattr(request, rule.source)
+        refused: dict[ErrorCode, list[Any]] = {}
+        kept = []
+        for element in elements:
+            action = rule.action(self._broker, request, element)
+            if action is None or allows(self._broker, context, action):
+                kept.append(element)
+            else:
+                refused.setdefault(REFUSALS[action.resource_type], []).append(element)
+        if not refused:
+            return self._handler(request, context)
+        refusals = [self._refusal(request, context, code, refused[code]) for code in refused]
+        if not kept:
+            return _merge(rule.target, refusals[1:], refusals[0])
+        setattr(request, rule.source, kept)
+        return then(self._handler(request, context), partial(_merge, rule.target, refusals))
+
+    def _refusal(self, request: Any, context: RequestContext, code: ErrorCode, elements: list[Any]) -> Any:
+        only = copy.copy(request)
+        setattr(only, self._rule.source, elements)
+        return error_reply(self._api_key, context.api_version, only, KafkaError(code))
+
+
+def _merge(target: str, refusals: list[Any], answer: Any) -> Any:
+    if isinstance(answer, KafkaError):
+        return answer
+    for refusal in refusals:
+        getattr(answer, target).extend(getattr(refusal, target))
+    return answer
+
+
+def allows(broker: BrokerParts, context: RequestContext, action: Action | None) -> bool:
+    return action is None or broker.authorizer.allows(context, *action)
+
+
+def require(broker: BrokerParts, context: RequestContext, actions: Sequence[Action | None]) -> None:
+    """One of them; what the last of them is about says how it is refused."""
+    if not any(allows(broker, context, action) for action in actions):
+        last = actions[-1]
+        assert last is not None
+        raise KafkaError(REFUSALS[last.resource_type])
+
+
+def then(answer: Any, shape: Callable[[Any], Any]) -> Any:
+    """`shape(answer)`, whenever the answer comes. It is given a KafkaError too, where a Deferred ends with one."""
+    if inspect.isawaitable(answer):
+        return _then_awaited(answer, shape)
+    if not isinstance(answer, Deferred):
+        return shape(answer)
+    if answer.done:
+        return shape_or_raise(answer.take(), shape)
+    outer = Deferred()
+    answer.attach(_Relay(lambda outcome: outer.complete(shape(outcome))))
+    outer.on_cancel = answer.cancel
+    return outer
+
+
+def shape_or_raise(outcome: Any, shape: Callable[[Any], Any]) -> Any:
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return shape(outcome)
+
+
+async def _then_awaited(answer: Any, shape: Callable[[Any], Any]) -> Any:
+    return shape(await answer)
+
+
+class _Relay:
+    """Where a deferred answer goes (`server.network.deferred.Waiting`)."""
+
+    def __init__(self, completed: Callable[[Any], None]) -> None:
+        self.completed = completed

@@ -1,0 +1,50 @@
+"""InitProducerId: WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster or WRITE on any topic (KIP-679)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.authorization.guard import Handler, is_async
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from server.network.context import RequestContext
+from server.security.operations import (
+    CLUSTER,
+    CLUSTER_NAME,
+    IDEMPOTENT_WRITE,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    TWO_PHASE_COMMIT,
+    WRITE,
+)
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    if is_async(handler):
+
+        async def init_producer_id_later(request: InitProducerIdRequest, context: RequestContext) -> Any:
+            _require(broker, request, context)
+            return await handler(request, context)
+
+        return init_producer_id_later
+
+    def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Any:
+        _require(broker, request, context)
+        return handler(request, context)
+
+    return init_producer_id
+
+
+def _require(broker: BrokerParts, request: InitProducerIdRequest, context: RequestContext) -> None:
+    authorizer = broker.authorizer
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        if not authorizer.allows(context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME) and not authorizer.allows_any(
+            context, WRITE, TOPIC
+        ):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return
+    operations = (WRITE, TWO_PHASE_COMMIT) if request.enable_2pc else (WRITE,)
+    if not all(authorizer.allows(context, op, TRANSACTIONAL_ID, transactional_id) for op in operations):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,0 +1,115 @@
+"""Metadata: DESCRIBE on each topic, CREATE on those that would be created. Nobody learns whether a topic exists from a refusal.
+
+all topics          those that may not be described are left out
+named               TOPIC_AUTHORIZATION_FAILED with the name, whether or not there is such a topic
+by id               TOPIC_AUTHORIZATION_FAILED with the id, for ids are no secret (KIP-516); the name is kept back
+to be created       CREATE on the cluster or on the topic, else TOPIC_AUTHORIZATION_FAILED
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from broker.authorization.answers import operations_on_cluster
+from broker.authorization.guard import Handler, then
+from broker.handlers.metadata import asks_for_all, check
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from protocol.primitives import ZERO_UUID
+from server.network.context import RequestContext
+from server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    def metadata(request: MetadataRequest, context: RequestContext) -> Any:
+        check(request, context.api_version)
+        if asks_for_all(request, context.api_version):
+            return then(handler(request, context), partial(_only_visible, broker, request, context))
+        refused = _take_out_refused(broker, request, context)
+        if not request.topics and context.api_version == 0:
+            # An empty list would ask for all topics; one name that cannot be asks for the brokers alone.
+            request.topics = [MetadataRequestTopic(name="")]
+            brokers = handler(request, context)
+            brokers.topics = refused
+            return brokers
+        return then(handler(request, context), partial(_merge, broker, request, context, refused))
+
+    return metadata
+
+
+def _only_visible(broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: Any) -> Any:
+    if isinstance(answer, KafkaError):
+        return answer
+    allows = broker.authorizer.allows
+    answer.topics = [topic for topic in answer.topics if allows(context, DESCRIBE, TOPIC, topic.name)]
+    return _tell_operations(broker, request, context, answer)
+
+
+def _merge(
+    broker: BrokerParts,
+    request: MetadataRequest,
+    context: RequestContext,
+    refused: list[MetadataResponseTopic],
+    answer: Any,
+) -> Any:
+    if isinstance(answer, KafkaError):
+        return answer
+    _tell_operations(broker, request, context, answer)
+    answer.topics.extend(refused)
+    return answer
+
+
+def _tell_operations(
+    broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: MetadataResponse
+) -> MetadataResponse:
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = operations_on_cluster(broker, context)
+    if request.include_topic_authorized_operations:
+        for topic in answer.topics:
+            if topic.name is not None:
+                operations = broker.authorizer.authorized_operations(context, TOPIC, topic.name)
+                topic.topic_authorized_operations = operations
+    return answer
+
+
+def _take_out_refused(
+    broker: BrokerParts, request: MetadataRequest, context: RequestContext
+) -> list[MetadataResponseTopic]:
+    may_create = request.allow_auto_topic_creation and broker.configs["auto.create.topics.enable"]
+    refused: dict[str | bytes, MetadataResponseTopic] = {}
+    kept = []
+    for topic in request.topics or ():
+        answer = _refusal(broker, context, topic, may_create)
+        if answer is None:
+            kept.append(topic)
+        else:
+            refused[answer.name or answer.topic_id] = answer
+    request.topics = kept
+    return list(refused.values())
+
+
+def _refusal(
+    broker: BrokerParts, context: RequestContext, topic: MetadataRequestTopic, may_create: bool
+) -> MetadataResponseTopic | None:
+    authorizer, topics = broker.authorizer, broker.metadata.image.topics
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic.topic_id != ZERO_UUID:
+        image = topics.by_id(topic.topic_id)
+        if image is None or authorizer.allows(context, DESCRIBE, TOPIC, image.name):
+            return None
+        return MetadataResponseTopic(error_code=error, name=None, topic_id=topic.topic_id)
+    name = topic.name
+    if name is None:
+        return None
+    if not authorizer.allows(context, DESCRIBE, TOPIC, name):
+        return MetadataResponseTopic(error_code=error, name=name)
+    if (
+        may_create
+        and name not in topics
+        and not authorizer.allows(context, CREATE, CLUSTER, CLUSTER_NAME)
+        and not authorizer.allows(context, CREATE, TOPIC, name)
+    ):
+        return MetadataResponseTopic(error_code=error, name=name, is_internal=name in broker.internal_topics)
+    return None

@@ -1,0 +1,115 @@
+"""OffsetFetch: DESCRIBE on each group, and on each topic inside. Who asks for all topics gets those it may know of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from broker.authorization.guard import Handler, then
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from server.network.context import RequestContext
+from server.security.operations import DESCRIBE, GROUP, TOPIC
+
+GROUPS_SINCE = 8
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Any:
+        if context.api_version >= GROUPS_SINCE:
+            return _Groups(broker, context).fetch(handler, request)
+        return _fetch_one(broker, handler, request, context)
+
+    return offset_fetch
+
+
+def _may_describe(broker: BrokerParts, context: RequestContext, topic: Any) -> bool:
+    name = topic.name or broker.metadata.topic_name(getattr(topic, "topic_id", b""))
+    return not name or broker.authorizer.allows(context, DESCRIBE, TOPIC, name)
+
+
+# -- Up to v7: one group ---------------------------------------------------------------------------------------------
+
+
+def _fetch_one(broker: BrokerParts, handler: Handler, request: OffsetFetchRequest, context: RequestContext) -> Any:
+    if not broker.authorizer.allows(context, DESCRIBE, GROUP, request.group_id):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    visible = partial(_may_describe, broker, context)
+    refused = []
+    if request.topics is not None:
+        for topic in request.topics:
+            if not visible(topic):
+                partitions = [OffsetFetchResponsePartition(i, -1, -1, "", REFUSED) for i in topic.partition_indexes]
+                refused.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        request.topics = [topic for topic in request.topics if visible(topic)]
+
+    def merge(answer: Any) -> Any:
+        if not isinstance(answer, KafkaError) and not answer.error_code:
+            answer.topics = [topic for topic in answer.topics if visible(topic)] + refused
+        return answer
+
+    return then(handler(request, context), merge)
+
+
+# -- From v8 on: several ---------------------------------------------------------------------------------------------
+
+
+class _Groups:
+    """One request: what is left of its groups, and what is to be added to their answers."""
+
+    def __init__(self, broker: BrokerParts, context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        self._visible = partial(_may_describe, broker, context)
+        #: In the request's order; None where the handler has to say.
+        self._answers: list[OffsetFetchResponseGroup | None] = []
+        self._refused: list[list[OffsetFetchResponseTopics]] = []
+
+    def fetch(self, handler: Handler, request: OffsetFetchRequest) -> Any:
+        kept = []
+        for group in request.groups:
+            if self._broker.authorizer.allows(self._context, DESCRIBE, GROUP, group.group_id):
+                self._answers.append(None)
+                self._refused.append(self._take_out_refused(group))
+                kept.append(group)
+            else:
+                error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+                self._answers.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error))
+        request.groups = kept
+        return then(handler(request, self._context), self._merge)
+
+    def _take_out_refused(self, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+        if group.topics is None:
+            return []
+        refused = [topic for topic in group.topics if not self._visible(topic)]
+        group.topics = [topic for topic in group.topics if self._visible(topic)]
+        return [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[OffsetFetchResponsePartitions(i, -1, -1, "", REFUSED) for i in topic.partition_indexes],
+            )
+            for topic in refused
+        ]
+
+    def _merge(self, answer: Any) -> Any:
+        if isinstance(answer, KafkaError):
+            return answer
+        fetched: Sequence[OffsetFetchResponseGroup] = answer.groups
+        for group, refused in zip(fetched, self._refused, strict=True):
+            if not group.error_code:
+                group.topics = [topic for topic in group.topics if self._visible(topic)] + refused
+        left = iter(fetched)
+        answer.groups = [next(left) if known is None else known for known in self._answers]
+        return answer

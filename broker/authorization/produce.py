@@ -1,0 +1,72 @@
+"""Produce: WRITE on each topic, and on the transactional id where records belong to a transaction. A hot path."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from broker.authorization.guard import Handler, then
+from broker.parts import BrokerParts
+from protocol.api import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from server.network.context import RequestContext
+from server.network.error_reply import error_reply
+from server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
+
+#: In a batch's header: the low byte of its attributes, and the bit in it that says transactional.
+ATTRIBUTES_AT = 22
+TRANSACTIONAL_BIT = 0x10
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    allows = broker.authorizer.allows
+    topic_name = broker.metadata.topic_name
+
+    def is_allowed(topic: TopicProduceData, context: RequestContext) -> bool:
+        name = topic.name or topic_name(topic.topic_id)
+        return not name or allows(context, WRITE, TOPIC, name)
+
+    def produce(request: ProduceRequest, context: RequestContext) -> Any:
+        if any(_is_transactional(topic) for topic in request.topic_data):
+            _require_transactional_id(broker, request, context)
+        for topic in request.topic_data:
+            if not is_allowed(topic, context):
+                break
+        else:
+            return handler(request, context)
+        only_refused = copy.copy(request)
+        only_refused.topic_data = [topic for topic in request.topic_data if not is_allowed(topic, context)]
+        request.topic_data = [topic for topic in request.topic_data if is_allowed(topic, context)]
+        error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if request.acks == 0:
+            if request.topic_data:
+                handler(request, context)
+            context.connection.close("a produce request with acks=0 failed")
+            return None
+        refusal: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, only_refused, error)
+        if not request.topic_data:
+            return refusal
+
+        def merge(answer: Any) -> Any:
+            if not isinstance(answer, KafkaError):
+                answer.responses.extend(refusal.responses)
+            return answer
+
+        return then(handler(request, context), merge)
+
+    return produce
+
+
+def _is_transactional(topic: TopicProduceData) -> bool:
+    for partition in topic.partition_data:
+        records: Any = partition.records
+        if records is not None and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+            return True
+    return False
+
+
+def _require_transactional_id(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> None:
+    transactional_id = request.transactional_id
+    if transactional_id is None or not broker.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,0 +1,68 @@
+"""Who may use which API: one row per API that a broker answers itself, as Kafka's KafkaApis asks its authorizer.
+
+What is forwarded is asked about by the controller, for the client that sent it (controller/handlers/). ApiVersions and what
+comes before authentication needs no permission. Adding an API is a row here; routes.py does not serve one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.authorization import fetch, init_producer_id, metadata, offset_fetch, produce, topic_partitions
+from broker.authorization.actions import (
+    describe_config_resource,
+    describe_coordinator_key,
+    find_share_coordinator,
+    on_cluster,
+    on_each_group,
+    on_group,
+    on_topic,
+    on_topic_or_id,
+    read_valid_topic,
+)
+from broker.authorization.answers import cluster_operations, group_operations, only_visible_groups
+from broker.authorization.guard import After, Each, Rules, Whole
+from protocol.api import ApiKey
+from protocol.ranges import parse
+from server.security.operations import CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ
+
+#: Anybody may ask.
+OPEN: tuple[Whole, ...] = ()
+
+_MEMBER = (Whole((on_group(READ),)),)
+
+RULES: Mapping[ApiKey, Rules] = {
+    ApiKey.PRODUCE: produce.guard,
+    ApiKey.FETCH: fetch.guard,
+    ApiKey.LIST_OFFSETS: (Each("topics", "topics", on_topic(DESCRIBE)),),
+    ApiKey.METADATA: metadata.guard,
+    ApiKey.OFFSET_COMMIT: (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
+    ApiKey.OFFSET_FETCH: offset_fetch.guard,
+    ApiKey.FIND_COORDINATOR: (
+        Whole((find_share_coordinator,), versions=parse("6+")),
+        Whole((describe_coordinator_key,), versions=parse("0-3")),
+        Each("coordinator_keys", "coordinators", describe_coordinator_key, versions=parse("4+")),
+    ),
+    ApiKey.JOIN_GROUP: _MEMBER,
+    ApiKey.HEARTBEAT: _MEMBER,
+    ApiKey.LEAVE_GROUP: _MEMBER,
+    ApiKey.SYNC_GROUP: _MEMBER,
+    ApiKey.DESCRIBE_GROUPS: (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
+    ApiKey.LIST_GROUPS: (After(only_visible_groups),),
+    ApiKey.DELETE_RECORDS: (Each("topics", "topics", on_topic(DELETE)),),
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.guard,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        Each("topics", "topics", on_topic(DESCRIBE, "topic"), unless=on_cluster(CLUSTER_ACTION)),
+    ),
+    ApiKey.DESCRIBE_ACLS: (Whole((on_cluster(DESCRIBE),)),),
+    ApiKey.DESCRIBE_CONFIGS: (Each("resources", "results", describe_config_resource),),
+    ApiKey.DESCRIBE_LOG_DIRS: (Whole((on_cluster(DESCRIBE),)),),
+    ApiKey.DELETE_GROUPS: (Each("groups_names", "results", on_each_group(DELETE)),),
+    ApiKey.OFFSET_DELETE: (Whole((on_group(DELETE),)), Each("topics", "topics", on_topic(READ))),
+    ApiKey.DESCRIBE_CLUSTER: (After(cluster_operations),),
+    ApiKey.DESCRIBE_PRODUCERS: (Each("topics", "topics", read_valid_topic),),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: OPEN,
+    ApiKey.PUSH_TELEMETRY: OPEN,
+    ApiKey.LIST_CONFIG_RESOURCES: (Whole((on_cluster(DESCRIBE_CONFIGS),)),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: topic_partitions.guard,
+}

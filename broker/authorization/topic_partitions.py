@@ -1,0 +1,41 @@
+"""DescribeTopicPartitions: DESCRIBE on each topic; who asks for all gets those it may know of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.authorization.guard import Handler
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from server.network.context import RequestContext
+from server.security.operations import DESCRIBE, TOPIC
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    authorizer = broker.authorizer
+
+    def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Any:
+        asked = sorted({topic.name for topic in request.topics})
+        names = asked or sorted(broker.metadata.image.topics.names)
+        allowed = [name for name in names if authorizer.allows(context, DESCRIBE, TOPIC, name)]
+        request.topics = [TopicRequest(name=name) for name in allowed]
+        # An empty list would ask for all topics.
+        answer = handler(request, context) if allowed else DescribeTopicPartitionsResponse()
+        for topic in answer.topics:
+            assert topic.name is not None
+            topic.topic_authorized_operations = authorizer.authorized_operations(context, TOPIC, topic.name)
+        first = request.cursor.topic_name if request.cursor is not None else ""
+        answer.topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+            for name in asked
+            if name not in allowed and name >= first
+        ]
+        return answer
+
+    return describe_topic_partitions

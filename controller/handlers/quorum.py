@@ -1,0 +1,44 @@
+"""The quorum's own APIs: who may ask. What they do is in raft/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from controller.handlers.authorization import require_on_cluster
+from controller.handlers.parts import ControllerParts
+from protocol.api import ApiKey
+from server.network.context import RequestContext
+from server.network.route import Handler, Route
+from server.security.operations import ALTER, CLUSTER_ACTION, DESCRIBE
+
+#: Operation on the cluster, by API.
+QUORUM_OPERATIONS: Mapping[ApiKey, int] = {
+    ApiKey.FETCH: CLUSTER_ACTION,
+    ApiKey.FETCH_SNAPSHOT: CLUSTER_ACTION,
+    ApiKey.VOTE: CLUSTER_ACTION,
+    ApiKey.BEGIN_QUORUM_EPOCH: CLUSTER_ACTION,
+    ApiKey.END_QUORUM_EPOCH: CLUSTER_ACTION,
+    ApiKey.UPDATE_RAFT_VOTER: CLUSTER_ACTION,
+    ApiKey.ADD_RAFT_VOTER: ALTER,
+    ApiKey.REMOVE_RAFT_VOTER: ALTER,
+    ApiKey.DESCRIBE_QUORUM: DESCRIBE,
+}
+
+
+def guard_quorum(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
+    """The same routes without an authorizer: the quorum's fetches then cost nothing more."""
+    if not parts.authorizer.enabled:
+        return list(quorum)
+    return [
+        Route(route.api_key, _guarded(parts, QUORUM_OPERATIONS[ApiKey(route.api_key)], route.handler))
+        for route in quorum
+    ]
+
+
+def _guarded(parts: ControllerParts, operation: int, handler: Handler) -> Handler:
+    def handle(request: Any, context: RequestContext) -> Any:
+        require_on_cluster(parts, context, operation)
+        return handler(request, context)
+
+    return handle

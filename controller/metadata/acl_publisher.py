@@ -1,0 +1,35 @@
+"""Hands the access control entries of the metadata to the node's authorizer, on brokers and controllers alike.
+
+The authorizer may be asked once the entries are complete: when what was committed before this node started has been read. Until
+then it is told nothing, because a denial might be among what is still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.metadata.acls import AclsDelta
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+from server.security.authorizer import StandardAuthorizer
+
+
+class AclPublisher:
+    """A `controller.metadata.publisher.Publisher`."""
+
+    def __init__(self, authorizer: StandardAuthorizer, caught_up: Callable[[], bool]) -> None:
+        self._authorizer = authorizer
+        self._caught_up = caught_up
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if not self._authorizer.ready:
+            if self._caught_up():
+                self._authorizer.change((), image.acls.entries.values())
+        elif delta.acls is not None:
+            self._change(delta.acls)
+
+    def _change(self, delta: AclsDelta) -> None:
+        before = delta.image.entries
+        removed = [before[entry_id] for entry_id in delta.changes if entry_id in before]
+        added = [entry for entry in delta.changes.values() if entry is not None]
+        self._authorizer.change(removed, added)
