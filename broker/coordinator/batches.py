@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker.coordinator.outcome import CoordinatorRecord
+from broker.coordinator.outcome import CoordinatorRecord, Producer
 from broker.coordinator.shard import RecordCodec
-from protocol.records.batch import HEADER_BYTES
+from protocol.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT
 from protocol.records.builder import pack_batch
 from protocol.records.record import encode_record
 
 
 def build(
-    codec: RecordCodec, records: Sequence[CoordinatorRecord], now_ms: int, bytes_max: int | None
+    codec: RecordCodec,
+    records: Sequence[CoordinatorRecord],
+    now_ms: int,
+    bytes_max: int | None,
+    producer: Producer | None = None,
 ) -> Iterator[tuple[bytes, Sequence[CoordinatorRecord]]]:
     """Batches and the records in each: one batch, or as many as `bytes_max` asks for."""
     pieces: list[bytes] = []
@@ -23,25 +27,26 @@ def build(
     for index, (key, value) in enumerate(records):
         encoded = encode_record(index - start, 0, *codec.encode(key, value))
         if bytes_max is not None and pieces and size + len(encoded) > bytes_max:
-            yield _batch(pieces, now_ms), records[start:index]
+            yield _batch(pieces, now_ms, producer), records[start:index]
             pieces, size, start = [], HEADER_BYTES, index
             encoded = encode_record(0, 0, *codec.encode(key, value))
         pieces.append(encoded)
         size += len(encoded)
-    yield _batch(pieces, now_ms), records[start:] if start else records
+    yield _batch(pieces, now_ms, producer), records[start:] if start else records
 
 
-def _batch(pieces: list[bytes], now_ms: int) -> bytes:
+def _batch(pieces: list[bytes], now_ms: int, producer: Producer | None) -> bytes:
     return pack_batch(
         b"".join(pieces),
         base_offset=0,
         leader_epoch=-1,
-        attributes=0,
+        attributes=0 if producer is None else TRANSACTIONAL_BIT,
         last_offset_delta=len(pieces) - 1,
         base_timestamp=now_ms,
         max_timestamp=now_ms,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
+        producer_id=-1 if producer is None else producer.producer_id,
+        producer_epoch=-1 if producer is None else producer.producer_epoch,
+        # A coordinator's sequences are not checked; Kafka writes 0.
+        base_sequence=-1 if producer is None else 0,
         count=len(pieces),
     )

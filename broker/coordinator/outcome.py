@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from protocol.errors import KafkaError
 
 CoordinatorRecord: TypeAlias = tuple[Any, Any]
 """(key struct, value struct); a value of None is a tombstone."""
+
+
+class Producer(NamedTuple):
+    """Whose transaction records belong to."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 class Pending:
@@ -64,3 +71,8 @@ class Outcome:
     # Run instead of `then` when the append was refused; without it the request gets the error.
     refused: Callable[[KafkaError], Outcome] | None = None
     atomic: bool = True
+    # Set for records that count only when this producer's transaction is committed.
+    producer: Producer | None = None
+    # Called once all records up to these are committed: what must not happen if they might yet be lost. Never called
+    # when leadership ends first.
+    committed: Callable[[], None] | None = None

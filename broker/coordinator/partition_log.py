@@ -15,8 +15,10 @@ TopicPartition: TypeAlias = tuple[str, int]
 class PartitionLog(Protocol):
     """Append to, and read back, the partitions of internal topics that this broker leads."""
 
-    def append(self, tp: TopicPartition, batches: bytes) -> int:
+    def append(self, tp: TopicPartition, batches: bytes, transaction_version: int = 0) -> int:
         """Append one or more whole record batches as leader and return the last offset; never waits.
+
+        `transaction_version` is that of the transaction which a marker ends.
 
         Raises KafkaError and changes nothing when the append is refused (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
         MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ...).

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -20,11 +20,12 @@ from typing import Any, Generic, TypeVar
 
 from broker.coordinator import batches
 from broker.coordinator.loading import Loader
-from broker.coordinator.outcome import CoordinatorRecord, Outcome, Pending
+from broker.coordinator.outcome import Outcome, Pending, Producer
 from broker.coordinator.partition_log import PartitionLog, TopicPartition
 from broker.coordinator.shard import RecordCodec, Shard
 from broker.coordinator.timers import Timers
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.control import EndTxnMarker, end_txn_batch
 from server.clock import Clock, TimerHandle
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,27 @@ class CoordinatorRuntime(Generic[ShardT]):
         except KafkaError as error:
             return on_error(client_error(error))
 
+    def end_transaction(
+        self,
+        partition: int,
+        producer: Producer,
+        marker: EndTxnMarker,
+        transaction_version: int,
+        on_error: OnError,
+        response: Any,
+    ) -> Any:
+        """Write the marker that ends the producer's transaction in this partition; answer when it is committed."""
+        try:
+            context = self._active(partition)
+            context.end_transaction(producer, marker, transaction_version)
+            return context.answer(response, on_error)
+        except KafkaError as error:
+            return on_error(client_error(error))
+
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch in which this broker leads the partition; KafkaError as `shard`."""
+        return self._active(partition).leader_epoch
+
     def write_all(self, decide: Callable[..., Outcome], *args: Any) -> None:
         """Let every loaded shard decide on an event that nobody waits for."""
         for context in list(self._contexts.values()):
@@ -227,6 +249,7 @@ class _Context(Generic[ShardT]):
         self._busy = True
         response = None
         replies: list[tuple[Pending, Any]] = []
+        committed: list[Callable[[], None]] = []
         error: KafkaError | None = None
         try:
             following: Outcome | None = outcome
@@ -234,7 +257,7 @@ class _Context(Generic[ShardT]):
                 outcome, following = following, None
                 if outcome.records:
                     try:
-                        self._append(outcome.records, outcome.atomic)
+                        self._append(outcome)
                     except KafkaError as refusal:
                         error = client_error(refusal)
                         if outcome.refused is not None:
@@ -244,12 +267,16 @@ class _Context(Generic[ShardT]):
                     response = outcome.response
                 if outcome.replies:
                     replies.extend(outcome.replies)
+                if outcome.committed is not None:
+                    committed.append(outcome.committed)
                 if outcome.then is not None:
                     following = outcome.then()
         finally:
             self._busy = False
         for pending, reply in replies:
             self._reply(pending, reply)
+        for callback in committed:
+            self._when_committed(callback)
         if error is not None:
             raise error
         return None if response is None else self.answer(response, on_error)
@@ -268,6 +295,15 @@ class _Context(Generic[ShardT]):
         pending = Pending(on_error)
         self._wait(pending, response)
         return pending
+
+    def _when_committed(self, callback: Callable[[], None]) -> None:
+        if self._is_committed():
+            callback()
+            return
+        with suppress(KafkaError):  # leadership is lost: then it never is
+            self.runtime.partition_log.when_committed(
+                self.tp, self.last_written, lambda: callback() if self.state is State.ACTIVE else None
+            )
 
     def _reply(self, pending: Pending, response: Any) -> None:
         if self._is_committed():
@@ -311,18 +347,32 @@ class _Context(Generic[ShardT]):
         if waiting:
             self._timeout = self.runtime.clock.call_later(waiting[0][1] - now_ms, self._time_out)
 
-    def _append(self, records: Sequence[CoordinatorRecord], atomic: bool) -> None:
-        runtime, shard = self.runtime, self.shard
+    def _append(self, outcome: Outcome) -> None:
+        runtime, shard, producer = self.runtime, self.shard, outcome.producer
         now_ms = runtime.clock.wall_ms()
-        bytes_max = runtime.partition_log.max_batch_bytes(self.tp)
-        for batch, part in batches.build(runtime.codec, records, now_ms, None if atomic else bytes_max):
+        bytes_max = None if outcome.atomic else runtime.partition_log.max_batch_bytes(self.tp)
+        producer_id = -1 if producer is None else producer.producer_id
+        for batch, part in batches.build(runtime.codec, outcome.records, now_ms, bytes_max, producer):
             last = runtime.partition_log.append(self.tp, batch)
             offset = last - len(part) + 1
             assert offset > self.last_written, f"{self.tp}: appended at {offset} after {self.last_written}"
             for key, value in part:
-                shard.replay(offset, -1, key, value)
+                shard.replay(offset, producer_id, key, value)
                 offset += 1
             self.last_written = last
+
+    def end_transaction(self, producer: Producer, marker: EndTxnMarker, transaction_version: int) -> None:
+        """Append a transaction's marker and replay it."""
+        runtime = self.runtime
+        batch = end_txn_batch(
+            committed=marker.committed,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=runtime.clock.wall_ms(),
+        )
+        self.last_written = runtime.partition_log.append(self.tp, batch, transaction_version)
+        self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
 
     # ---- timers
 

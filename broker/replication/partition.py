@@ -209,7 +209,12 @@ class Partition:
     # -- Appending ---------------------------------------------------------------------------------------------------
 
     def append(
-        self, records: bytes | memoryview, required_acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        records: bytes | memoryview,
+        required_acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
     ) -> Appended:
         """Append as the leader. The caller waits with `when_committed` if it asked for all replicas."""
         log = self.leader_log
@@ -222,7 +227,13 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(self.isr)} replicas in sync, min.insync.replicas asks for {self.min_isr}",
             )
-        appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        appended = log.append(
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+        )
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(log, self)
         if self.alone and self.flush_messages != EVERY_RECORD:

@@ -22,9 +22,11 @@ class ReplicatedPartitionLog:
         self._replicas = replicas
         self._clock = clock
 
-    def append(self, tp: TopicPartition, batches: bytes) -> int:
+    def append(self, tp: TopicPartition, batches: bytes, transaction_version: int = 0) -> int:
         try:
-            appended = self._partition(tp).append(batches, ACKS_ALL, self._clock.wall_ms(), Origin.COORDINATOR)
+            appended = self._partition(tp).append(
+                batches, ACKS_ALL, self._clock.wall_ms(), Origin.COORDINATOR, transaction_version
+            )
         except StorageFailure as failure:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         return appended.last_offset

@@ -22,7 +22,7 @@ class MemoryLog:
         self.refuse: KafkaError | None = None
         self.bytes_max = 1_048_588
 
-    def append(self, tp: TopicPartition, batches: bytes) -> int:
+    def append(self, tp: TopicPartition, batches: bytes, transaction_version: int = 0) -> int:
         if self.refuse is not None:
             raise self.refuse
         offset = self.end_offset(tp)

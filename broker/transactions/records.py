@@ -1,0 +1,29 @@
+"""Records of `__transaction_state` as bytes: value v1 since transaction.version 1, which adds tagged fields (KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
+from protocol.features import transaction_log_value_version
+from protocol.transaction_records import TRANSACTION_RECORDS
+
+
+class TransactionRecordCodec:
+    """`transaction_version()` is the cluster's finalized level."""
+
+    def __init__(self, transaction_version: Callable[[], int]) -> None:
+        self._transaction_version = transaction_version
+
+    def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
+        if value is None:
+            return encode_key(key), None
+        return encode_key(key), encode_value(value, transaction_log_value_version(self._transaction_version()))
+
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None:
+        try:
+            known_key = decode_key(TRANSACTION_RECORDS, key)
+        except UnknownRecord:
+            return None
+        return known_key, None if value is None else decode_value(TRANSACTION_RECORDS, known_key, value)

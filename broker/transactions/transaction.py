@@ -1,0 +1,122 @@
+"""What `__transaction_state` says of one transactional id: a value, replaced as a whole by every record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from broker.coordinator.outcome import CoordinatorRecord
+from broker.coordinator.partition_log import TopicPartition
+from broker.transactions.state import (
+    EPOCH_BUMP_SINCE,
+    EPOCH_EXHAUSTED,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    VALID_PREVIOUS,
+    State,
+)
+from protocol.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+
+Partitions: TypeAlias = frozenset[TopicPartition]
+NO_PARTITIONS: Partitions = frozenset()
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    transactional_id: str
+    producer_id: int
+    # The one before the last transition: equal but for the transition that changed it.
+    previous_producer_id: int
+    # The one that follows when the transaction has ended, -1 unless this one's epochs are used up.
+    next_producer_id: int
+    # -1 only for an id that is being created.
+    producer_epoch: int
+    timeout_ms: int
+    state: State
+    partitions: Partitions
+    start_ms: int
+    last_update_ms: int
+    client_transaction_version: int
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return self.producer_epoch >= EPOCH_EXHAUSTED
+
+    @property
+    def bumps_epochs(self) -> bool:
+        return self.client_transaction_version >= EPOCH_BUMP_SINCE
+
+    @property
+    def producer_after_end(self) -> tuple[int, int]:
+        """Producer id and epoch of the next transaction, once this one has been prepared."""
+        if self.bumps_epochs and self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
+
+    def to(self, state: State, now_ms: int, **changes: Any) -> Transaction:
+        """The transaction after a transition."""
+        assert self.state in VALID_PREVIOUS[state], f"{self.transactional_id}: from {self.state.name} to {state.name}"
+        changes.setdefault("next_producer_id", NO_PRODUCER_ID)
+        after = replace(
+            self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes
+        )
+        assert after.producer_id >= 0 and after.producer_epoch >= 0
+        return after
+
+    def record(self) -> CoordinatorRecord:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in sorted(self.partitions):
+            by_topic.setdefault(topic, []).append(index)
+        value = TransactionLogValue(
+            producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.state,
+            transaction_partitions=(
+                None
+                if self.state is State.EMPTY
+                else [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+            ),
+            transaction_last_update_timestamp_ms=self.last_update_ms,
+            transaction_start_timestamp_ms=self.start_ms,
+            client_transaction_version=self.client_transaction_version,
+        )
+        return TransactionLogKey(transactional_id=self.transactional_id), value
+
+
+def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+    """An id before its first InitProducerId is through."""
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        previous_producer_id=NO_PRODUCER_ID,
+        next_producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=timeout_ms,
+        state=State.EMPTY,
+        partitions=NO_PARTITIONS,
+        start_ms=NO_TIMESTAMP,
+        last_update_ms=now_ms,
+        client_transaction_version=0,
+    )
+
+
+def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+    return Transaction(
+        transactional_id=key.transactional_id,
+        producer_id=value.producer_id,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=State(value.transaction_status),
+        partitions=frozenset(
+            (schema.topic, index) for schema in value.transaction_partitions or () for index in schema.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        client_transaction_version=value.client_transaction_version,
+    )
