@@ -8,23 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.authorization import fetch, init_producer_id, metadata, offset_fetch, produce, topic_partitions
+from broker.authorization import (
+    add_partitions_to_txn,
+    fetch,
+    init_producer_id,
+    metadata,
+    offset_fetch,
+    produce,
+    topic_partitions,
+)
 from broker.authorization.actions import (
     describe_config_resource,
     describe_coordinator_key,
     find_share_coordinator,
     on_cluster,
     on_each_group,
+    on_each_transactional_id,
     on_group,
     on_topic,
     on_topic_or_id,
+    on_transactional_id,
     read_valid_topic,
 )
-from broker.authorization.answers import cluster_operations, group_operations, only_visible_groups
+from broker.authorization.answers import (
+    cluster_operations,
+    group_operations,
+    only_visible_groups,
+    only_visible_topics,
+    only_visible_transactions,
+)
 from broker.authorization.guard import After, Each, Rules, Whole
 from protocol.api import ApiKey
 from protocol.ranges import parse
-from server.security.operations import CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ
+from server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 #: Anybody may ask.
 OPEN: tuple[Whole, ...] = ()
@@ -51,11 +67,26 @@ RULES: Mapping[ApiKey, Rules] = {
     ApiKey.LIST_GROUPS: (After(only_visible_groups),),
     ApiKey.DELETE_RECORDS: (Each("topics", "topics", on_topic(DELETE)),),
     ApiKey.INIT_PRODUCER_ID: init_producer_id.guard,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.guard,
+    ApiKey.ADD_OFFSETS_TO_TXN: (Whole((on_transactional_id(WRITE),)), Whole((on_group(READ),))),
+    ApiKey.END_TXN: (Whole((on_transactional_id(WRITE),)),),
+    ApiKey.WRITE_TXN_MARKERS: (Whole((on_cluster(ALTER), on_cluster(CLUSTER_ACTION))),),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        Whole((on_transactional_id(WRITE),)),
+        Whole((on_group(READ),)),
+        Each("topics", "topics", on_topic_or_id(READ)),
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        After(only_visible_topics),
+        Each("transactional_ids", "transaction_states", on_each_transactional_id(DESCRIBE)),
+    ),
+    ApiKey.LIST_TRANSACTIONS: (After(only_visible_transactions),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
         Each("topics", "topics", on_topic(DESCRIBE, "topic"), unless=on_cluster(CLUSTER_ACTION)),
     ),
     ApiKey.DESCRIBE_ACLS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DESCRIBE_CONFIGS: (Each("resources", "results", describe_config_resource),),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (Whole((on_cluster(ALTER),)),),
     ApiKey.DESCRIBE_LOG_DIRS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DELETE_GROUPS: (Each("groups_names", "results", on_each_group(DELETE)),),
     ApiKey.OFFSET_DELETE: (Whole((on_group(DELETE),)), Each("topics", "topics", on_topic(READ))),

@@ -12,6 +12,7 @@ from typing import Any, Final
 from broker.authorization.guard import guarded
 from broker.authorization.rules import RULES
 from broker.handlers import (
+    alter_replica_log_dirs,
     delete_groups,
     delete_records,
     describe_acls,
@@ -73,6 +74,7 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
     (ApiKey.DELETE_ACLS, FORWARD),
     (ApiKey.DESCRIBE_CONFIGS, describe_configs.handle),
     (ApiKey.ALTER_CONFIGS, FORWARD),
+    (ApiKey.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs.handle),
     (ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle),
     (ApiKey.CREATE_PARTITIONS, FORWARD),
     (ApiKey.DELETE_GROUPS, delete_groups.handle),

@@ -15,6 +15,8 @@ from pathlib import Path
 READY_SECONDS_MAX = 20
 STOP_SECONDS_MAX = 30
 DEFAULTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",  # kafka-python's group tests ask for 3 s; Kafka's default refuses that
@@ -31,6 +33,7 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
     values = {
         "node.id": str(node_id),
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.quorum.voters": f"{node_id}@127.0.0.1:{port + 1}",
         "log.dirs": str(data),
         **DEFAULTS,
