@@ -1,12 +1,11 @@
-"""A disk in memory that forgets, in a crash, what was not synced, and that can be full, slow to sync or broken.
+"""A disk in memory that forgets, in a crash, what was not synced, and that can be full, broken or watched.
 
-What survives a power loss:
-- of a file: the bytes of its last sync, and of every 4 KiB page changed since then any mixture of the old and the new
-  512-byte sectors (pages reach the disk in any order, and may be torn);
-- of a directory: the entries of its last sync, and any prefix of the creations, renames and removals since then
-  (ext4 journals them in order).
-A kill -9 (`crash(power=False)`) loses nothing: the kernel still has the pages.
-After a failed sync the kernel forgets that the pages are dirty ("fsyncgate"): a second sync succeeds and saves nothing.
+`tests.sim.inodes` says what a power loss leaves. A kill -9 (`crash(power=False)`) loses nothing: the kernel has the pages.
+
+Faults can be set for the middle of an operation, counted in calls that change something:
+    fail_after(n)    the n-th call from now on fails with EIO (a sync in the fsyncgate way); later ones work
+    kill_after(n)    the process ends at the n-th call from now on: that call and all later ones raise `Killed`
+    on_call          is told of every such call before it takes place, and may do what another thread would do meanwhile
 """
 
 from __future__ import annotations
@@ -14,62 +13,18 @@ from __future__ import annotations
 import errno
 import posixpath
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
+from tests.sim.inodes import Directory, Inode
 
-PAGE_BYTES, SECTOR_BYTES = 4096, 512
 CAPACITY_BYTES = 1 << 40
 
 
-@dataclass(eq=False)
-class Inode:
-    """One file: `data` is what programs see, `durable` what the platters hold."""
-
-    data: bytearray = field(default_factory=bytearray)
-    durable: bytes = b""
-    modified_ms: int = 0
-
-    def sync(self) -> None:
-        self.durable = bytes(self.data)
-
-    def after_power_loss(self, rng: random.Random) -> None:
-        """Leaves of the unsynced pages what chance brought to the disk."""
-        new, old = self.data, self.durable
-        size = rng.choice((len(old), len(new))) if len(old) != len(new) else len(new)
-        kept = bytearray(old[:size].ljust(size, b"\0"))
-        for page in range(0, size, PAGE_BYTES):
-            if new[page : page + PAGE_BYTES] == kept[page : page + PAGE_BYTES]:
-                continue
-            fate = rng.random()
-            for sector in range(page, min(page + PAGE_BYTES, size), SECTOR_BYTES):
-                if fate < 0.4 or (fate < 0.6 and rng.random() < 0.5):  # the whole page, or a torn one
-                    piece = new[sector : min(sector + SECTOR_BYTES, size)]
-                    kept[sector : sector + len(piece)] = piece
-        self.data = kept
-        self.durable = bytes(kept)
-
-
-@dataclass(eq=False)
-class Directory:
-    """Names of one directory: `entries` now, `durable` at its last sync, `journal` the changes since then."""
-
-    entries: dict[str, Inode] = field(default_factory=dict)
-    durable: dict[str, Inode] = field(default_factory=dict)
-    journal: list[Callable[[dict[str, Inode]], None]] = field(default_factory=list)
-
-    def change(self, step: Callable[[dict[str, Inode]], None]) -> None:
-        step(self.entries)
-        self.journal.append(step)
-
-    def sync(self) -> None:
-        self.durable, self.journal = dict(self.entries), []
-
-    def after_power_loss(self, rng: random.Random) -> None:
-        for step in self.journal[: rng.randint(0, len(self.journal))]:
-            step(self.durable)
-        self.entries, self.journal = dict(self.durable), []
+class Killed(BaseException):
+    """The process is gone. Nothing may catch this but the test that killed it."""
 
 
 class SimMappedFile:
@@ -77,6 +32,7 @@ class SimMappedFile:
 
     def __init__(self, disk: SimDisk, path: str, inode: Inode, capacity: int, writable: bool) -> None:
         self.path, self._disk, self._inode, self._writable = path, disk, inode, writable
+        self._process = disk.process
         self.size = len(inode.data)
         self._window = max(capacity, self.size)
         self._map()
@@ -88,6 +44,8 @@ class SimMappedFile:
     def ensure(self, size: int) -> None:
         if size <= self.size:
             return
+        assert self._writable
+        self._disk.changing("allocate", self.path, self._process)
         self._disk.check_room(self.path, size - self.size)
         # A bytearray with views out cannot be resized: a longer one takes its place and is what programs see from now on.
         self._inode.data = bytearray(self._inode.data).ljust(size, b"\0")
@@ -98,15 +56,13 @@ class SimMappedFile:
     def prefault(self, start: int, end: int) -> None:
         return None
 
-    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        assert position + len(data) <= self.size
-        self._inode.data[position : position + len(data)] = data
-
     def flush(self) -> None:
-        self._disk.sync(self.path, self._inode)
+        self._disk.sync(self.path, self._inode, self._process)
 
     def close(self, trim_to: int | None = None) -> None:
         if trim_to is not None and trim_to != self.size:
+            assert trim_to < self.size
+            self._disk.changing("truncate", self.path, self._process)
             self._inode.data = bytearray(self._inode.data[:trim_to])
             self.size = trim_to
         self.buffer = memoryview(b"")
@@ -122,46 +78,99 @@ class SimDisk:
     def __init__(self, rng: random.Random, now_ms: Callable[[], int], room_bytes: int = CAPACITY_BYTES) -> None:
         self._rng, self._now_ms = rng, now_ms
         self.room_bytes = room_bytes
+        self.process = 0  # counts the crashes: a call of a process that is gone does nothing any more
+        self.calls = 0
         self.fail_next_syncs = 0
-        self._directories: dict[str, Directory] = {"/": Directory()}
+        self.failed: str | None = None  # the call that `fail_after` let fail
+        self.on_call: Callable[[str, str], None] | None = None
+        self._fail_in = self._kill_in = 0
+        self._killed = False
+        self._root = Directory()
         self._locks: set[str] = set()
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def crash(self, power: bool) -> None:
         """The node ended without a word; with `power` lost, so did the kernel's pages."""
+        self.process += 1
         self._locks.clear()
-        if not power:
-            return
-        for directory in self._directories.values():
-            directory.after_power_loss(self._rng)
-        for inode in {id(i): i for d in self._directories.values() for i in d.entries.values()}.values():
-            inode.after_power_loss(self._rng)
+        self.disarm()
+        self._killed = False
+        for inode in self._root.files():
+            inode.detach()
+        if power:
+            self._root.after_power_loss(self._rng)
+
+    def fail_after(self, calls: int) -> None:
+        self._fail_in, self.failed = calls, None
+
+    def kill_after(self, calls: int) -> None:
+        self._kill_in = calls
+
+    def disarm(self) -> None:
+        self._fail_in = self._kill_in = 0
+        self.on_call = None
+
+    def changing(self, kind: str, path: str, process: int | None = None) -> None:
+        """A call is about to change something; here is where faults strike."""
+        if self._killed or (process is not None and process != self.process):
+            raise Killed
+        self.calls += 1
+        if self.on_call is not None:
+            self.on_call(kind, path)
+        if self._kill_in:
+            self._kill_in -= 1
+            if not self._kill_in:
+                self._killed = True
+                for inode in self._root.files():
+                    inode.detach()
+                raise Killed
+        if self._fail_in:
+            self._fail_in -= 1
+            if not self._fail_in:
+                self.failed = f"{kind} {path}"
+                raise StorageFailure(path, OSError(errno.EIO, f"simulated failure of {kind}"))
 
     def check_room(self, path: str, more: int) -> None:
-        if self.used_bytes() + more > self.room_bytes:
+        if self.room_bytes < CAPACITY_BYTES and self.used_bytes() + more > self.room_bytes:
             raise DiskFull(path, OSError(errno.ENOSPC, "no space left on the simulated disk"))
 
-    def sync(self, path: str, inode: Inode) -> None:
-        if self.fail_next_syncs:
-            self.fail_next_syncs -= 1
-            inode.durable = bytes(inode.durable)  # the dirty pages are forgotten, not saved
-            raise StorageFailure(path, OSError(errno.EIO, "simulated fsync failure"))
+    def sync(self, path: str, inode: Inode, process: int | None = None) -> None:
+        try:
+            self.changing("sync", path, process)
+            if self.fail_next_syncs:
+                self.fail_next_syncs -= 1
+                raise StorageFailure(path, OSError(errno.EIO, "simulated failure of sync"))
+        except StorageFailure:
+            inode.fail_sync(self._rng)
+            raise
         inode.sync()
 
     def used_bytes(self) -> int:
-        return sum(len(inode.data) for directory in self._directories.values() for inode in directory.entries.values())
+        return sum(len(inode.data) for inode in self._root.files())
+
+    def tree(self, path: str = "/") -> dict[str, bytes]:
+        """Every file below `path` and its content."""
+        found: dict[str, bytes] = {}
+        for name, node in self._directory(path).entries.items():
+            below = posixpath.join(path, name)
+            if isinstance(node, Inode):
+                found[below] = bytes(node.data)
+            else:
+                found |= self.tree(below)
+        return found
 
     # -- storage.files.Files -----------------------------------------------------------------------------------------
 
     def map(self, path: str, capacity: int, writable: bool) -> SimMappedFile:
-        return SimMappedFile(self, path, self._must(path), capacity, writable)
+        with _missing_is_failure(path):
+            return SimMappedFile(self, path, self._must(path), capacity, writable)
 
     def create(self, path: str) -> None:
         directory, name = self._place(path)
         if name not in directory.entries:
-            inode = Inode(modified_ms=self._now_ms())
-            directory.change(lambda entries: entries.__setitem__(name, inode))
+            self.changing("create", path)
+            directory.put(name, Inode(modified_ms=self._now_ms()))
 
     def read(self, path: str) -> bytes | None:
         inode = self._find(path)
@@ -174,18 +183,36 @@ class SimDisk:
         self.create(path)
         inode = self._must(path)
         grown = offset + len(data) - len(inode.data)
+        try:
+            self.changing("write", path)
+        except Killed:
+            if self._rng.random() < 0.5:  # in the middle of the copy
+                self._write(inode, offset, data[: self._rng.randint(0, len(data))])
+            raise
         if grown > 0:
             self.check_room(path, grown)
+        self._write(inode, offset, data)
+
+    def _write(self, inode: Inode, offset: int, data: bytes) -> None:
+        if offset + len(data) > len(inode.data):
             inode.data = bytearray(inode.data).ljust(offset + len(data), b"\0")
         inode.data[offset : offset + len(data)] = data
+        inode.touch(offset, offset + len(data))
         inode.modified_ms = self._now_ms()
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         new = path + ".tmp"
         directory, name = self._place(new)
-        self.check_room(new, len(data))
-        inode = Inode(bytearray(data), modified_ms=self._now_ms())
-        directory.change(lambda entries: entries.__setitem__(name, inode))
+        self.changing("create", new)
+        inode = Inode(modified_ms=self._now_ms())
+        directory.put(name, inode)
+        try:
+            self.changing("write", new)
+            self.check_room(new, len(data))
+        except DiskFull:
+            self.remove(new)
+            raise
+        inode.data = bytearray(data)
         if sync:
             self.sync(new, inode)
         self.rename(new, path)
@@ -193,42 +220,34 @@ class SimDisk:
             self.sync_dir(posixpath.dirname(path))
 
     def rename(self, source: str, target: str) -> None:
-        if source in self._directories:
-            for path in [p for p in self._directories if p == source or p.startswith(source + "/")]:
-                self._directories[target + path[len(source) :]] = self._directories.pop(path)
-            return
         (old_dir, old), (new_dir, new) = self._place(source), self._place(target)
-        inode = self._must(source)
+        if old not in old_dir.entries:
+            raise FileNotFoundError(source)
         assert old_dir is new_dir, "only renames within a directory are atomic here"
-
-        def step(entries: dict[str, Inode]) -> None:
-            entries.pop(old, None)
-            entries[new] = inode
-
-        old_dir.change(step)
+        self.changing("rename", source)
+        old_dir.rename(old, new)
 
     def remove(self, path: str) -> None:
         directory, name = self._place(path)
         if name in directory.entries:
-            directory.change(lambda entries: entries.pop(name, None) and None)
+            self.changing("remove", path)
+            directory.drop(name)
 
     def remove_tree(self, path: str) -> None:
-        for name in [p for p in self._directories if p == path or p.startswith(path + "/")]:
-            del self._directories[name]
+        directory, name = self._place(path)
+        if name in directory.entries:
+            self.changing("remove tree", path)
+            directory.drop(name)
 
     def list_dir(self, path: str) -> list[str]:
-        below = {
-            p[len(path) + 1 :].split("/")[0]
-            for p in self._directories
-            if p.startswith(path.rstrip("/") + "/") and p != "/"
-        }
-        return sorted({*self._directory(path).entries, *below})
+        return sorted(self._directory(path).entries)
 
     def list_sizes(self, path: str) -> dict[str, int]:
-        return {name: len(inode.data) for name, inode in self._directory(path).entries.items()}
+        entries = self._directory(path).entries.items()
+        return {name: len(node.data) for name, node in entries if isinstance(node, Inode)}
 
     def exists(self, path: str) -> bool:
-        return path in self._directories or self._find(path) is not None
+        return self._node(path) is not None
 
     def size(self, path: str) -> int | None:
         inode = self._find(path)
@@ -239,18 +258,29 @@ class SimDisk:
 
     def truncate(self, path: str, size: int) -> None:
         inode = self._must(path)
+        self.changing("truncate", path)
         inode.data = bytearray(inode.data[:size]).ljust(size, b"\0")
 
     def sync_file(self, path: str) -> None:
         self.sync(path, self._must(path))
 
     def sync_dir(self, path: str) -> None:
-        self._directory(path).sync()
+        directory = self._directory(path)
+        self.changing("sync directory", path)
+        directory.sync()
 
     def make_dirs(self, path: str) -> None:
-        parts = path.strip("/").split("/")
-        for i in range(1, len(parts) + 1):
-            self._directories.setdefault("/" + "/".join(parts[:i]), Directory())
+        directory, walked = self._root, ""
+        for part in filter(None, path.split("/")):
+            walked = f"{walked}/{part}"
+            node = directory.entries.get(part)
+            if node is None:
+                self.changing("make directory", walked)
+                node = Directory()
+                directory.put(part, node)
+            if not isinstance(node, Directory):
+                raise StorageFailure(path, NotADirectoryError(errno.ENOTDIR, "not a directory", path))
+            directory = node
 
     def usable_bytes(self, path: str) -> tuple[int, int]:
         return self.room_bytes, self.room_bytes - self.used_bytes()
@@ -263,24 +293,40 @@ class SimDisk:
 
     # -- looking up --------------------------------------------------------------------------------------------------
 
+    def _node(self, path: str) -> Inode | Directory | None:
+        node: Inode | Directory | None = self._root
+        for part in filter(None, path.split("/")):
+            node = node.entries.get(part) if isinstance(node, Directory) else None
+        return node
+
     def _directory(self, path: str) -> Directory:
-        directory = self._directories.get(path.rstrip("/") or "/")
-        if directory is None:
+        node = self._node(path)
+        if not isinstance(node, Directory):
             raise FileNotFoundError(path)
-        return directory
+        return node
 
     def _place(self, path: str) -> tuple[Directory, str]:
+        if self._killed:
+            raise Killed
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
 
     def _find(self, path: str) -> Inode | None:
-        directory = self._directories.get(posixpath.dirname(path))
-        return None if directory is None else directory.entries.get(posixpath.basename(path))
+        node = self._node(path)
+        return node if isinstance(node, Inode) else None
 
     def _must(self, path: str) -> Inode:
         inode = self._find(path)
         if inode is None:
             raise FileNotFoundError(path)
         return inode
+
+
+@contextmanager
+def _missing_is_failure(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StorageFailure(path, error) from error
 
 
 @dataclass

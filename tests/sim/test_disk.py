@@ -7,12 +7,13 @@ import random
 import pytest
 
 from storage.errors import DiskFull, StorageFailure
-from tests.sim.disk import SimDisk
+from tests.sim.disk import Killed, SimDisk
 
 
 def disk(seed: int = 1, room_bytes: int = 1 << 30) -> SimDisk:
     made = SimDisk(random.Random(seed), lambda: 0, room_bytes)
     made.make_dirs("/data")
+    made.sync_dir("/")
     return made
 
 
@@ -90,3 +91,78 @@ def test_views_handed_out_stay_readable_when_the_file_grows() -> None:
     view = file.buffer[:10]
     file.ensure(5000)
     assert bytes(view) == b"x" * 10
+
+
+def test_a_second_sync_after_a_failed_one_succeeds_and_saves_nothing() -> None:
+    lost = 0
+    for seed in range(30):
+        d = disk(seed)
+        file = mapped(d, "/data/log", b"x" * 100)
+        d.sync_dir("/data")
+        d.fail_next_syncs = 1
+        with pytest.raises(StorageFailure):
+            file.flush()
+        file.flush()
+        assert d.read("/data/log") == b"x" * 100, "the kernel still shows it"
+        d.crash(power=True)
+        lost += d.read("/data/log") != b"x" * 100
+    assert lost > 5
+
+
+def test_what_is_written_again_after_a_failed_sync_is_saved_by_the_next() -> None:
+    for seed in range(30):
+        d = disk(seed)
+        file = mapped(d, "/data/log", b"x" * 5000)
+        d.sync_dir("/data")
+        d.fail_next_syncs = 1
+        with pytest.raises(StorageFailure):
+            file.flush()
+        d.pwrite("/data/log", 0, b"x" * 5000)
+        file.flush()
+        d.crash(power=True)
+        assert d.read("/data/log") == b"x" * 5000
+
+
+def test_a_new_directory_is_gone_with_all_that_is_in_it_unless_its_parent_was_synced() -> None:
+    outcomes = set()
+    for seed in range(30):
+        d = disk(seed)
+        d.make_dirs("/data/topic-0")
+        d.write_atomic("/data/topic-0/file", b"x")
+        d.crash(power=True)
+        outcomes.add(d.read("/data/topic-0/file"))
+    assert outcomes == {b"x", None}
+
+
+@pytest.mark.parametrize("calls", range(1, 6))
+def test_a_process_killed_at_its_nth_call_does_nothing_from_then_on(calls: int) -> None:
+    d = disk()
+    d.kill_after(calls)
+    with pytest.raises(Killed):
+        for i in range(10):
+            d.create(f"/data/{i}")
+    with pytest.raises(Killed):
+        d.create("/data/late")
+    d.crash(power=False)
+    assert d.list_dir("/data") == [str(i) for i in range(calls - 1)]
+    d.create("/data/next life")
+
+
+def test_a_mapping_of_a_process_that_is_gone_writes_nowhere() -> None:
+    d = disk()
+    file = mapped(d, "/data/log", b"x" * 100)
+    d.crash(power=False)
+    file.buffer[:5] = b"ghost"
+    with pytest.raises(Killed):
+        file.flush()
+    assert d.read("/data/log") == b"x" * 100
+
+
+def test_the_nth_call_fails_and_the_ones_after_it_work() -> None:
+    d = disk()
+    d.fail_after(2)
+    d.create("/data/a")
+    with pytest.raises(StorageFailure):
+        d.rename("/data/a", "/data/b")
+    d.rename("/data/a", "/data/b")
+    assert d.list_dir("/data") == ["b"]
