@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -45,7 +44,7 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            _wait_until_ready(process, port, log)
+            _wait_until_ready(process, log)
             yield f"127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -57,14 +56,12 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
             shutil.rmtree(data, ignore_errors=True)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Reads the node's own word, not the port: somebody else's server may listen there."""
     deadline = time.monotonic() + READY_SECONDS_MAX
-    while time.monotonic() < deadline:
+    while "Kafka Server started" not in log.read_text(errors="replace"):
         if process.poll() is not None:
             raise RuntimeError(f"the node ended at once: {log.read_text(errors='replace')[-1000:]}")
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"the node did not listen within {READY_SECONDS_MAX} s: {log}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the node did not start within {READY_SECONDS_MAX} s: {log}")
+        time.sleep(0.02)
