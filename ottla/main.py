@@ -31,6 +31,7 @@ COMMANDS = {
     "group": Command("ottla.commands.group", "list, describe, reset, delete consumer groups"),
     "config": Command("ottla.commands.config", "get, set, unset settings of topics, brokers and groups"),
     "cluster": Command("ottla.commands.cluster", "who is in the cluster, and is it healthy"),
+    "bench": Command("ottla.commands.bench", "measure produce, consume and delay against a cluster"),
     "inspect": Command("ottla.commands.inspect", "print the records of log files, without a broker"),
 }
 
