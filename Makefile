@@ -10,6 +10,7 @@ PYTEST := $(PY) -m pytest -q
 $(VENV)/core: pyproject.toml
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "python venv is missing: install it (Debian: apt install python3-venv)"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check -e .
+	@$(PY) -m compileall -q protocol storage server controller broker ottla  # else the first start pays for it
 	@touch $@
 
 $(VENV)/dev: $(VENV)/core
