@@ -33,6 +33,7 @@ COMMANDS = {
     "cluster": Command("ottla.commands.cluster", "who is in the cluster, and is it healthy"),
     "bench": Command("ottla.commands.bench", "measure produce, consume and delay against a cluster"),
     "inspect": Command("ottla.commands.inspect", "print the records of log files, without a broker"),
+    "container": Command("ottla.commands.container", "entry point of the container image"),
 }
 
 

@@ -1,0 +1,164 @@
+"""What can be known to go wrong before a node is started in a container, said in one line each.
+
+Directories are tried by writing, addresses by binding: permissions, read-only mounts and a busy port show no other way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import tempfile
+
+from ottla.container.settings import Refused, Resolution
+from server.config.errors import ConfigError
+from server.config.load import NodeConfig
+from server.network.listener import Endpoint
+from storage.errors import InconsistentLogDirectory
+from storage.files import OsFiles
+from storage.log_dirs import MetaProperties, read_meta_properties
+
+
+def check_properties(resolution: Resolution) -> NodeConfig:
+    """The node's configuration; a refusal names the variable that has the value."""
+    resolved = resolution.properties
+    own = {name: resolved.pop(name) for name in list(resolved) if name.startswith("ottla.")}
+    if "process.roles" not in resolved:
+        raise Refused(
+            "process.roles is not set: this container is told to be neither broker nor controller",
+            _variable(resolution, "PROCESS_ROLES"),
+            "set it to broker,controller for a node that is a cluster of its own, and node.id, listeners and "
+            "controller.listener.names with it (or set no variable at all)",
+        )
+    try:
+        config = NodeConfig(resolved)
+    except ConfigError as fault:
+        origin = resolution.origin(fault.name)
+        where = f"{fault.name} ({origin})" if origin else fault.name
+        raise Refused(" ".join(str(fault).split()), where, fault.what_to_try or "correct it") from None
+    del own
+    return config
+
+
+def _variable(resolution: Resolution, name: str) -> str:
+    return f"KAFKA_CFG_{name}" if resolution.dialect.startswith("bitnami") else f"KAFKA_{name}"
+
+
+def check_directories(config: NodeConfig, resolution: Resolution, root: str = "") -> None:
+    origin = resolution.origin("log.dirs") or resolution.origin("log.dir")
+    for path in dict.fromkeys([*config.log_directories, config.metadata_log_directory]):
+        try:
+            os.makedirs(path, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as fault:
+            raise Refused(
+                f"{path} cannot be written by user {os.getuid()}: {fault.strerror}",
+                f"log.dirs ({origin})",
+                _volume_remedy(path, fault.errno),
+            ) from None
+
+
+def _volume_remedy(path: str, number: int | None) -> str:
+    if number == errno.EROFS:
+        return f"mount a volume at {path} that is not read-only"
+    if number == errno.ENOSPC:
+        return f"make room on the volume at {path}"
+    user = os.getuid()
+    return f"mount a volume at {path} that this user may write (chown {user}, or run the container with --user of its owner)"
+
+
+def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
+    """The id to start with: the one asked for, the directories', or the image's; None for a new one.
+
+    A directory of another cluster or node is refused: its records are somebody else's.
+    """
+    found = {path: meta for path in config.log_directories if (meta := _meta(path)) is not None}
+    wanted = resolution.cluster_id
+    for path, meta in found.items():
+        if wanted is not None and meta.cluster_id != wanted.value:
+            raise Refused(
+                f"{path} belongs to cluster {meta.cluster_id}, not {wanted.value}",
+                wanted.origin,
+                f"set {wanted.origin}={meta.cluster_id}, or mount an empty volume",
+            )
+        if meta.node_id != config.node_id:
+            origin = resolution.origin("node.id") or resolution.origin("broker.id")
+            raise Refused(
+                f"{path} belongs to node {meta.node_id}, and this is node {config.node_id}",
+                f"node.id ({origin})",
+                "mount this node's own volume, or an empty one",
+            )
+    ids = {meta.cluster_id for meta in found.values()}
+    if len(ids) > 1:
+        raise Refused(
+            f"the directories belong to different clusters: {', '.join(sorted(ids))}", "log.dirs", "mount one cluster's"
+        )
+    if wanted is not None:
+        return wanted.value
+    return next(iter(ids), resolution.default_cluster_id)
+
+
+def _meta(path: str) -> MetaProperties | None:
+    try:
+        return read_meta_properties(OsFiles(), path)
+    except InconsistentLogDirectory as fault:
+        raise Refused(str(fault), "log.dirs", "restore the file, or mount an empty volume") from None
+
+
+def check_addresses(config: NodeConfig, resolution: Resolution) -> None:
+    """Every listener's address can be bound now, and so can the admin listener's."""
+    for endpoint in config.endpoints:
+        _try_to_bind(endpoint, f"listeners ({resolution.origin('listeners')})")
+
+
+def _try_to_bind(endpoint: Endpoint, where: str) -> None:
+    host, port = endpoint.host, endpoint.port
+    if port <= 0:
+        return
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as fault:
+        raise Refused(
+            f"{endpoint.name}://{host}:{port} cannot be listened on: {host} is not known here ({fault.strerror})",
+            where,
+            f"write {endpoint.name}://0.0.0.0:{port} and give {host} in advertised.listeners",
+        ) from None
+    family, kind, protocol, _, address = found[0]
+    with socket.socket(family, kind, protocol) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(address)
+        except OSError as fault:
+            raise Refused(
+                f"{endpoint.name}://{host}:{port} cannot be listened on: {fault.strerror}",
+                where,
+                _address_remedy(endpoint, fault.errno),
+            ) from None
+
+
+def _address_remedy(endpoint: Endpoint, number: int | None) -> str:
+    if number == errno.EADDRINUSE:
+        return f"stop what uses port {endpoint.port}, or choose another port"
+    if number == errno.EADDRNOTAVAIL:
+        return (
+            f"{endpoint.host} is no address of this container: write {endpoint.name}://0.0.0.0:{endpoint.port} "
+            f"and give {endpoint.host} in advertised.listeners"
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return "choose a port above 1023, or give the container NET_BIND_SERVICE"
+    return "choose another address"
+
+
+def unresolved_names(config: NodeConfig) -> list[str]:
+    """Advertised hosts and voters that this container cannot resolve now: perhaps later, so only worth a word."""
+    hosts = {e.advertised_host for e in config.endpoints if e.advertised_host} | {voter.host for voter in config.voters}
+    return sorted(host for host in hosts if not _resolves(host))
+
+
+def _resolves(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True

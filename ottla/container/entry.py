@@ -1,0 +1,89 @@
+"""The entry point's work on a real machine: read, resolve, print, check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.container.checks import (
+    check_addresses,
+    check_cluster_id,
+    check_directories,
+    check_properties,
+    unresolved_names,
+)
+from ottla.container.properties_text import read_file, write_file
+from ottla.container.report import report
+from ottla.container.resolve import resolve
+from ottla.container.settings import Environment, Refused, Resolution, Setting
+
+CLUSTER_ID = "cluster.id"
+PATHS = ("log.dirs", "log.dir", "metadata.log.dir")
+
+
+class Prepared(NamedTuple):
+    """What the node is started with."""
+
+    properties: dict[str, str]
+    log_level: str | None
+
+    def write(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        # Passwords may be among them.
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(write_file(self.properties))
+
+
+def configure(environment: Environment, dialect: str | None, root: str, say: Callable[[str], None]) -> Prepared:
+    """Everything but the start.
+
+    Raises:
+        Refused: this node cannot run.
+    """
+    resolution = resolve(environment, lambda path: read_path(root, path), dialect)
+    _below_root(resolution, root)
+    config = None
+    try:
+        config = check_properties(resolution)
+    finally:
+        for line in report(resolution, () if config is None else _unknown(config.unknown)):
+            say(line)
+    check_directories(config, resolution)
+    cluster_id = check_cluster_id(config, resolution)
+    check_addresses(config, resolution)
+    for host in unresolved_names(config):
+        say(f"===> Note: {host} does not resolve here now")
+    properties = resolution.properties
+    if cluster_id is not None:
+        properties[CLUSTER_ID] = cluster_id
+    return Prepared(properties, resolution.log_level)
+
+
+def launch_properties(path: str) -> dict[str, str]:
+    data = read_path("", path)
+    if data is None:
+        raise Refused(f"there is no file {path} that can be read", "launch", "run `ottla container configure` before")
+    return read_file(data, path)
+
+
+def read_path(root: str, path: str) -> bytes | None:
+    try:
+        with open(root + path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        return None
+
+
+def _unknown(names: list[str]) -> list[str]:
+    return [name for name in names if not name.startswith("ottla.") and name != CLUSTER_ID]
+
+
+def _below_root(resolution: Resolution, root: str) -> None:
+    if not root:
+        return
+    for name in PATHS:
+        setting = resolution.settings.get(name)
+        if setting is not None:
+            moved = ",".join(root + part.strip() for part in setting.value.split(","))
+            resolution.settings[name] = Setting(moved, setting.origin)

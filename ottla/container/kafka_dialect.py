@@ -1,0 +1,99 @@
+"""The environment of apache/kafka and confluentinc/cp-kafka: every KAFKA_<NAME> is a property.
+
+Names: `_` is a dot, `__` an underscore, `___` a dash. apache/kafka removes every "KAFKA_" from the name, cp-kafka only the
+first. Values are lines of a properties file, so backslashes escape.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.container.properties_text import read_value
+from ottla.container.settings import Environment, Refused, Resolution
+
+APACHE, CONFLUENT = "apache/kafka", "confluentinc/cp-kafka"
+PREFIX = "KAFKA_"
+
+#: For the JVM or its scripts, not for the broker.
+NOT_PROPERTIES = frozenset(
+    "KAFKA_" + name
+    for name in (
+        "VERSION", "HEAP_OPTS", "LOG4J_OPTS", "OPTS", "JMX_OPTS", "JVM_PERFORMANCE_OPTS", "GC_LOG_OPTS",
+        "LOG4J_ROOT_LOGLEVEL", "LOG4J_LOGGERS", "TOOLS_LOG4J_LOGLEVEL", "JMX_HOSTNAME",
+    )
+)  # fmt: skip
+
+#: Variables whose files lie in the secrets folder, and what they are there for.
+CREDENTIAL_FILES = {
+    "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
+    "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
+}
+CREDENTIAL_CONTENTS = {
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": "ssl.keystore.password",
+    "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
+    "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
+}
+#: cp-kafka ends with an error where these are set.
+REPLACED_NAMES = {
+    "KAFKA_ADVERTISED_HOST_NAME": "KAFKA_ADVERTISED_LISTENERS",
+    "KAFKA_ADVERTISED_HOST": "KAFKA_ADVERTISED_LISTENERS",
+    "KAFKA_ADVERTISED_PORT": "KAFKA_ADVERTISED_LISTENERS",
+    "KAFKA_HOST": "KAFKA_LISTENERS",
+    "KAFKA_PORT": "KAFKA_LISTENERS",
+}
+CONFLUENT_REQUIRED = ("KAFKA_PROCESS_ROLES", "CLUSTER_ID")
+_HOST_OF_LISTENER = re.compile(r"://[^:]*:")
+
+
+def property_name(variable: str, *, every_prefix: bool = True) -> str:
+    """KAFKA_LISTENER_NAME_SASL__SSL_SCRAM___SHA___512_X is listener.name.sasl_ssl.scram-sha-512.x."""
+    bare = variable.replace(PREFIX, "") if every_prefix else variable.removeprefix(PREFIX)
+    return bare.lower().replace("_", ".").replace("...", "-").replace("..", "_")
+
+
+def map_variables(environment: Environment, resolution: Resolution, dialect: str) -> None:
+    """Every variable that is a property, in the order of their names."""
+    for variable in sorted(environment):
+        if variable.startswith(PREFIX) and variable not in NOT_PROPERTIES and variable not in CREDENTIAL_NAMES:
+            name = property_name(variable, every_prefix=dialect == APACHE)
+            resolution.set(name, read_value(variable, environment[variable]), variable)
+        elif dialect == CONFLUENT and variable.startswith("CONFLUENT_SUPPORT_"):
+            name = property_name(variable, every_prefix=False)
+            resolution.set(name, read_value(variable, environment[variable]), variable)
+
+
+CREDENTIAL_NAMES = frozenset([*CREDENTIAL_FILES, *CREDENTIAL_CONTENTS])
+
+
+def derive_listeners(resolution: Resolution) -> None:
+    """Without listeners, a broker listens on the advertised ones' ports, on all addresses."""
+    advertised = resolution.get("advertised.listeners")
+    roles = resolution.get("process.roles") or ""
+    if advertised is not None and roles.strip() == "controller":
+        raise Refused(
+            "advertised.listeners is not supported on a node that is only a controller",
+            resolution.origin("advertised.listeners"),
+            "remove it, or add broker to KAFKA_PROCESS_ROLES",
+        )
+    if advertised is not None and resolution.get("listeners") is None:
+        bound = _HOST_OF_LISTENER.sub("://0.0.0.0:", advertised)
+        resolution.set("listeners", bound, f"{resolution.origin('advertised.listeners')}, on all addresses")
+
+
+def check_confluent(environment: Environment) -> None:
+    """What cp-kafka insists on."""
+    for old, new in REPLACED_NAMES.items():
+        if old in environment:
+            raise Refused(f"{old} is not supported any more", old, f"use {new} instead")
+    for variable in CONFLUENT_REQUIRED:
+        if not environment.get(variable):
+            example = (
+                "broker,controller" if variable == "KAFKA_PROCESS_ROLES" else "what `kafka-storage random-uuid` prints"
+            )
+            raise Refused(f"{variable} is required", variable, f"set it, for example to {example}")
+    if environment["KAFKA_PROCESS_ROLES"] != "controller" and not environment.get("KAFKA_ADVERTISED_LISTENERS"):
+        raise Refused(
+            "KAFKA_ADVERTISED_LISTENERS is required",
+            "KAFKA_ADVERTISED_LISTENERS",
+            "set it to what clients shall dial, for example PLAINTEXT://kafka:9092",
+        )

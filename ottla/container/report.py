@@ -1,0 +1,43 @@
+"""What the entry point prints before the node's own log: the resolved properties, each with where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ottla.container.settings import Resolution
+from server.config.broker import is_secret, key_of
+
+HIDDEN = "[hidden]"
+ORIGIN_COLUMN_MAX = 72
+
+
+def report(resolution: Resolution, unknown: Sequence[str]) -> Iterator[str]:
+    """The lines, secrets left out."""
+    yield f"===> Environment as of {resolution.dialect} ({resolution.reason})"
+    rows = [
+        (f"{name}={_shown(name, setting.value)}", setting.origin)
+        for name, setting in sorted(resolution.settings.items())
+    ]
+    if resolution.cluster_id is not None:
+        rows.insert(0, (f"cluster id {resolution.cluster_id.value}", resolution.cluster_id.origin))
+    width = min(max((len(text) for text, _ in rows), default=0), ORIGIN_COLUMN_MAX)
+    for text, origin in rows:
+        yield f"     {text:{width}}  # {origin}"
+    for note in resolution.notes:
+        yield f"===> Note: {note}"
+    if unknown:
+        listed = ", ".join(f"{name} ({resolution.origin(name) or 'alias'})" for name in unknown)
+        yield f"===> Not known, and ignored: {listed}"
+
+
+def _shown(name: str, value: str) -> str:
+    """Values that may be passwords are hidden; those of unknown properties too, as Kafka does."""
+    if name.startswith("ottla."):
+        return value
+    key = key_of(name)
+    hidden = is_secret(name) if key is not None else _sounds_secret(name)
+    return HIDDEN if hidden else value.replace("\n", "\\n")
+
+
+def _sounds_secret(name: str) -> bool:
+    return any(word in name for word in ("password", "secret", "jaas", "credential", "token", "key"))
