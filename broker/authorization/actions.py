@@ -46,6 +46,16 @@ def on_each_group(operation: int) -> ActionOf:
     return lambda broker, request, element: Action(operation, GROUP, element)
 
 
+def on_transactional_id(operation: int) -> ActionOf:
+    """The one transaction of a request."""
+    return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, request.transactional_id)
+
+
+def on_each_transactional_id(operation: int) -> ActionOf:
+    """Elements that are transactional ids."""
+    return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, element)
+
+
 def on_topic(operation: int, field: str = "name") -> ActionOf:
     """Elements that name a topic."""
     return lambda broker, request, element: Action(operation, TOPIC, getattr(element, field))
@@ -64,6 +74,13 @@ def on_topic_or_id(operation: int) -> ActionOf:
 def read_valid_topic(broker: BrokerParts, request: Any, topic: Any) -> Action | None:
     """DescribeProducers says first that a name is none."""
     return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
+
+
+def sync_with_protocol(broker: BrokerParts, request: Any, element: Any) -> Action | None:
+    """SyncGroup says first that the protocol is missing, which it must not be from v5 on (KIP-559)."""
+    if request.protocol_type is None or request.protocol_name is None:
+        return None
+    return Action(READ, GROUP, request.group_id)
 
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2

@@ -1,4 +1,4 @@
-"""Answers that depend on who asked: what the caller may do (KIP-430), and which groups it may know of."""
+"""Answers that depend on who asked: what the caller may do (KIP-430), and which groups and transactions it may know of."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 from broker.parts import BrokerParts
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_transactions import DescribeTransactionsResponse
+from protocol.messages.find_coordinator import FindCoordinatorResponse
 from protocol.messages.list_groups import ListGroupsResponse
+from protocol.messages.list_transactions import ListTransactionsResponse
 from server.network.context import RequestContext
-from server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP
+from server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC, TRANSACTIONAL_ID
 
 
 def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:
@@ -41,3 +44,31 @@ def only_visible_groups(broker: BrokerParts, request: Any, context: RequestConte
     authorizer = broker.authorizer
     if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
         answer.groups = [g for g in answer.groups if authorizer.allows(context, DESCRIBE, GROUP, g.group_id)]
+
+
+def only_visible_topics(
+    broker: BrokerParts, request: Any, context: RequestContext, answer: DescribeTransactionsResponse
+) -> None:
+    allows = broker.authorizer.allows
+    for state in answer.transaction_states:
+        state.topics = [topic for topic in state.topics if allows(context, DESCRIBE, TOPIC, topic.topic)]
+
+
+def only_visible_transactions(
+    broker: BrokerParts, request: Any, context: RequestContext, answer: ListTransactionsResponse
+) -> None:
+    allows = broker.authorizer.allows
+    answer.transaction_states = [
+        state
+        for state in answer.transaction_states
+        if allows(context, DESCRIBE, TRANSACTIONAL_ID, state.transactional_id)
+    ]
+
+
+def without_messages(
+    broker: BrokerParts, request: Any, context: RequestContext, answer: FindCoordinatorResponse
+) -> None:
+    """Kafka names no reason where it names several coordinators."""
+    for coordinator in answer.coordinators:
+        if coordinator.error_message is None:
+            coordinator.error_message = ""

@@ -26,7 +26,7 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
 class AuthorizedFetching(Fetching):
     """Topics that may not be read are answered with an error in their partitions, and not waited for.
 
-    A topic id that nothing is known by has no name to ask about, and gets UNKNOWN_TOPIC_ID as always.
+    A consumer's topic id that nothing is known by has no name to ask about, and gets UNKNOWN_TOPIC_ID as always.
     """
 
     __slots__ = ("_forbidden",)
@@ -37,7 +37,7 @@ class AuthorizedFetching(Fetching):
         authorizer = broker.authorizer
         if self.reader.is_follower:
             allowed = authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
-            self._forbidden = set() if allowed else names
+            self._forbidden = set() if allowed else {*names, ""}
         else:
             self._forbidden = {name for name in names if not authorizer.allows(context, READ, TOPIC, name)}
 
@@ -54,5 +54,7 @@ class AuthorizedFetching(Fetching):
         first: bool,
     ) -> PartitionData:
         if wanted.topic in self._forbidden:
-            return failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refusal = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refusal.aborted_transactions = []  # null in other errors: so Kafka
+            return refusal
         return super()._read(partition, wanted, max_bytes, min_one, now_ms, first)

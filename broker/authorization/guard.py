@@ -44,6 +44,8 @@ class Each(NamedTuple):
     source: str
     target: str
     action: ActionOf
+    #: Whether a refusal says so in words too.
+    has_message: bool = False
     #: Who is allowed this need not be asked about every element.
     unless: ActionOf | None = None
     versions: Versions = ALL_VERSIONS
@@ -61,11 +63,12 @@ Rules = Sequence[Whole | Each | After] | Custom
 def guarded(broker: BrokerParts, api_key: int, rules: Rules, handler: Handler) -> Handler:
     if not broker.authorizer.enabled or not rules:
         return handler
-    if callable(rules):
-        return rules(broker, handler)
     inner = handler
-    for rule in reversed(rules):
-        inner = _guard(broker, api_key, rule, inner)
+    if callable(rules):
+        inner = rules(broker, handler)
+    else:
+        for rule in reversed(rules):
+            inner = _guard(broker, api_key, rule, inner)
     if not is_async(handler):
         return inner
 
@@ -143,7 +146,11 @@ class _Each:
     def _refusal(self, request: Any, context: RequestContext, code: ErrorCode, elements: list[Any]) -> Any:
         only = copy.copy(request)
         setattr(only, self._rule.source, elements)
-        return error_reply(self._api_key, context.api_version, only, KafkaError(code))
+        refusal = error_reply(self._api_key, context.api_version, only, KafkaError(code))
+        if self._rule.has_message:
+            for answer in getattr(refusal, self._rule.target):
+                answer.error_message = code.message
+        return refusal
 
 
 def _merge(target: str, refusals: list[Any], answer: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.guard import Handler, is_async
+from broker.authorization.guard import Handler
 from broker.parts import BrokerParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -21,14 +21,6 @@ from server.security.operations import (
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:
-    if is_async(handler):
-
-        async def init_producer_id_later(request: InitProducerIdRequest, context: RequestContext) -> Any:
-            _require(broker, request, context)
-            return await handler(request, context)
-
-        return init_producer_id_later
-
     def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Any:
         _require(broker, request, context)
         return handler(request, context)

@@ -13,6 +13,7 @@ from broker.authorization import (
     fetch,
     init_producer_id,
     metadata,
+    offset_delete,
     offset_fetch,
     produce,
     topic_partitions,
@@ -29,6 +30,7 @@ from broker.authorization.actions import (
     on_topic_or_id,
     on_transactional_id,
     read_valid_topic,
+    sync_with_protocol,
 )
 from broker.authorization.answers import (
     cluster_operations,
@@ -36,6 +38,7 @@ from broker.authorization.answers import (
     only_visible_groups,
     only_visible_topics,
     only_visible_transactions,
+    without_messages,
 )
 from broker.authorization.guard import After, Each, Rules, Whole
 from protocol.api import ApiKey
@@ -55,6 +58,7 @@ RULES: Mapping[ApiKey, Rules] = {
     ApiKey.OFFSET_COMMIT: (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
     ApiKey.OFFSET_FETCH: offset_fetch.guard,
     ApiKey.FIND_COORDINATOR: (
+        After(without_messages),
         Whole((find_share_coordinator,), versions=parse("6+")),
         Whole((describe_coordinator_key,), versions=parse("0-3")),
         Each("coordinator_keys", "coordinators", describe_coordinator_key, versions=parse("4+")),
@@ -62,7 +66,10 @@ RULES: Mapping[ApiKey, Rules] = {
     ApiKey.JOIN_GROUP: _MEMBER,
     ApiKey.HEARTBEAT: _MEMBER,
     ApiKey.LEAVE_GROUP: _MEMBER,
-    ApiKey.SYNC_GROUP: _MEMBER,
+    ApiKey.SYNC_GROUP: (
+        Whole((on_group(READ),), versions=parse("0-4")),
+        Whole((sync_with_protocol,), versions=parse("5+")),
+    ),
     ApiKey.DESCRIBE_GROUPS: (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
     ApiKey.LIST_GROUPS: (After(only_visible_groups),),
     ApiKey.DELETE_RECORDS: (Each("topics", "topics", on_topic(DELETE)),),
@@ -85,11 +92,11 @@ RULES: Mapping[ApiKey, Rules] = {
         Each("topics", "topics", on_topic(DESCRIBE, "topic"), unless=on_cluster(CLUSTER_ACTION)),
     ),
     ApiKey.DESCRIBE_ACLS: (Whole((on_cluster(DESCRIBE),)),),
-    ApiKey.DESCRIBE_CONFIGS: (Each("resources", "results", describe_config_resource),),
+    ApiKey.DESCRIBE_CONFIGS: (Each("resources", "results", describe_config_resource, has_message=True),),
     ApiKey.ALTER_REPLICA_LOG_DIRS: (Whole((on_cluster(ALTER),)),),
     ApiKey.DESCRIBE_LOG_DIRS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DELETE_GROUPS: (Each("groups_names", "results", on_each_group(DELETE)),),
-    ApiKey.OFFSET_DELETE: (Whole((on_group(DELETE),)), Each("topics", "topics", on_topic(READ))),
+    ApiKey.OFFSET_DELETE: offset_delete.guard,
     ApiKey.DESCRIBE_CLUSTER: (After(cluster_operations),),
     ApiKey.DESCRIBE_PRODUCERS: (Each("topics", "topics", read_valid_topic),),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: OPEN,

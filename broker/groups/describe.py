@@ -18,7 +18,7 @@ from protocol.messages.list_groups import ListedGroup
 if TYPE_CHECKING:
     from broker.groups.shard import GroupShard
 
-CLASSIC = "Classic"
+CLASSIC = "classic"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
@@ -57,7 +57,7 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
     """Groups of the shard in one of the states and of one of the types; none named means any, case does not matter."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
-    if wanted_types and CLASSIC.lower() not in wanted_types:
+    if wanted_types and CLASSIC not in wanted_types:
         return []
     return [
         ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)

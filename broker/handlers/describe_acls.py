@@ -28,7 +28,7 @@ def handle(broker: BrokerParts, request: DescribeAclsRequest, context: RequestCo
             pattern = (entry.resource_type, entry.resource_name, entry.pattern_type)
             by_pattern.setdefault(pattern, []).append(entry)
     return DescribeAclsResponse(
-        error_message=None,
+        error_message="",
         resources=[
             DescribeAclsResource(*pattern, [AclDescription(*entry[3:]) for entry in sorted(entries)])
             for pattern, entries in sorted(by_pattern.items())

@@ -46,7 +46,7 @@ def handle(broker: BrokerParts, request: DescribeConfigsRequest, context: Reques
     response = DescribeConfigsResponse()
     for resource in request.resources:
         result = DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
             asked = None if not resource.configuration_keys else set(resource.configuration_keys)

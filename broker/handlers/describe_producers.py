@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from broker.parts import BrokerParts
-from protocol.errors import KafkaError
+from broker.topic_names import is_valid_topic_name
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -24,6 +25,8 @@ def handle(
         for index in topic.partition_indexes:
             answer = PartitionResponse(partition_index=index)
             try:
+                if not is_valid_topic_name(topic.name):
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 log = broker.replicas.lookup(topic.name, ZERO_UUID, index).local_log(-1, require_leader=True)
                 answer.active_producers = [
                     ProducerState(

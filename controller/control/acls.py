@@ -37,7 +37,7 @@ def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Rand
         except KafkaError as error:
             results.append(AclCreationResult(error_code=error.code, error_message=error.message))
             continue
-        results.append(AclCreationResult(error_message=None))
+        results.append(AclCreationResult(error_message=""))  # not null: so Kafka
         entry = AccessControlEntry(
             creation.resource_type,
             creation.resource_name,

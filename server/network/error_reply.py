@@ -165,6 +165,7 @@ AT_TOP: dict[ApiKey, dict[str, Any]] = {
 
 FETCH_WITH_PARTITIONS = parse("4-12")
 JOIN_GROUP_NULLABLE_NAME = 7
+FIND_COORDINATOR_BATCHED = 4
 #: The only API whose answers say an error in both places.
 BOTH_PLACES = {ApiKey.ELECT_LEADERS: parse("1+")}
 
@@ -260,7 +261,14 @@ def _by_user(response: Any, request: Any, version: int, error: KafkaError) -> No
         response.results.append(element)
 
 
+def _find_coordinator(response: Any, request: Any, version: int, error: KafkaError) -> None:
+    """Where there is one coordinator, Kafka repeats the code's own words."""
+    if 1 <= version < FIND_COORDINATOR_BATCHED:
+        response.error_message = error.code.message
+
+
 SPECIAL: dict[ApiKey, Any] = {
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.FETCH: _fetch,
     ApiKey.JOIN_GROUP: _join_group,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _by_directory,

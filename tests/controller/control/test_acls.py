@@ -50,8 +50,8 @@ def names(cluster: Situation) -> list[str]:
 
 def test_an_entry_that_is_there_is_not_written_twice() -> None:
     cluster = Situation()
-    assert create(cluster, acl("a"), acl("a"), acl("b")) == [(0, None)] * 3
-    assert create(cluster, acl("a")) == [(0, None)]
+    assert create(cluster, acl("a"), acl("a"), acl("b")) == [(0, "")] * 3
+    assert create(cluster, acl("a")) == [(0, "")]
     assert names(cluster) == ["a", "b"]
 
 
@@ -94,7 +94,7 @@ def test_filters_overlap_without_harm_and_all_is_all() -> None:
 )
 def test_an_entry_that_cannot_be_is_refused_alone(creation: AclCreation, message: str) -> None:
     cluster = Situation()
-    assert create(cluster, creation, acl("good")) == [(ErrorCode.INVALID_REQUEST, message), (0, None)]
+    assert create(cluster, creation, acl("good")) == [(ErrorCode.INVALID_REQUEST, message), (0, "")]
     assert names(cluster) == ["good"]
 
 

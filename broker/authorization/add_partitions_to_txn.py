@@ -1,0 +1,62 @@
+"""AddPartitionsToTxn: up to v3 from clients, WRITE on the transactional id and on every topic; from v4 on between brokers.
+
+One topic that is refused fails the request: the partitions of the others are answered with OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.authorization.guard import Handler
+from broker.parts import BrokerParts
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from server.network.context import RequestContext
+from server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
+
+BROKERS_ONLY_SINCE = 4
+
+
+def guard(broker: BrokerParts, handler: Handler) -> Handler:
+    allows = broker.authorizer.allows
+
+    def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+        if context.api_version >= BROKERS_ONLY_SINCE:
+            if not allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+                raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return handler(request, context)
+        if not allows(context, WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refused = {t.name for t in request.v3_and_below_topics if not allows(context, WRITE, TOPIC, t.name)}
+        return _refusal(broker, request, refused) if refused else handler(request, context)
+
+    return add_partitions_to_txn
+
+
+def _refusal(broker: BrokerParts, request: AddPartitionsToTxnRequest, refused: set[str]) -> AddPartitionsToTxnResponse:
+    def error(topic: str, index: int) -> ErrorCode:
+        if topic in refused:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if broker.metadata.partition(topic, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=error(topic.name, index)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
