@@ -52,6 +52,8 @@ class BrokerConfigs:
         if found is None:
             values = topic_values(overrides, self.values)
             found = self._log_configs[key] = LogConfig.from_topic_configs(
-                values | {field: self.values[name] for field, name in BROKER_LEVEL.items()}
+                values
+                | {field: self.values[name] for field, name in BROKER_LEVEL.items()}
+                | {"validate_records": self.node.own["ottla.produce.validate.records"]}
             )
         return found

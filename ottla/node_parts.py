@@ -11,6 +11,7 @@ from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.raft.config import NO_VOTERS, RaftConfig
 from controller.raft.voters import Endpoint as RaftEndpoint
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
+from server.config.errors import ConfigError
 from server.config.load import NodeConfig
 from server.network.listener import Endpoint
 from server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
@@ -78,6 +79,22 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         properties=config.static,
     )
+
+
+def refuse_unserved_protocols(config: NodeConfig) -> None:
+    """A listener that asks for TLS or SASL must not come up in the clear.
+
+    Raises:
+        ConfigError: there is such a listener.
+    """
+    for endpoint in config.endpoints:
+        if endpoint.security_protocol != "PLAINTEXT":
+            raise ConfigError(
+                "listeners",
+                endpoint.name,
+                f"{endpoint.security_protocol} is not served by this version of Ottla",
+                f"map {endpoint.name} to PLAINTEXT in listener.security.protocol.map, or leave it out, and protect it otherwise",
+            )
 
 
 def authorizer(config: NodeConfig) -> AllowAll | StandardAuthorizer:

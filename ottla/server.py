@@ -27,7 +27,7 @@ from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
-from ottla.node_parts import authorizer, control_settings, raft_config, registered
+from ottla.node_parts import authorizer, control_settings, raft_config, refuse_unserved_protocols, registered
 from protocol.api import ApiKey
 from protocol.features import supported_levels
 from server import log_setup
@@ -50,10 +50,6 @@ from storage.logs import Logs
 
 log = logging.getLogger("ottla.server")
 
-#: Not Kafka's: there the id is given to `kafka-storage format`.
-CLUSTER_ID = "cluster.id"
-#: Where to serve metrics to Prometheus; nowhere by default.
-METRICS_PORT = "ottla.metrics.port"
 FAILED_TO_START = (
     ConfigError,
     InconsistentLogDirectory,
@@ -72,11 +68,9 @@ class Server:
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str]) -> None:
-        properties = dict(properties)
-        self._wanted_cluster_id = properties.pop(CLUSTER_ID, None)
-        self._metrics_port = properties.pop(METRICS_PORT, None)
         self.world = world
         self.config = NodeConfig(properties)
+        refuse_unserved_protocols(self.config)
         log_unknown(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
@@ -104,15 +98,15 @@ class Server:
         """Returns when clients are served."""
         config, files = self.config, self.world.files
         directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
-        self.cluster_id = prepare(files, directories, config.node_id, self._wanted_cluster_id, self.world.rng)
+        self.cluster_id = prepare(files, directories, config.node_id, config.own["cluster.id"], self.world.rng)
         opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
         self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
         try:
             await self._start_metadata(opened[config.metadata_log_directory])
             if config.is_broker:
                 await self._start_broker(self.logs)
-            if self._metrics_port is not None:
-                self._prometheus = PrometheusEndpoint(self.metrics, "", int(self._metrics_port))
+            if (metrics_port := config.own["ottla.metrics.port"]) is not None:
+                self._prometheus = PrometheusEndpoint(self.metrics, "", metrics_port)
                 await self._prometheus.start()
         except BaseException:
             await self.stop()

@@ -41,6 +41,8 @@ class LogConfig:
     # Broker-wide in Kafka, but read by each log.
     producer_id_expiration_ms: int = 86_400_000
     transaction_max_timeout_ms: int = 900_000
+    # Ours: decode every produced record, not only those that the configuration needs.
+    validate_records: bool = False
 
     @property
     def compact(self) -> bool:

@@ -111,6 +111,7 @@ class Log:
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
             compacted=config.compact,
+            check_records=config.validate_records,
             max_decompressed_bytes=config.max_decompressed_message_bytes,
         )
         self._needs_records = self.rules.needs_records

@@ -16,6 +16,7 @@ from server.config.dynamic import Levels, broker_values
 from server.config.errors import ConfigError
 from server.config.key import REQUIRED
 from server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
+from server.config.own import OWN_CONFIGS, own_values
 from server.network.listener import Endpoint
 from server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
 from storage.files import Files
@@ -29,7 +30,8 @@ class NodeConfig:
     """What a node was told. Dynamic configurations change it while the node runs."""
 
     def __init__(self, static: Mapping[str, str]) -> None:
-        self.static = with_both_ids(static)
+        self.own = own_values(static)
+        self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
         self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_PROPERTIES)
         self._levels = Levels({}, {}, self.static)
         self._values = broker_values(self._levels)

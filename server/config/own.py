@@ -1,0 +1,26 @@
+"""The few settings that Kafka does not have, with their reasons. They stand in the same files, and are not described to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.config.key import ConfigKey, Importance, Type
+
+OWN_CONFIGS = {
+    key.name: key
+    for key in (
+        ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
+            "The cluster this node belongs to. Kafka is told by `kafka-storage format`; here an empty directory formats itself."),
+        ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
+            "Where to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent."),
+        ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
+            "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
+            "the size and the sequence are, and the records where the topic's configuration needs them."),
+    )
+}  # fmt: skip
+
+
+def own_values(static: Mapping[str, str]) -> dict[str, Any]:
+    """Each setting's value. Raises ConfigError for one that cannot be parsed."""
+    return {name: key.parse(static[name]) if name in static else key.default for name, key in OWN_CONFIGS.items()}

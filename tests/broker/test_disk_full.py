@@ -1,0 +1,79 @@
+"""A node on a full disk: produce is refused with KAFKA_STORAGE_ERROR, reads go on, and with room again so do writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.conftest import Node, eventually, start_node, stop_node
+from tests.broker.records import batch
+from tests.broker.wire import Wire
+
+TOPIC = "filling"
+VALUE = bytes(100_000)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    where = tmp_path / "disk"
+    where.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(where)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def produce(wire: Wire) -> int:
+    data = [PartitionProduceData(index=0, records=batch([VALUE]))]
+    request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
+    return int(wire.request(request, 9).responses[0].partition_responses[0].error_code)
+
+
+def bytes_readable(wire: Wire) -> int:
+    partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 30)]
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=1 << 30, topics=[FetchTopic(topic=TOPIC, partitions=partitions)]
+    )
+    answer = wire.request(request, 11).responses[0].partitions[0]
+    assert answer.error_code == 0
+    return len(answer.records)
+
+
+def fill(wire: Wire) -> tuple[int, int]:
+    """(records acknowledged, the error of the one that was not)."""
+    for acknowledged in range(1000):
+        if error := produce(wire):
+            return acknowledged, error
+    raise AssertionError("the disk never filled up")
+
+
+def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2_000_000))
+    node: Node = start_node(small_disk / "data")
+    try:
+        node.create(TOPIC)
+        with node.wire() as wire:
+            acknowledged, error = fill(wire)
+            assert error == ErrorCode.KAFKA_STORAGE_ERROR
+            assert acknowledged > 5
+            time.sleep(1.5)  # the duties that run by the clock meet the full disk, too
+            assert bytes_readable(wire) >= acknowledged * len(VALUE)
+            ballast.unlink()
+            eventually(lambda: produce(wire) == 0, "a produce to be taken again")
+            assert bytes_readable(wire) >= (acknowledged + 1) * len(VALUE)
+    finally:
+        assert stop_node(node) == 0

@@ -1,0 +1,67 @@
+"""The settings that Kafka does not have: they work, and wrong values stop the start in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.crc import crc32c
+from tests.broker.conftest import ROOT, Node, start_node, stop_node
+from tests.broker.records import batch
+
+
+def with_broken_record() -> bytes:
+    """A batch whose CRC is right and whose only record says a length it does not have."""
+    data = bytearray(batch([b"value"]))
+    data[61] = 0x7E  # the record's length, a varint: 63
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+def error_of(node: Node, records: bytes) -> int:
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])],
+    )
+    with node.wire() as wire:
+        return int(wire.request(request, 9).responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("false", ErrorCode.NONE), ("true", ErrorCode.INVALID_RECORD)])
+def test_records_inside_a_batch_are_checked_when_the_broker_is_told_to(
+    tmp_path: Path, setting: str, expected: int
+) -> None:
+    node = start_node(tmp_path / "data", ottla_produce_validate_records=setting)
+    try:
+        node.create("t")
+        assert error_of(node, batch([b"good"])) == ErrorCode.NONE
+        assert error_of(node, with_broken_record()) == expected
+    finally:
+        stop_node(node)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("ottla.metrics.port=soon", "ottla.metrics.port"),
+        ("listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT", "SASL_SSL is not served"),
+    ],
+)
+def test_what_cannot_be_served_stops_the_start_with_one_sentence(tmp_path: Path, override: str, says: str) -> None:
+    command = [sys.executable, "-m", "ottla.main", "start"]
+    for setting in (
+        f"log.dirs={tmp_path / 'data'}",
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        override,
+    ):
+        command += ["--override", setting]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=ROOT)
+    assert done.returncode != 0
+    assert says in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
