@@ -47,7 +47,7 @@ class Load:
                 "retry.backoff.ms": 20,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
-            }  # fmt: skip
+            }
         )
         self.sent = 0
         self.acknowledged: dict[int, tuple[int, int]] = {}  # value -> (partition, offset)
