@@ -8,6 +8,7 @@ It is given what it shares with a controller in the same process: the world, the
 
 from __future__ import annotations
 
+from broker.broker_channels import BrokerChannels
 from broker.compaction import Compaction
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
@@ -21,6 +22,7 @@ from broker.publisher import BrokerPublisher
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.replicas import Replicas
 from broker.topic_creation import TopicCreation
+from broker.transactions.wiring import TransactionStateLeadership, transactions
 from broker.upkeep import Upkeep
 from server.network.route import Route
 from server.security.authorizer import AllowAll, Authorizer
@@ -58,6 +60,12 @@ class BrokerNode:
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
         group_metadata = GroupMetadataLeadership(self.groups)
         self.replicas.listeners.append(group_metadata)
+        self.channels = BrokerChannels(world, configs, self.metadata)
+        producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
+        self.transactions = transactions(
+            world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
+        )
+        self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
         self.parts = BrokerParts(
             world=world,
             configs=configs,
@@ -66,8 +74,9 @@ class BrokerNode:
             metadata=self.metadata,
             controller=controller,
             topic_creation=TopicCreation(world, configs, self.metadata, controller),
-            producer_ids=ProducerIds(world, configs.node_id, controller, lifecycle),
+            producer_ids=producer_ids,
             groups=self.groups,
+            transactions=self.transactions,
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
@@ -107,5 +116,7 @@ class BrokerNode:
         self.lifecycle.stop()
         await self._compaction.stop()
         await self._upkeep.stop()
+        self.transactions.coordinator.close()
         self.groups.close()
+        self.channels.close()
         self.replicas.resign_all()

@@ -13,6 +13,7 @@ from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.replicas import Replicas
 from broker.topic_creation import TopicCreation
 from broker.topic_names import INTERNAL_TOPICS
+from broker.transactions.wiring import Transactions
 from server.security.authorizer import AllowAll, Authorizer
 from server.timer_wheel import TimerWheel
 from server.world import World
@@ -29,6 +30,7 @@ class BrokerParts:
     topic_creation: TopicCreation
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transactions: Transactions
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.

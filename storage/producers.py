@@ -96,8 +96,11 @@ class ProducerState:
 
 
 @dataclass(slots=True)
-class _Verification:
-    """KIP-890: a transactional append is expected, once the coordinator has confirmed that the partition takes part."""
+class Verification:
+    """KIP-890: a transactional append is expected, once the coordinator has confirmed that the partition takes part.
+
+    Each is good for one transaction: the object itself is the ticket, and it is gone when that one has begun or ended.
+    """
 
     started_ms: int
     lowest_sequence: int
@@ -115,7 +118,7 @@ class ProducerStates:
         self.end_offset = 0  # every batch below has been taken in
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
         self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset
-        self._verifications: dict[int, _Verification] = {}
+        self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self.states)
@@ -191,19 +194,26 @@ class ProducerStates:
 
     def expect_append(
         self, producer_id: int, first_sequence: int, epoch: int, now_ms: int, supports_epoch_bump: bool
-    ) -> None:
+    ) -> Verification:
         """The broker is asking the coordinator whether the partition is in the transaction."""
         known = self._verifications.get(producer_id)
         if known is None:
-            known = _Verification(now_ms, first_sequence, epoch, supports_epoch_bump)
+            known = Verification(now_ms, first_sequence, epoch, supports_epoch_bump)
             self._verifications[producer_id] = known
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, first_sequence
         elif epoch == known.epoch:
             known.lowest_sequence = min(known.lowest_sequence, first_sequence)
+        return known
 
     def expects_append(self, producer_id: int) -> bool:
         return producer_id in self._verifications
+
+    def may_append(self, producer_id: int, epoch: int, ticket: Verification) -> bool:
+        """Whether the coordinator's word still holds: nothing ended meanwhile, or the transaction is open here already."""
+        if self._verifications.get(producer_id) is ticket and ticket.epoch == epoch:
+            return True
+        return self.has_open_transaction(producer_id, epoch)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         state = self.states.get(producer_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer
 from broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
 from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from broker.groups.records import offset_commit_record
@@ -31,6 +31,12 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
+)
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 from protocol.primitives import ZERO_UUID
 
@@ -76,6 +82,38 @@ def commit(shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_ver
             records.append(offset_commit_record(group_id, topic.name, partition.partition_index, value))
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
     return Outcome(records, OffsetCommitResponse(topics=topics))
+
+
+def commit_transactional(shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest) -> Outcome:
+    """Offsets that stay apart until the producer's marker (KIP-98)."""
+    group = shard.groups.get(request.group_id)
+    generation = request.generation_id_or_member_epoch
+    if group is not None:
+        group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=True)
+    elif generation >= 0:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    records: list[CoordinatorRecord] = []
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            if len(metadata) > shard.config.offset_metadata_max_bytes:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index, error))
+                continue
+            partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index))
+            value = OffsetCommitValue(
+                offset=partition.committed_offset,
+                leader_epoch=partition.committed_leader_epoch,
+                metadata=metadata,
+                commit_timestamp=now_ms,
+                topic_id=topic.topic_id,
+            )
+            records.append(offset_commit_record(request.group_id, topic.name, partition.partition_index, value))
+        topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    producer = Producer(request.producer_id, request.producer_epoch)
+    return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
 
 
 def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:

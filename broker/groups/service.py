@@ -35,6 +35,12 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from server.clock import Clock
 
 TOPIC = "__consumer_offsets"
@@ -144,6 +150,16 @@ class GroupCoordinator:
         )
         return answer
 
+    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Pending:
+        """That the producer's transaction includes the group's partition was seen to before (KIP-890)."""
+        answer: TxnOffsetCommitResponse | Pending = self.runtime.write(
+            self.partition_for(request.group_id),
+            offsets.commit_transactional,
+            lambda error: txn_commit_error(request, error.code),
+            request,
+        )
+        return answer
+
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchResponseGroup | Pending:
@@ -213,6 +229,20 @@ def _listed(answers: list[Any]) -> tuple[ErrorCode, list[ListedGroup]]:
         else:
             groups.extend(answer)
     return ErrorCode.NONE, groups
+
+
+def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [TxnOffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

@@ -1,28 +1,25 @@
 """FindCoordinator (10): the broker that leads the partition of the internal topic where a key lives.
 
-The first question about groups has `__consumer_offsets` created. The answer waits a moment for that, because a client that
-is told COORDINATOR_NOT_AVAILABLE sleeps its retry backoff first, which is longer; when it takes longer, it gets that error.
+The first question about groups has `__consumer_offsets` created, that about transactions `__transaction_state`. The answer
+waits a moment for that, because a client that is told COORDINATOR_NOT_AVAILABLE sleeps its retry backoff first, which is
+longer; when it takes longer, it gets that error.
 
 v0 groups only · v1 key_type · v4 several keys (KIP-699) · v6 share groups (KIP-932).
-Transactions and share groups are not served yet: their keys get the errors that make clients give up at once.
+Share groups are not served yet: their keys get the error that makes clients give up at once.
 """
 
 from __future__ import annotations
 
-from broker.groups.service import TOPIC
 from broker.metadata_cache import NodeAddress
 from broker.parts import BrokerParts
+from broker.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 
 GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
-REFUSED = {
-    # As InitProducerId says it: retriable errors would keep clients trying for a minute.
-    TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    SHARE: ErrorCode.INVALID_REQUEST,
-}
+TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 BATCHED_SINCE = 4
 CREATE_WAIT_MS = 1_000
 NO_NODE = NodeAddress(-1, "", -1, None)
@@ -31,11 +28,12 @@ NO_NODE = NodeAddress(-1, "", -1, None)
 def handle(
     broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Deferred:
-    if request.key_type != GROUP or TOPIC in broker.metadata.image.topics:
+    topic = TOPICS.get(request.key_type)
+    if topic is None or topic in broker.metadata.image.topics:
         return answer(broker, request, context)
     deferred = Deferred()
     deferred.on_cancel = broker.topic_creation.create(
-        [TOPIC], CREATE_WAIT_MS, lambda: deferred.complete(answer(broker, request, context))
+        [topic], CREATE_WAIT_MS, lambda: deferred.complete(answer(broker, request, context))
     )
     return deferred
 
@@ -60,9 +58,13 @@ def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: Reques
 
 
 def _find(broker: BrokerParts, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
-    if key_type != GROUP:
-        return REFUSED.get(key_type, ErrorCode.INVALID_REQUEST), NO_NODE
-    leader, _ = broker.metadata.leader_and_epoch(TOPIC, broker.groups.partition_for(key))
+    if key_type == GROUP:
+        partition = broker.groups.partition_for(key)
+    elif key_type == TRANSACTION:
+        partition = broker.transactions.coordinator.partition_for(key)
+    else:
+        return ErrorCode.INVALID_REQUEST, NO_NODE
+    leader, _ = broker.metadata.leader_and_epoch(TOPICS[key_type], partition)
     node = broker.metadata.endpoint(leader, context) if leader >= 0 else None
     if node is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE

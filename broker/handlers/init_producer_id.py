@@ -1,30 +1,44 @@
-"""InitProducerId (22) for idempotent producers: a fresh id with epoch 0. Nothing is remembered here about it.
+"""InitProducerId (22): an id for an idempotent producer, or the next epoch of a transactional one, which fences the last.
 
-With a transactional id the answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there are transactions: both the Java client and
-librdkafka take it as fatal and raise from init_transactions() at once, where retriable or unknown errors would keep them
-trying until their own timeout.
+Without a transactional id it is a fresh id with epoch 0, and nothing is remembered here about it.
 
-v2 flexible · v3 producer_id and epoch to resume with (KIP-360; an idempotent producer just gets a new id) · v6 two-phase commit, unstable.
+v2 flexible · v3 producer_id and epoch to resume with (KIP-360; an idempotent producer just gets a new id) · v4 PRODUCER_FENCED
+v5 TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, unstable (KIP-939).
 """
 
 from __future__ import annotations
 
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import reply
+from broker.handlers._producer_fenced import as_known
 from broker.parts import BrokerParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 
+PRODUCER_FENCED_SINCE = 4
 
-def handle(broker: BrokerParts, request: InitProducerIdRequest, context: RequestContext) -> Deferred:
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster does not serve transactions yet"
-        )
-    if (request.producer_id < 0) != (request.producer_epoch < 0):
+
+def handle(
+    broker: BrokerParts, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Deferred:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "producer_id and producer_epoch go together")
+    if request.transactional_id is None:
+        return _idempotent(broker)
+
+    def shape(response: InitProducerIdResponse) -> InitProducerIdResponse:
+        response.error_code = as_known(response.error_code, context.api_version, PRODUCER_FENCED_SINCE)
+        return response
+
+    answer: InitProducerIdResponse | Deferred = reply(
+        then(broker.transactions.coordinator.init_producer_id(request), shape)
+    )
+    return answer
+
+
+def _idempotent(broker: BrokerParts) -> Deferred:
     deferred = Deferred()
 
     def receive(producer_id: int, error: ErrorCode) -> None:

@@ -13,8 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from broker.coordinator.outcome import Pending
+from broker.handlers._transactional_produce import (
+    NO_REFUSALS,
+    Admission,
+    Refusals,
+    is_transactional,
+    keep_records,
+)
 from broker.parts import BrokerParts
 from broker.replication.append import Wait, WaitingAppends
+from broker.transactions.verify import Verdicts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -39,9 +48,43 @@ LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
-    acks = request.acks
-    if not -1 <= acks <= 1:
+    if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if is_transactional(request):
+        return _append_admitted(broker, request, context)
+    return _append(broker, request, context, NO_REFUSALS)
+
+
+def _append_admitted(
+    broker: BrokerParts, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Deferred | None:
+    admission = Admission(broker, request, context)
+    verdicts = admission.verdicts
+    if not isinstance(verdicts, Pending):
+        return _append(broker, request, context, admission.refusals(verdicts))
+    keep_records(request)
+    deferred = Deferred()
+
+    def admitted(verdicts: Verdicts) -> None:
+        if deferred.cancelled:
+            return
+        answer = _append(broker, request, context, admission.refusals(verdicts))
+        if not isinstance(answer, Deferred):
+            deferred.complete(answer)
+        elif answer.done:
+            deferred.complete(answer.take())
+        else:
+            deferred.on_cancel = answer.cancel
+            answer.attach(Relay(deferred))
+
+    verdicts.when_done(admitted)
+    return deferred
+
+
+def _append(
+    broker: BrokerParts, request: ProduceRequest, context: RequestContext, refusals: Refusals
+) -> ProduceResponse | Deferred | None:
+    acks = request.acks
     now_ms = broker.world.clock.wall_ms()
     waits: list[Wait] = []
     failed = False
@@ -55,6 +98,8 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}"
                     )
+                if refusals and (partition.topic, partition.index) in refusals:
+                    raise refusals[partition.topic, partition.index]
                 appended = partition.append(_records(data), acks, now_ms)
             except (KafkaError, StorageFailure) as failure:
                 failed = True
@@ -87,6 +132,13 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
     waiting = WaitingAppends(waits, request.timeout_ms, broker.wheel, lambda: deferred.complete(answer))
     deferred.on_cancel = waiting.cancel
     return deferred
+
+
+class Relay:
+    """Where the answer goes that another one waits for (`server.network.deferred.Waiting`)."""
+
+    def __init__(self, deferred: Deferred) -> None:
+        self.completed = deferred.complete
 
 
 def _records(data: PartitionProduceData) -> bytes | memoryview:

@@ -12,6 +12,8 @@ from typing import Any, Final
 from broker.authorization.guard import guarded
 from broker.authorization.rules import RULES
 from broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_replica_log_dirs,
     delete_groups,
     delete_records,
@@ -22,6 +24,8 @@ from broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     get_telemetry_subscriptions,
@@ -32,6 +36,7 @@ from broker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -40,6 +45,8 @@ from broker.handlers import (
     produce,
     push_telemetry,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from broker.parts import BrokerParts
 from protocol.api import ApiKey
@@ -69,6 +76,11 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
     (ApiKey.DELETE_RECORDS, delete_records.handle),
     (ApiKey.INIT_PRODUCER_ID, init_producer_id.handle),
     (ApiKey.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch.handle),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn.handle),
+    (ApiKey.ADD_OFFSETS_TO_TXN, add_offsets_to_txn.handle),
+    (ApiKey.END_TXN, end_txn.handle),
+    (ApiKey.WRITE_TXN_MARKERS, write_txn_markers.handle),
+    (ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit.handle),
     (ApiKey.DESCRIBE_ACLS, describe_acls.handle),
     (ApiKey.CREATE_ACLS, FORWARD),
     (ApiKey.DELETE_ACLS, FORWARD),
@@ -88,6 +100,8 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
     (ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle),
     (ApiKey.DESCRIBE_PRODUCERS, describe_producers.handle),
     (ApiKey.UNREGISTER_BROKER, FORWARD),
+    (ApiKey.DESCRIBE_TRANSACTIONS, describe_transactions.handle),
+    (ApiKey.LIST_TRANSACTIONS, list_transactions.handle),
     (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, get_telemetry_subscriptions.handle),
     (ApiKey.PUSH_TELEMETRY, push_telemetry.handle),
     (ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle),

@@ -58,9 +58,7 @@ class Transaction:
         """The transaction after a transition."""
         assert self.state in VALID_PREVIOUS[state], f"{self.transactional_id}: from {self.state.name} to {state.name}"
         changes.setdefault("next_producer_id", NO_PRODUCER_ID)
-        after = replace(
-            self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes
-        )
+        after = replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)
         assert after.producer_id >= 0 and after.producer_epoch >= 0
         return after
 

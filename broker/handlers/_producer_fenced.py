@@ -1,0 +1,12 @@
+"""What the handlers of transaction APIs have in common: older clients know one error by another name."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+
+
+def as_known(error: int, api_version: int, producer_fenced_since: int) -> int:
+    """PRODUCER_FENCED is INVALID_PRODUCER_EPOCH to clients from before KIP-588."""
+    if error == ErrorCode.PRODUCER_FENCED and api_version < producer_fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error

@@ -1,0 +1,35 @@
+"""AddOffsetsToTxn (25): the partition that holds a group's offsets joins a transaction. v2 PRODUCER_FENCED."""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from broker.handlers._group_answers import reply
+from broker.handlers._producer_fenced import as_known
+from broker.parts import BrokerParts
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+PRODUCER_FENCED_SINCE = 2
+
+
+def handle(
+    broker: BrokerParts, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Deferred:
+    added = broker.transactions.coordinator.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        frozenset([(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))]),
+        client_transaction_version=0,
+    )
+    response: AddOffsetsToTxnResponse | Deferred = reply(
+        then(
+            added,
+            lambda error: AddOffsetsToTxnResponse(
+                error_code=as_known(error, context.api_version, PRODUCER_FENCED_SINCE)
+            ),
+        )
+    )
+    return response

@@ -1,0 +1,86 @@
+"""AddPartitionsToTxn (24): partitions join transactions, or, from brokers, is it confirmed that they have joined.
+
+One partition that cannot join keeps all of its transaction's from joining: OPERATION_NOT_ATTEMPTED. v0-3 are clients'
+with one transaction · v2 PRODUCER_FENCED · v4 several, from brokers, verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinator.gather import gather, then
+from broker.coordinator.partition_log import TopicPartition
+from broker.handlers._group_answers import reply
+from broker.handlers._producer_fenced import as_known
+from broker.parts import BrokerParts
+from broker.transactions.state import EPOCH_BUMP_SINCE
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+BATCHED_SINCE = 4
+PRODUCER_FENCED_SINCE = 2
+
+
+def handle(
+    broker: BrokerParts, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse | Deferred:
+    if context.api_version < BATCHED_SINCE:
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        answer = then(
+            _add(broker, transaction, context.api_version),
+            lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
+        )
+    else:
+        answer = gather(
+            [_add(broker, transaction, context.api_version) for transaction in request.transactions],
+            lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
+        )
+    response: AddPartitionsToTxnResponse | Deferred = reply(answer)
+    return response
+
+
+def _add(broker: BrokerParts, transaction: AddPartitionsToTxnTransaction, api_version: int) -> Any:
+    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    transactional_id = transaction.transactional_id
+    missing = {tp for tp in partitions if broker.metadata.partition(*tp) is None}
+    if missing:
+        errors = {
+            tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for tp in partitions
+        }
+        return _result(transactional_id, errors, api_version)
+    asked = frozenset(partitions)
+    producer = (transaction.producer_id, transaction.producer_epoch)
+    coordinator = broker.transactions.coordinator
+    if transaction.verify_only:
+        verdicts = coordinator.verify_partitions(transactional_id, *producer, asked)
+        return then(verdicts, lambda errors: _result(transactional_id, errors, api_version))
+    # Clients add before v4; what brokers add is for clients of version 2.
+    version = EPOCH_BUMP_SINCE if api_version >= BATCHED_SINCE else 0
+    added = coordinator.add_partitions(transactional_id, *producer, asked, version)
+    return then(added, lambda error: _result(transactional_id, dict.fromkeys(partitions, error), api_version))
+
+
+def _result(
+    transactional_id: str, errors: dict[TopicPartition, ErrorCode], api_version: int
+) -> AddPartitionsToTxnResult:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), error in errors.items():
+        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
+        code = as_known(error, api_version, PRODUCER_FENCED_SINCE)
+        topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, code))
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))

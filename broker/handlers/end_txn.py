@@ -1,0 +1,27 @@
+"""EndTxn (26): commit or abort. Answered when the outcome is certain; its markers follow.
+
+v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch, and the answer says to which (KIP-890).
+"""
+
+from __future__ import annotations
+
+from broker.coordinator.gather import then
+from broker.handlers._group_answers import reply
+from broker.handlers._producer_fenced import as_known
+from broker.parts import BrokerParts
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+PRODUCER_FENCED_SINCE = 2
+
+
+def handle(broker: BrokerParts, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Deferred:
+    def shape(response: EndTxnResponse) -> EndTxnResponse:
+        response.error_code = as_known(response.error_code, context.api_version, PRODUCER_FENCED_SINCE)
+        return response
+
+    answer: EndTxnResponse | Deferred = reply(
+        then(broker.transactions.coordinator.end(request, context.api_version), shape)
+    )
+    return answer

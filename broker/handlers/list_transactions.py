@@ -1,0 +1,19 @@
+"""ListTransactions (66): the transactional ids coordinated here (KIP-664).
+
+v1 only those that are open for longer than duration_filter (KIP-994) · v2 a pattern for the ids (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(
+    broker: BrokerParts, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Deferred:
+    response: ListTransactionsResponse | Deferred = reply(broker.transactions.coordinator.list(request))
+    return response

@@ -1,0 +1,145 @@
+"""TxnOffsetCommit (28): a group's offsets, which count when the transaction is committed.
+
+v2 leader epochs · v3 the member's identity, so that a fenced member cannot commit (KIP-447) · v4 TRANSACTION_ABORTABLE
+v5 the group's partition joins the transaction by itself (KIP-890) · v6 topic ids for names (KIP-1319).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinator.gather import then
+from broker.coordinator.outcome import Pending
+from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from broker.groups.service import txn_commit_error
+from broker.handlers._group_answers import reply
+from broker.parts import BrokerParts
+from broker.transactions.verify import Operation, Verdicts
+from protocol.errors import ErrorCode
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+LOAD_IN_PROGRESS_SINCE = 2
+ABORTABLE_SINCE = 4
+ADDED_SINCE = 5
+TOPIC_IDS_SINCE = 6
+
+
+def handle(
+    broker: BrokerParts, request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | Deferred:
+    version = context.api_version
+    unknown = _take_out_unknown(broker, request, version >= TOPIC_IDS_SINCE)
+    if unknown and not request.topics:
+        return TxnOffsetCommitResponse(topics=unknown)
+    response: TxnOffsetCommitResponse | Deferred = reply(
+        then(_commit(broker, request, version), lambda answer: _shaped(answer, unknown, version))
+    )
+    return response
+
+
+def _commit(broker: BrokerParts, request: TxnOffsetCommitRequest, version: int) -> Any:
+    """The offsets' own partition is part of the transaction: its leader asks like the leader of any other."""
+    tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
+    partition = broker.replicas.get(*tp)
+    log = None if partition is None else partition.leader_log
+    if log is None:
+        return txn_commit_error(request, ErrorCode.NOT_COORDINATOR)
+    producer_id, epoch = request.producer_id, request.producer_epoch
+    if log.producers.has_open_transaction(producer_id, epoch):
+        return broker.groups.commit_transactional_offsets(request)
+    now_ms = broker.world.clock.wall_ms()
+    ticket = log.producers.expect_append(producer_id, 0, epoch, now_ms, supports_epoch_bump=version >= ADDED_SINCE)
+    verdicts = broker.transactions.verifier.admit(
+        request.transactional_id, producer_id, epoch, frozenset([tp]), _operation(version)
+    )
+
+    def go_on(verdicts: Verdicts) -> Any:
+        error = verdicts[tp]
+        if error == ErrorCode.NETWORK_EXCEPTION:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if not error and not log.producers.may_append(producer_id, epoch, ticket):
+            error = ErrorCode.INVALID_TXN_STATE
+        if error:
+            return txn_commit_error(request, error)
+        return broker.groups.commit_transactional_offsets(request)
+
+    return _chain(verdicts, go_on)
+
+
+def _chain(answer: Any, go_on: Any) -> Any:
+    """`go_on(answer)`, whose own answer may be Pending too."""
+    if type(answer) is not Pending:
+        return go_on(answer)
+    whole = Pending(lambda error: error)
+
+    def arrived(value: Any) -> None:
+        following = go_on(value)
+        if type(following) is Pending:
+            following.when_done(whole.complete)
+        else:
+            whole.complete(following)
+
+    answer.when_done(arrived)
+    return whole
+
+
+def _operation(version: int) -> Operation:
+    if version >= ADDED_SINCE:
+        return Operation.ADDED
+    return Operation.ABORTABLE if version >= ABORTABLE_SINCE else Operation.EXPECTED
+
+
+def _take_out_unknown(
+    broker: BrokerParts, request: TxnOffsetCommitRequest, by_id: bool
+) -> list[TxnOffsetCommitResponseTopic]:
+    """Leave in the request what exists, with name and id; give the answers for what does not."""
+    topics = broker.metadata.image.topics
+    unknown: list[TxnOffsetCommitResponseTopic] = []
+    kept: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        image = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
+        if image is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            unknown.append(_failed(topic, [p.partition_index for p in topic.partitions], error))
+            continue
+        topic.name, topic.topic_id = image.name, image.id
+        missing = [p.partition_index for p in topic.partitions if p.partition_index not in image.partitions]
+        if missing:
+            unknown.append(_failed(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [p for p in topic.partitions if p.partition_index in image.partitions]
+        if topic.partitions:
+            kept.append(topic)
+    request.topics = kept
+    return unknown
+
+
+def _failed(
+    topic: TxnOffsetCommitRequestTopic, partitions: list[int], error: ErrorCode
+) -> TxnOffsetCommitResponseTopic:
+    answers = [TxnOffsetCommitResponsePartition(partition, error) for partition in partitions]
+    return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
+
+
+def _shaped(
+    answer: TxnOffsetCommitResponse, unknown: list[TxnOffsetCommitResponseTopic], version: int
+) -> TxnOffsetCommitResponse:
+    """One entry per topic; clients of v0 and v1 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    by_topic = {(topic.name, topic.topic_id): topic for topic in unknown}
+    for topic in answer.topics:
+        known = by_topic.setdefault((topic.name, topic.topic_id), topic)
+        if known is not topic:
+            known.partitions.extend(topic.partitions)
+    if version < LOAD_IN_PROGRESS_SINCE:
+        for topic in by_topic.values():
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(topics=list(by_topic.values()))

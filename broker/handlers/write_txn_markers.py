@@ -1,0 +1,51 @@
+"""WriteTxnMarkers (27): end transactions in partitions led here, for their coordinator (or kafka-transactions.sh abort).
+
+v2 the transaction version, which says whether the marker's epoch has to be a new one (KIP-1228).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.parts import BrokerParts
+from broker.transactions.write_markers import Results
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+
+def handle(
+    broker: BrokerParts, request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse | Deferred:
+    deferred = Deferred()
+    # As Kafka answers: several markers of one producer are one entry.
+    by_producer: dict[int, Results] = {}
+    left = len(request.markers)
+    if not left:
+        return WriteTxnMarkersResponse()
+
+    def written(producer_id: int, results: Results) -> None:
+        nonlocal left
+        by_producer.setdefault(producer_id, {}).update(results)
+        left -= 1
+        if not left:
+            markers = [_result(producer, all_results) for producer, all_results in by_producer.items()]
+            deferred.complete(WriteTxnMarkersResponse(markers=markers))
+
+    for marker in request.markers:
+        broker.transactions.marker_writer.write(marker, partial(written, marker.producer_id))
+    return deferred
+
+
+def _result(producer_id: int, results: Results) -> WritableTxnMarkerResult:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for (name, index), error in results.items():
+        topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))
+        topic.partitions.append(WritableTxnMarkerPartitionResult(index, error))
+    return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))

@@ -1,0 +1,159 @@
+"""The end of a transaction: prepare its outcome, have the markers written, complete it.
+
+    EndTxn, timeout, new producer    -> PrepareCommit | PrepareAbort is appended         here nothing can go back
+    that record is committed         -> markers to every partition that takes part       markers.py
+    all markers are committed        -> CompleteCommit | CompleteAbort is appended       `complete`
+
+The client is answered at the second step. Version 2 raises the epoch with the first (state.py says why), to a new producer
+id when the epochs are used up: the markers still carry the old id with its last epoch, the next transaction the new one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.outcome import Outcome
+from broker.transactions.shard import ProducerIdNeeded
+from broker.transactions.state import (
+    COMPLETION,
+    END_TXN_V1,
+    END_TXN_V2,
+    EPOCH_BUMP_SINCE,
+    EPOCH_EXHAUSTED,
+    EPOCH_MAX,
+    NO_PRODUCER_ID,
+    PREPARED,
+    End,
+    State,
+)
+from broker.transactions.transaction import NO_PARTITIONS, Transaction
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from broker.transactions.shard import TransactionShard
+
+
+def end(
+    shard: TransactionShard,
+    now_ms: int,
+    request: EndTxnRequest,
+    client_transaction_version: int,
+    new_producer_id: int | None,
+) -> Outcome:
+    """EndTxn of a client. `new_producer_id` is used when the producer id's epochs are used up."""
+    transaction = shard.transactions.get(request.transactional_id)
+    if transaction is None:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if client_transaction_version < EPOCH_BUMP_SINCE:
+        decision = _decide_v1(transaction, request)
+    else:
+        decision = _decide_v2(transaction, request)
+    if type(decision) is ErrorCode:
+        raise KafkaError(decision)
+    if decision is End.DONE:
+        return Outcome(response=_ended(transaction, client_transaction_version))
+    state = State.PREPARE_COMMIT if request.committed else State.PREPARE_ABORT
+    after = _prepared(transaction, state, now_ms, client_transaction_version, new_producer_id)
+    return _prepare(shard, transaction, after, _ended(after, client_transaction_version))
+
+
+def _decide_v1(transaction: Transaction, request: EndTxnRequest) -> End | ErrorCode:
+    if transaction.producer_id != request.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.producer_epoch != request.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return END_TXN_V1[transaction.state, request.committed]
+
+
+def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorCode:
+    """The epoch tells a retry from the end of the next transaction."""
+    epoch = request.producer_epoch
+    over_new_id = (
+        request.producer_id == transaction.previous_producer_id
+        and epoch == EPOCH_EXHAUSTED
+        and transaction.producer_epoch == 0
+    )
+    if transaction.producer_id != request.producer_id and not over_new_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    is_retry = over_new_id or transaction.producer_epoch == epoch + 1
+    if not is_retry and epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return END_TXN_V2.get((transaction.state, request.committed, is_retry), ErrorCode.PRODUCER_FENCED)
+
+
+def _ended(transaction: Transaction, client_transaction_version: int) -> EndTxnResponse:
+    """v5 tells the client which epoch its next transaction has."""
+    if client_transaction_version < EPOCH_BUMP_SINCE:
+        return EndTxnResponse()
+    producer_id, producer_epoch = transaction.producer_after_end
+    return EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch)
+
+
+def abort_and_fence(
+    shard: TransactionShard, now_ms: int, transaction: Transaction, new_producer_id: int | None, response: Any = None
+) -> Outcome:
+    """Abort an open transaction without its producer: from here on that one's epoch is an old one."""
+    version = shard.coordinating.transaction_version()
+    if version >= EPOCH_BUMP_SINCE:
+        after = _prepared(transaction, State.PREPARE_ABORT, now_ms, version, new_producer_id)
+    else:
+        epoch = min(transaction.producer_epoch + 1, EPOCH_MAX)
+        after = transaction.to(State.PREPARE_ABORT, now_ms, producer_epoch=epoch, client_transaction_version=0)
+    return _prepare(shard, transaction, after, response)
+
+
+def abort_timed_out(shard: TransactionShard, now_ms: int, seen: Transaction, new_producer_id: int | None) -> Outcome:
+    """Unless something has happened to it meanwhile."""
+    transaction = shard.transactions.get(seen.transactional_id)
+    if transaction != seen:
+        return Outcome()
+    return abort_and_fence(shard, now_ms, transaction, new_producer_id)
+
+
+def _prepared(
+    transaction: Transaction, state: State, now_ms: int, client_transaction_version: int, new_producer_id: int | None
+) -> Transaction:
+    # Aborting what never began still needs a start, which Kafka's readers of the record insist on.
+    start_ms = transaction.start_ms if transaction.state is State.ONGOING else now_ms
+    if client_transaction_version < EPOCH_BUMP_SINCE:
+        return transaction.to(state, now_ms, client_transaction_version=0)
+    next_producer_id = NO_PRODUCER_ID
+    if transaction.is_epoch_exhausted:
+        if new_producer_id is None:
+            raise ProducerIdNeeded
+        next_producer_id = new_producer_id
+    return transaction.to(
+        state,
+        now_ms,
+        producer_epoch=min(transaction.producer_epoch + 1, EPOCH_MAX),
+        next_producer_id=next_producer_id,
+        start_ms=start_ms,
+        client_transaction_version=client_transaction_version,
+    )
+
+
+def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, response: Any) -> Outcome:
+    def remember() -> Outcome:
+        if after.bumps_epochs:
+            shard.remember_epoch(after.transactional_id, *after.producer_after_end, before.producer_epoch)
+        return Outcome()
+
+    return Outcome([after.record()], response, then=remember, committed=partial(shard.coordinating.complete, after))
+
+
+def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Outcome:
+    """All markers are written."""
+    transaction = shard.transactions.get(prepared.transactional_id)
+    if transaction is None or transaction.state not in PREPARED or transaction != prepared:
+        return Outcome()
+    producer_id, producer_epoch = transaction.producer_after_end
+    after = transaction.to(
+        COMPLETION[transaction.state],
+        now_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        partitions=NO_PARTITIONS,
+    )
+    return Outcome([after.record()])

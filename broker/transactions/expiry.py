@@ -1,0 +1,38 @@
+"""What time ends: transactions that stay open too long, and transactional ids that nobody uses any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import Outcome
+from broker.transactions.state import IDLE, State
+from broker.transactions.transaction import Transaction
+from protocol.transaction_records import TransactionLogKey
+
+if TYPE_CHECKING:
+    from broker.transactions.shard import TransactionShard
+
+# The timeout of a two-phase commit: none (KIP-939).
+NO_TIMEOUT_MS = 2**31 - 1
+
+
+def timed_out(shard: TransactionShard, now_ms: int) -> list[Transaction]:
+    """Transactions open for longer than their producer asked for."""
+    return [
+        transaction
+        for transaction in shard.transactions.values()
+        if transaction.state is State.ONGOING
+        and transaction.timeout_ms != NO_TIMEOUT_MS
+        and transaction.start_ms + transaction.timeout_ms < now_ms
+    ]
+
+
+def remove_expired(shard: TransactionShard, now_ms: int) -> Outcome:
+    """Tombstones for ids without a transaction that were idle for transactional.id.expiration.ms."""
+    before_ms = now_ms - shard.config.transactional_id_expiration_ms
+    records = [
+        (TransactionLogKey(transactional_id=transaction.transactional_id), None)
+        for transaction in shard.transactions.values()
+        if transaction.state in IDLE and transaction.last_update_ms <= before_ms
+    ]
+    return Outcome(records, atomic=False)

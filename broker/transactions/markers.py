@@ -1,0 +1,152 @@
+"""The sender of markers: every partition of a prepared transaction gets one, however often it takes.
+
+Partitions are grouped by the broker that leads them; this broker's own take the same path without the network. What fails
+for now is tried again until it works or leadership of the transaction's own partition is lost; the next leader then starts
+over, which may leave a second marker behind the first: readers do not mind (and version 2 refuses a stale one).
+A partition that is no more needs no marker. Not here: what follows when all are written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from broker.coordinator.partition_log import TopicPartition
+from broker.transactions.state import State
+from broker.transactions.transaction import Transaction
+from broker.transactions.write_markers import Results
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from server.clock import Clock, TimerHandle
+
+log = logging.getLogger(__name__)
+
+# Where the marker is still to go when a leader is missing or cannot be reached. Kafka's sender looks again whenever its
+# network thread wakes up; a new leader is usually there within some tens of milliseconds.
+RETRY_MS = 50
+
+NO_LEADER = -1
+
+# The partition has a newer epoch of the producer, or of the coordinator: somebody else is ending the transaction.
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+# Whatever it was that was written there, it was no transaction.
+NOT_NEEDED = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+
+WriteLocal: TypeAlias = Callable[[WritableTxnMarker, Callable[[Results], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRoutes:
+    """Ways to partitions: `leader_of` gives None for one that does not exist; `send` asks another broker."""
+
+    node_id: int
+    leader_of: Callable[[TopicPartition], int | None]
+    write_local: WriteLocal
+    send: Callable[[int, Any], Awaitable[Any]]
+    spawn: Callable[[Any, str], Any]
+    clock: Clock
+
+
+class MarkerSending:
+    """The markers of one transaction; `done` once they are all written."""
+
+    def __init__(
+        self, routes: MarkerRoutes, transaction: Transaction, coordinator_epoch: int, done: Callable[[], None]
+    ) -> None:
+        self.transaction = transaction
+        self.left = set(transaction.partitions)
+        self._routes = routes
+        self._coordinator_epoch = coordinator_epoch
+        self._done: Callable[[], None] | None = done
+        self._in_flight: set[TopicPartition] = set()
+        self._retry: TimerHandle | None = None
+
+    def start(self) -> None:
+        """Send what is not on its way; done at once when nothing is left."""
+        self._retry = None
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in sorted(self.left - self._in_flight):
+            leader = self._routes.leader_of(tp)
+            if leader is None:
+                log.info("%s: no marker for %s-%d, which is gone", self.transaction.transactional_id, *tp)
+                self.left.discard(tp)
+            elif leader == NO_LEADER:
+                self._retry_later()
+            else:
+                by_leader.setdefault(leader, []).append(tp)
+        for leader, partitions in by_leader.items():
+            self._in_flight.update(partitions)
+            marker = self._marker(partitions)
+            if leader == self._routes.node_id:
+                self._routes.write_local(marker, partial(self._answered, partitions))
+            else:
+                self._routes.spawn(self._send(leader, marker, partitions), "write-txn-markers")
+        self._check_done()
+
+    def stop(self) -> None:
+        """Somebody else's now."""
+        self._done = None
+        if self._retry is not None:
+            self._retry.cancel()
+
+    async def _send(self, leader: int, marker: WritableTxnMarker, partitions: list[TopicPartition]) -> None:
+        results: Results = {}
+        try:
+            response: WriteTxnMarkersResponse = await self._routes.send(
+                leader, WriteTxnMarkersRequest(markers=[marker])
+            )
+            for answer in response.markers:
+                for topic in answer.topics:
+                    for result in topic.partitions:
+                        results[topic.name, result.partition_index] = ErrorCode(result.error_code)
+        except KafkaError as error:
+            log.info("no answer about markers from broker %d: %s", leader, error)
+        self._answered(partitions, results)
+
+    def _answered(self, partitions: Iterable[TopicPartition], results: Results) -> None:
+        self._in_flight.difference_update(partitions)
+        if self._done is None:
+            return
+        for tp in partitions:
+            error = results.get(tp, ErrorCode.NETWORK_EXCEPTION)
+            if error == ErrorCode.NONE or error in NOT_NEEDED:
+                self.left.discard(tp)
+            elif error in FENCED:
+                log.warning("%s: marker for %s-%d refused: %s", self.transaction.transactional_id, *tp, error.name)
+                self.stop()
+                return
+            else:
+                log.info("%s: marker for %s-%d failed, again: %s", self.transaction.transactional_id, *tp, error.name)
+                self._retry_later()
+        self._check_done()
+
+    def _retry_later(self) -> None:
+        if self._retry is None:
+            self._retry = self._routes.clock.call_later(RETRY_MS, self.start)
+
+    def _check_done(self) -> None:
+        if not self.left and self._done is not None:
+            done, self._done = self._done, None
+            done()
+
+    def _marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
+        topics: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(index)
+        transaction = self.transaction
+        return WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transaction_result=transaction.state is State.PREPARE_COMMIT,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+            coordinator_epoch=self._coordinator_epoch,
+            transaction_version=transaction.client_transaction_version,
+        )

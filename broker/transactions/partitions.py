@@ -1,0 +1,60 @@
+"""Which partitions take part in a transaction: adding them, and confirming it to their leaders (KIP-890)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.outcome import Outcome
+from broker.coordinator.partition_log import TopicPartition
+from broker.transactions.state import IDLE, PREPARED, State
+from broker.transactions.transaction import Partitions, Transaction
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.transactions.shard import TransactionShard
+
+
+def add(
+    shard: TransactionShard,
+    now_ms: int,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Partitions,
+    client_transaction_version: int,
+) -> Outcome:
+    """The first one begins the transaction. Answers NONE."""
+    transaction = _transaction_of(shard, transactional_id, producer_id, producer_epoch)
+    if transaction.state is State.ONGOING and partitions <= transaction.partitions:
+        return Outcome(response=ErrorCode.NONE)
+    after = transaction.to(
+        State.ONGOING,
+        now_ms,
+        partitions=transaction.partitions | partitions,
+        start_ms=now_ms if transaction.state in IDLE else transaction.start_ms,
+        client_transaction_version=client_transaction_version,
+    )
+    return Outcome([after.record()], ErrorCode.NONE)
+
+
+def verify(
+    shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+) -> dict[TopicPartition, ErrorCode]:
+    """NONE for those that take part; the others' producer has to abort."""
+    transaction = _transaction_of(shard, transactional_id, producer_id, producer_epoch)
+    return {
+        tp: ErrorCode.NONE if tp in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions
+    }
+
+
+def _transaction_of(
+    shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int
+) -> Transaction:
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None or transaction.producer_id != producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if transaction.producer_epoch != producer_epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if transaction.state in PREPARED:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return transaction

@@ -1,0 +1,271 @@
+"""The transaction coordinator as handlers see it: finds the shard of a transactional id, gives a response or a Pending.
+
+Here are the checks that need no shard, the producer ids that decisions take, and the markers on their way. What a
+transaction does is in the verbs' modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from broker.coordinator.gather import gather
+from broker.coordinator.outcome import Pending
+from broker.coordinator.partition_log import PartitionLog, TopicPartition
+from broker.coordinator.partitions import partition_for
+from broker.coordinator.runtime import CoordinatorRuntime
+from broker.topic_names import TRANSACTION_STATE_TOPIC
+from broker.transactions import begin, describe, end, partitions
+from broker.transactions.config import TransactionConfig
+from broker.transactions.markers import MarkerRoutes, MarkerSending
+from broker.transactions.records import TransactionRecordCodec
+from broker.transactions.shard import ProducerIdNeeded, TransactionShard
+from broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
+from broker.transactions.transaction import Partitions, Transaction
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import describe_transactions
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+TOPIC = TRANSACTION_STATE_TOPIC
+
+# EndTxn v5 is how a client says that it knows version 2.
+END_TXN_OF_V2 = 5
+
+
+class ProducerIdSource(Protocol):
+    def take(self, receive: Callable[[int, ErrorCode], None]) -> None: ...
+
+
+class TransactionCoordinator:
+    """`partition_count()` is that of the topic, or the number it will be created with."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        partition_log: PartitionLog,
+        routes: MarkerRoutes,
+        producer_ids: ProducerIdSource,
+        partition_count: Callable[[], int],
+        transaction_version: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.partition_count = partition_count
+        self.transaction_version = transaction_version
+        self._routes = routes
+        self._producer_ids = producer_ids
+        self._sendings: dict[str, MarkerSending] = {}
+        clock = routes.clock
+        self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            TOPIC,
+            partition_log,
+            clock,
+            TransactionRecordCodec(transaction_version),
+            lambda timers: TransactionShard(timers, config, clock.wall_ms, self),
+            config.request_timeout_ms,
+        )
+
+    # ---- what the broker tells
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition of `__transaction_state`."""
+        self.runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """It does no longer, or the partition was deleted."""
+        self.runtime.on_resigned(partition, leader_epoch)
+        for transactional_id in [t for t in self._sendings if self.partition_for(t) == partition]:
+            self._sendings.pop(transactional_id).stop()
+
+    def close(self) -> None:
+        for sending in self._sendings.values():
+            sending.stop()
+        self._sendings.clear()
+        self.runtime.close()
+
+    def partition_for(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self.partition_count())
+
+    # ---- producers
+
+    def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse | Pending:
+        transactional_id = request.transactional_id
+        if not transactional_id:
+            return _init_error(KafkaError(ErrorCode.INVALID_REQUEST))
+        if request.enable_2pc and not self.config.two_phase_commit_enable:
+            return _init_error(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        if request.keep_prepared_txn:
+            return _init_error(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        if not 0 < request.transaction_timeout_ms <= self.config.transaction_max_timeout_ms:
+            return _init_error(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        answer: InitProducerIdResponse | Pending = self._write_with_producer_id(
+            transactional_id, begin.init_producer_id, _init_error, request
+        )
+        return answer
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        added: Partitions,
+        client_transaction_version: int,
+    ) -> ErrorCode | Pending:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        answer: ErrorCode | Pending = self.runtime.write(
+            self.partition_for(transactional_id),
+            partitions.add,
+            _code,
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            added,
+            client_transaction_version,
+        )
+        return answer
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions
+    ) -> dict[TopicPartition, ErrorCode] | Pending:
+        if not transactional_id:
+            return dict.fromkeys(asked, ErrorCode.INVALID_REQUEST)
+        answer: dict[TopicPartition, ErrorCode] | Pending = self.runtime.read(
+            self.partition_for(transactional_id),
+            partitions.verify,
+            lambda error: dict.fromkeys(asked, error.code),
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            asked,
+        )
+        return answer
+
+    def end(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Pending:
+        if not request.transactional_id:
+            return _end_error(KafkaError(ErrorCode.INVALID_REQUEST))
+        client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
+        answer: EndTxnResponse | Pending = self._write_with_producer_id(
+            request.transactional_id, end.end, _end_error, request, client_transaction_version
+        )
+        return answer
+
+    def _write_with_producer_id(
+        self, transactional_id: str, decide: Callable[..., Any], on_error: Callable[[KafkaError], Any], *args: Any
+    ) -> Any:
+        """Decide; when that takes a producer id, get one and decide again."""
+
+        def write(producer_id: int | None) -> Any:
+            return self.runtime.write(self.partition_for(transactional_id), decide, on_error, *args, producer_id)
+
+        try:
+            return write(None)
+        except ProducerIdNeeded:
+            pending = Pending(on_error)
+
+        def receive(producer_id: int, error: ErrorCode) -> None:
+            answer = on_error(KafkaError(error)) if error else write(producer_id)
+            if type(answer) is Pending:
+                answer.when_done(pending.complete)
+            else:
+                pending.complete(answer)
+
+        self._producer_ids.take(receive)
+        return pending
+
+    # ---- what the shards set off
+
+    def complete(self, transaction: Transaction) -> None:
+        """Have the markers written, then the completion. The transaction's record is committed by now."""
+        transactional_id = transaction.transactional_id
+        partition = self.partition_for(transactional_id)
+        known = self._sendings.pop(transactional_id, None)
+        if known is not None:
+            known.stop()
+
+        def write_completion() -> None:
+            if self._sendings.get(transactional_id) is sending:
+                error = self.runtime.write(partition, end.complete, _code, transaction)
+                self._completed(error, transactional_id, sending, write_completion)
+
+        epoch = self.runtime.leader_epoch(partition)
+        sending = self._sendings[transactional_id] = MarkerSending(self._routes, transaction, epoch, write_completion)
+        sending.start()
+
+    def _completed(self, error: Any, transactional_id: str, sending: MarkerSending, again: Callable[[], None]) -> None:
+        """The record was appended (nobody waits for it to be committed), or is appended later."""
+        if error == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            self._routes.clock.call_later(RETRY_COMPLETION_MS, again)
+        elif self._sendings.get(transactional_id) is sending:
+            del self._sendings[transactional_id]
+
+    def abort(self, transaction: Transaction) -> None:
+        self._write_with_producer_id(transaction.transactional_id, end.abort_timed_out, _code, transaction)
+
+    def unwritten_markers(self, transactional_id: str) -> frozenset[TopicPartition] | None:
+        sending = self._sendings.get(transactional_id)
+        return None if sending is None else frozenset(sending.left)
+
+    # ---- administrators
+
+    def describe(self, transactional_ids: Sequence[str]) -> list[describe_transactions.TransactionState] | Pending:
+        answers = []
+        for transactional_id in transactional_ids:
+            if not transactional_id:
+                answers.append(_describe_error(transactional_id, ErrorCode.INVALID_REQUEST))
+                continue
+
+            def on_error(error: KafkaError, name: str = transactional_id) -> describe_transactions.TransactionState:
+                return _describe_error(name, error.code)
+
+            partition = self.partition_for(transactional_id)
+            answers.append(self.runtime.read(partition, describe.describe, on_error, transactional_id))
+        described: list[describe_transactions.TransactionState] | Pending = gather(answers, list)
+        return described
+
+    def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse | Pending:
+        """Those of all shards here; while one is loading there is no answer to give."""
+        unknown = [name for name in request.state_filters if name not in BY_NAME]
+        try:
+            pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        except re.error:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        answers = [
+            self.runtime.read(partition, describe.list_transactions_of, _code, request, pattern)
+            for partition in self.runtime.partitions()
+        ]
+
+        def combine(found: Sequence[Any]) -> ListTransactionsResponse:
+            response = ListTransactionsResponse(unknown_state_filters=unknown)
+            for part in found:
+                if isinstance(part, ErrorCode):
+                    if part != ErrorCode.NOT_COORDINATOR:
+                        return ListTransactionsResponse(error_code=part)
+                else:
+                    response.transaction_states.extend(part)
+            return response
+
+        listed: ListTransactionsResponse | Pending = gather(answers, combine)
+        return listed
+
+
+# The log of the transaction's own partition takes no writes for now.
+RETRY_COMPLETION_MS = 100
+
+
+def _code(error: KafkaError) -> ErrorCode:
+    return error.code
+
+
+def _init_error(error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+
+
+def _end_error(error: KafkaError) -> EndTxnResponse:
+    return EndTxnResponse(error_code=error.code)
+
+
+def _describe_error(transactional_id: str, error: ErrorCode) -> describe_transactions.TransactionState:
+    return describe_transactions.TransactionState(error_code=error, transactional_id=transactional_id)

@@ -1,0 +1,127 @@
+"""One partition of `__transaction_state` as state: its transactional ids.
+
+`replay` is where hard state changes. The verbs are in modules of their own (`begin`, `partitions`, `end`, `expiry`,
+`describe`): functions that take the shard and give an Outcome. Soft state is what a failover may forget: the epoch before
+the last InitProducerId (a retry of that call then fences its producer, as with Kafka), and which markers are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from broker.coordinator.outcome import Outcome
+from broker.coordinator.partition_log import TopicPartition
+from broker.coordinator.timers import Timers
+from broker.transactions import expiry
+from broker.transactions.config import TransactionConfig
+from broker.transactions.state import PREPARED
+from broker.transactions.transaction import Transaction, from_record
+from protocol.transaction_records import TransactionLogKey
+
+ABORT_TIMED_OUT_KEY = "abort-timed-out"
+REMOVE_EXPIRED_KEY = "remove-expired"
+
+
+class ProducerIdNeeded(Exception):
+    """The decision takes a producer id that nobody has been asked for: decide again with one."""
+
+
+class Coordinating(Protocol):
+    """What a shard sets off outside itself."""
+
+    def transaction_version(self) -> int:
+        """The finalized level of the feature."""
+        ...
+
+    def complete(self, transaction: Transaction) -> None:
+        """Write the markers of a prepared transaction whose record is committed, and then its completion."""
+        ...
+
+    def abort(self, transaction: Transaction) -> None:
+        """The transaction has run out of time."""
+        ...
+
+    def unwritten_markers(self, transactional_id: str) -> frozenset[TopicPartition] | None:
+        """Partitions whose marker is still to be written, if any are being."""
+        ...
+
+
+class LastEpoch(NamedTuple):
+    """Of a producer, before the current one; void as soon as producer id or epoch are others."""
+
+    producer_id: int
+    producer_epoch: int
+    last_producer_epoch: int
+
+
+class TransactionShard:
+    """`wall_ms` is for what timers set off; requests bring their own time."""
+
+    def __init__(
+        self, timers: Timers, config: TransactionConfig, wall_ms: Callable[[], int], coordinating: Coordinating
+    ) -> None:
+        self.timers = timers
+        self.config = config
+        self.wall_ms = wall_ms
+        self.coordinating = coordinating
+        self.transactions: dict[str, Transaction] = {}
+        self.last_epochs: dict[str, LastEpoch] = {}
+
+    # ---- hard state
+
+    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        assert type(key) is TransactionLogKey
+        if value is None:
+            self.transactions.pop(key.transactional_id, None)
+            self.last_epochs.pop(key.transactional_id, None)
+        else:
+            self.transactions[key.transactional_id] = from_record(key, value)
+
+    def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+    # ---- soft state
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        """Finish what was prepared, once it is certain that the preparation is committed."""
+        self._schedule_abort()
+        self._schedule_expiry()
+        prepared = [transaction for transaction in self.transactions.values() if transaction.state in PREPARED]
+        if not prepared:
+            return Outcome()
+
+        def complete_all() -> None:
+            for transaction in prepared:
+                self.coordinating.complete(transaction)
+
+        return Outcome(committed=complete_all)
+
+    def on_unloaded(self) -> Outcome:
+        return Outcome()
+
+    def last_epoch(self, transaction: Transaction) -> int:
+        """The epoch before the current one, if it was raised for the same producer, and here; -1 otherwise."""
+        known = self.last_epochs.get(transaction.transactional_id)
+        if known is None or known[:2] != (transaction.producer_id, transaction.producer_epoch):
+            return -1
+        return known.last_producer_epoch
+
+    def remember_epoch(self, transactional_id: str, producer_id: int, epoch: int, last_epoch: int) -> None:
+        self.last_epochs[transactional_id] = LastEpoch(producer_id, epoch, last_epoch)
+
+    def _schedule_abort(self) -> None:
+        self.timers.schedule(ABORT_TIMED_OUT_KEY, self.config.abort_timed_out_interval_ms, self._abort_timed_out)
+
+    def _abort_timed_out(self) -> Outcome:
+        self._schedule_abort()
+        for transaction in expiry.timed_out(self, self.wall_ms()):
+            self.coordinating.abort(transaction)
+        return Outcome()
+
+    def _schedule_expiry(self) -> None:
+        self.timers.schedule(REMOVE_EXPIRED_KEY, self.config.remove_expired_interval_ms, self._remove_expired)
+
+    def _remove_expired(self) -> Outcome:
+        self._schedule_expiry()
+        return expiry.remove_expired(self, self.wall_ms())

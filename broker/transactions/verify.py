@@ -1,0 +1,207 @@
+"""Before a leader appends to a transaction: has the coordinator heard of it? (KIP-890)
+
+A batch that nobody would ever end would hold the last stable offset back for good. So the first batch of a transaction in a
+partition waits for the coordinator's word; those that follow, while the transaction is open here, do not. What is asked
+goes by what the client can do:
+
+    EXPECTED    Produce to v10    it has added the partition itself: verify; INVALID_TXN_STATE when it has not
+    ABORTABLE   v11               the same; TRANSACTION_ABORTABLE when it has not
+    ADDED       v12               the broker adds the partition for it
+
+Between the question and the append the transaction may end and another begin: the ticket taken from the log's producer
+states before asking is only good for as long as nothing of that kind happened.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any
+
+from broker.coordinator.gather import then
+from broker.coordinator.outcome import Pending
+from broker.coordinator.partition_log import TopicPartition
+from broker.transactions.markers import MarkerRoutes
+from broker.transactions.service import TransactionCoordinator
+from broker.transactions.state import EPOCH_BUMP_SINCE
+from broker.transactions.transaction import Partitions
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+Verdicts = dict[TopicPartition, ErrorCode]
+
+# Requests of one producer that may wait behind another; a client has five in flight at most.
+WAITING_MAX = 1_000
+
+
+class Operation(Enum):
+    EXPECTED = "expected"
+    ABORTABLE = "abortable"
+    ADDED = "added"
+
+
+class AppendVerifier:
+    """`coordinator_of(transactional_id)` is the broker to ask, -1 while there is none."""
+
+    def __init__(
+        self,
+        routes: MarkerRoutes,
+        coordinator: TransactionCoordinator,
+        coordinator_of: Callable[[str], int],
+        verification_enabled: Callable[[], bool],
+    ) -> None:
+        self._routes = routes
+        self._coordinator = coordinator
+        self._coordinator_of = coordinator_of
+        self._verification_enabled = verification_enabled
+        # By transactional id: those who ask are answered in their order, so that batches stay in theirs.
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+
+    def admit(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
+    ) -> Verdicts | Pending:
+        """NONE for the partitions that may be appended to, as clients of this operation understand the others."""
+        if operation is not Operation.ADDED and not self._verification_enabled():
+            return dict.fromkeys(asked, ErrorCode.NONE)
+        question = _Question(self, transactional_id, producer_id, producer_epoch, asked, operation)
+        queue = self._waiting.get(transactional_id)
+        if queue is not None:
+            if len(queue) >= WAITING_MAX:
+                return dict.fromkeys(asked, ErrorCode.CONCURRENT_TRANSACTIONS)
+            queue.append(question.ask)
+            return question.pending
+        self._waiting[transactional_id] = deque()
+        question.ask()
+        return question.answer if question.answer is not None else question.pending
+
+    def is_waiting(self, transactional_id: str) -> bool:
+        """Whether somebody is: who must not overtake asks too, if only about no partition."""
+        return transactional_id in self._waiting
+
+    def settled(self, transactional_id: str) -> None:
+        """A question was answered: the next one may be asked."""
+        queue = self._waiting[transactional_id]
+        if queue:
+            queue.popleft()()
+        else:
+            del self._waiting[transactional_id]
+
+    def ask(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
+    ) -> Verdicts | Pending:
+        """One question to the coordinator, here or elsewhere."""
+        if not asked:
+            return {}
+        node_id = self._coordinator_of(transactional_id)
+        if node_id < 0:
+            return dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if node_id != self._routes.node_id:
+            pending = Pending(lambda error: dict.fromkeys(asked, error.code))
+            request = _request(transactional_id, producer_id, producer_epoch, asked, operation)
+            self._routes.spawn(
+                _ask_elsewhere(self._routes.send(node_id, request), asked, pending), "verify-transaction"
+            )
+            return pending
+        if operation is not Operation.ADDED:
+            return self._coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, asked)
+        answer = self._coordinator.add_partitions(
+            transactional_id, producer_id, producer_epoch, asked, EPOCH_BUMP_SINCE
+        )
+        verdicts: Verdicts | Pending = then(answer, lambda error: dict.fromkeys(asked, error))
+        return verdicts
+
+    @property
+    def clock(self) -> Any:
+        return self._routes.clock
+
+    @property
+    def retry_ms(self) -> tuple[int, int]:
+        """(pause, in all) while the last transaction still completes."""
+        config = self._coordinator.config
+        return config.add_partitions_retry_backoff_ms, config.add_partitions_retry_backoff_max_ms
+
+
+class _Question:
+    """Asked until the last transaction of the producer has completed, or that takes too long."""
+
+    def __init__(
+        self,
+        verifier: AppendVerifier,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        asked: Partitions,
+        operation: Operation,
+    ) -> None:
+        self.pending = Pending(lambda error: dict.fromkeys(asked, error.code))
+        self.answer: Verdicts | None = None
+        self._verifier = verifier
+        self._transactional_id = transactional_id
+        self._args = (transactional_id, producer_id, producer_epoch, asked, operation)
+        self._operation = operation
+        self._started_ms = -1
+
+    def ask(self) -> None:
+        if self._started_ms < 0:
+            self._started_ms = self._verifier.clock.mono_ms()
+        answer = self._verifier.ask(*self._args)
+        if isinstance(answer, Pending):
+            answer.when_done(self._answered)
+        else:
+            self._answered(answer)
+
+    def _answered(self, verdicts: Verdicts) -> None:
+        if self._operation is Operation.ADDED and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
+            pause_ms, in_all_ms = self._verifier.retry_ms
+            if self._verifier.clock.mono_ms() - self._started_ms < in_all_ms:
+                self._verifier.clock.call_later(pause_ms, self.ask)
+                return
+        self.answer = {tp: _as_told(error, self._operation) for tp, error in verdicts.items()}
+        self.pending.complete(self.answer)
+        self._verifier.settled(self._transactional_id)
+
+
+def _as_told(error: ErrorCode, operation: Operation) -> ErrorCode:
+    """Producers know this error by its older name, and the newest one only if they are new enough."""
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.EXPECTED:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _request(
+    transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(asked):
+        topics.setdefault(topic, []).append(index)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        verify_only=operation is not Operation.ADDED,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+async def _ask_elsewhere(sending: Awaitable[Any], asked: Partitions, pending: Pending) -> None:
+    verdicts = dict.fromkeys(asked, ErrorCode.NETWORK_EXCEPTION)
+    try:
+        response = await sending
+        if response.error_code:
+            # Between brokers: no business of the client's. INVALID_TXN_STATE makes it give the transaction up.
+            verdicts = dict.fromkeys(asked, ErrorCode.INVALID_TXN_STATE)
+        for transaction in response.results_by_transaction:
+            for topic in transaction.topic_results:
+                for result in topic.results_by_partition:
+                    verdicts[topic.name, result.partition_index] = ErrorCode(result.partition_error_code)
+    except KafkaError:
+        pass
+    pending.complete(verdicts)

@@ -1,0 +1,86 @@
+"""The transaction coordinator in a broker: made from its parts, told of leadership by replication."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.broker_channels import BrokerChannels
+from broker.configs import BrokerConfigs
+from broker.coordinator.partition_log import TopicPartition
+from broker.groups.service import GroupCoordinator
+from broker.metadata_cache import MetadataCache
+from broker.producer_ids import ProducerIds
+from broker.replication.partition import Partition
+from broker.replication.partition_log import ReplicatedPartitionLog
+from broker.replication.replicas import Replicas
+from broker.transactions.config import from_properties
+from broker.transactions.markers import MarkerRoutes
+from broker.transactions.service import TOPIC, TransactionCoordinator
+from broker.transactions.verify import AppendVerifier
+from broker.transactions.write_markers import MarkerWriter
+from protocol.features import TRANSACTION_VERSION
+from server.timer_wheel import TimerWheel
+from server.world import World
+
+
+class Transactions(NamedTuple):
+    """What handlers use of transactions."""
+
+    coordinator: TransactionCoordinator
+    marker_writer: MarkerWriter
+    verifier: AppendVerifier
+
+
+def transactions(
+    world: World,
+    configs: BrokerConfigs,
+    metadata: MetadataCache,
+    replicas: Replicas,
+    groups: GroupCoordinator,
+    producer_ids: ProducerIds,
+    channels: BrokerChannels,
+    wheel: TimerWheel,
+) -> Transactions:
+    """Those of one broker process."""
+
+    def leader_of(tp: TopicPartition) -> int | None:
+        partition = metadata.partition(*tp)
+        return None if partition is None else partition.leader
+
+    def partition_count() -> int:
+        topic = metadata.image.topics.by_name(TOPIC)
+        return configs["transaction.state.log.num.partitions"] if topic is None else len(topic.partitions)
+
+    def coordinator_of(transactional_id: str) -> int:
+        leader, _ = metadata.leader_and_epoch(TOPIC, coordinator.partition_for(transactional_id))
+        return leader
+
+    writer = MarkerWriter(replicas, groups, world.clock, wheel, configs["request.timeout.ms"])
+    routes = MarkerRoutes(configs.node_id, leader_of, writer.write, channels.request, world.spawn, world.clock)
+    coordinator = TransactionCoordinator(
+        from_properties(lambda name: configs[name]),
+        ReplicatedPartitionLog(replicas, world.clock),
+        routes,
+        producer_ids,
+        partition_count,
+        lambda: metadata.image.features.level(TRANSACTION_VERSION),
+    )
+    verifier = AppendVerifier(
+        routes, coordinator, coordinator_of, lambda: configs["transaction.partition.verification.enable"]
+    )
+    return Transactions(coordinator, writer, verifier)
+
+
+class TransactionStateLeadership:
+    """A `LeadershipListener` of replicas: partitions of `__transaction_state` come and go."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def on_leader(self, partition: Partition) -> None:
+        if partition.topic == TOPIC:
+            self._coordinator.on_elected(partition.index, partition.leader_epoch)
+
+    def on_resigned(self, partition: Partition, *, deleted: bool) -> None:
+        if partition.topic == TOPIC:
+            self._coordinator.on_resigned(partition.index)

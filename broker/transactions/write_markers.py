@@ -1,0 +1,122 @@
+"""Markers in the partitions that this broker leads: what WriteTxnMarkers asks for, from another broker or from this one.
+
+A marker of `__consumer_offsets` goes through the group coordinator, whose offsets it decides about; all others straight into
+their logs. It counts when it is committed (acks=all). Which markers to write is the transaction coordinator's to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from broker.coordinator.outcome import Pending, Producer
+from broker.coordinator.partition_log import TopicPartition
+from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from broker.groups.service import GroupCoordinator
+from broker.replication.append import Wait, WaitingAppends
+from broker.replication.replicas import Replicas
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.write_txn_markers import WritableTxnMarker
+from protocol.records.control import EndTxnMarker, end_txn_batch
+from server.clock import Clock
+from server.timer_wheel import TimerWheel
+from storage.config import NEVER
+from storage.errors import StorageFailure
+from storage.log import Origin
+
+Results: TypeAlias = dict[TopicPartition, ErrorCode]
+
+ACKS_ALL = -1
+# To the transaction coordinator a group coordinator that is not ready is a leader that is not ready.
+GROUP_ERRORS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+
+
+class MarkerWriter:
+    """`timeout_ms` is how long a marker waits to be committed."""
+
+    def __init__(
+        self, replicas: Replicas, groups: GroupCoordinator, clock: Clock, wheel: TimerWheel, timeout_ms: int
+    ) -> None:
+        self._replicas = replicas
+        self._groups = groups
+        self._clock = clock
+        self._wheel = wheel
+        self._timeout_ms = timeout_ms
+
+    def write(self, marker: WritableTxnMarker, done: Callable[[Results], None]) -> None:
+        """`done` with the outcome of each partition, at once when nothing has to be waited for."""
+        results: Results = {}
+        waits: list[Wait] = []
+        open_parts = 1  # this call itself
+
+        def part_done() -> None:
+            nonlocal open_parts
+            open_parts -= 1
+            if not open_parts:
+                done(results)
+
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                tp = (topic.name, index)
+                if topic.name == GROUP_METADATA_TOPIC:
+                    open_parts += 1
+                    self._write_to_group(marker, tp, results, part_done)
+                else:
+                    self._append(marker, tp, results, waits)
+        if waits:
+            open_parts += 1
+            WaitingAppends(waits, self._timeout_ms, self._wheel, part_done)
+        part_done()
+
+    def _append(self, marker: WritableTxnMarker, tp: TopicPartition, results: Results, waits: list[Wait]) -> None:
+        partition = self._replicas.get(*tp)
+        if partition is None:
+            results[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        now_ms = self._clock.wall_ms()
+        batch = end_txn_batch(
+            committed=marker.transaction_result,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=now_ms,
+        )
+        try:
+            appended = partition.append(batch, ACKS_ALL, now_ms, Origin.COORDINATOR, marker.transaction_version)
+        except KafkaError as error:
+            results[tp] = error.code
+            return
+        except StorageFailure:
+            results[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            return
+        results[tp] = ErrorCode.NONE
+        fail = partial(results.__setitem__, tp)
+        if not partition.is_committed(appended.last_offset):
+            waits.append((partition.when_committed, appended.last_offset, fail))
+        if partition.flush_messages != NEVER and partition.wants_flush:
+            waits.append((partition.when_flushed, appended.last_offset, fail))
+
+    def _write_to_group(
+        self, marker: WritableTxnMarker, tp: TopicPartition, results: Results, part_done: Callable[[], None]
+    ) -> None:
+        def arrived(error: ErrorCode) -> None:
+            results[tp] = GROUP_ERRORS.get(error, error)
+            part_done()
+
+        answer = self._groups.runtime.end_transaction(
+            tp[1],
+            Producer(marker.producer_id, marker.producer_epoch),
+            EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
+            marker.transaction_version,
+            lambda error: error.code,
+            ErrorCode.NONE,
+        )
+        if type(answer) is Pending:
+            answer.when_done(arrived)
+        else:
+            arrived(answer)
