@@ -91,10 +91,15 @@ def read(
     if offset < up_to and max_bytes >= 0:
         found = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=min_one)
         response.records = found.records
+        partition.reads += 1
+        if reader.is_follower:
+            partition.replication_bytes_out += len(found.records)
+        else:
+            partition.bytes_out += len(found.records)
         if reader.read_committed:
             response.aborted_transactions = [
                 AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-                for txn in log.aborted_transactions(offset, up_to)
+                for txn in log.aborted_transactions(offset, found.next_offset)
             ]
     elif reader.read_committed:
         response.aborted_transactions = []
