@@ -20,7 +20,7 @@ from broker.parts import BrokerParts
 from broker.producer_ids import ProducerIds
 from broker.publisher import BrokerPublisher
 from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.replicas import Replicas
+from broker.replication.wiring import replicas
 from broker.topic_creation import TopicCreation
 from broker.transactions.wiring import TransactionStateLeadership, transactions
 from broker.upkeep import Upkeep
@@ -56,7 +56,7 @@ class BrokerNode:
         self.controller = controller
         self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
-        self.replicas = Replicas(configs, logs, world)
+        self.replicas = replicas(world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch)
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
         group_metadata = GroupMetadataLeadership(self.groups)
         self.replicas.listeners.append(group_metadata)

@@ -62,6 +62,8 @@ class Upkeep:
             Duty("recovery points", configs["log.flush.offset.checkpoint.interval.ms"], logs.write_recovery_points),
             Duty("log directories", CHECK_DIRECTORIES_MS, check_directories),
             Duty("flush", min(FLUSH_LOOK_MS_MAX, configs["log.flush.scheduler.interval.ms"]), self._flush),
+            # Twice in the time after which a follower has to go, as Kafka does.
+            Duty("in-sync replicas", configs["replica.lag.time.max.ms"] // 2, replicas.shrink_isrs),
             Duty("producers", configs["producer.id.expiration.check.interval.ms"], self._expire_producers),
         ]
 

@@ -79,9 +79,11 @@ def take_snapshot(log: Log, sync: bool = False) -> None:
 
 def truncate_to(log: Log, offset: int) -> bool:
     assert offset >= 0
-    if offset >= log.log_end_offset:
-        return False
     log.check_usable()
+    if offset >= log.log_end_offset:
+        # An epoch that this replica led without an append: nobody else knows it, and it would be asked about for ever.
+        log.epochs.truncate_from_end(offset)
+        return False
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True

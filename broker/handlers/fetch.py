@@ -98,6 +98,9 @@ class Fetching:
             uses_topic_ids=self._uses_topic_ids,
             now_ms=self._broker.world.clock.mono_ms(),
         )
+        if session.waiting is not None:
+            # A follower with news: it is answered now, so that the news need not wait as well.
+            session.waiting.expire()
         session.change(asked.items(), self._forgotten(request))
         if not session.partitions:
             # Kafka's rule: a session that has become empty is closed and its client told by session id 0.
@@ -184,6 +187,8 @@ class Fetching:
                 partition = self._broker.replicas.lookup(wanted.topic, wanted.topic_id, wanted.index)
             return read(partition, wanted, self.reader, max_bytes, min_one, now_ms, first=first)
         except KafkaError as error:
+            if partition is not None:
+                partition.failed_reads += 1
             data = failed(wanted.index, error.code)
             if error.code in LEADER_MOVED and self._context.api_version >= 12:
                 leader_id, leader_epoch = self._broker.metadata.leader_and_epoch(wanted.topic, wanted.index)
@@ -205,6 +210,8 @@ class Fetching:
                 if found is not None and found.records:
                     self._ready_bytes[partition] = len(found.records)
         self._slot = self._broker.wheel.add(self, max_wait_ms)
+        if self._session is not None:
+            self._session.waiting = self
         return deferred
 
     def wake(self, partition: Partition) -> None:
@@ -227,6 +234,8 @@ class Fetching:
 
     def _stop_waiting(self) -> None:
         self._deferred = None
+        if self._session is not None and self._session.waiting is self:
+            self._session.waiting = None
         if self._slot >= 0:
             self._broker.wheel.remove(self, self._slot)
             self._slot = -1

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 
@@ -100,11 +100,16 @@ class FetchPartition:
         return must
 
 
+class WaitingRequest(Protocol):
+    def expire(self) -> None: ...
+
+
 class FetchSession:
-    """What one client fetches. Owned by the cache; used by one request at a time."""
+    """What one client fetches. Owned by the cache; used by one request at a time: a second one ends the first one's wait."""
 
     __slots__ = (
         "cached_size", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +129,8 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.cached_size = len(partitions)
+        #: The request that has not been answered yet.
+        self.waiting: WaitingRequest | None = None
 
     def change(self, updates: Iterable[tuple[PartitionKey, FetchPartition]], forgotten: Iterable[PartitionKey]) -> None:
         for key, request in updates:

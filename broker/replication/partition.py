@@ -13,26 +13,50 @@ Not handled here: sockets, timeouts (replication/waiting.py), and the wire.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from broker.replication.group_flush import GroupFlush
-from broker.replication.isr import ReplicaProgress, effective_min_isr, next_high_watermark
+from broker.replication.isr import ReplicaProgress, effective_min_isr, may_join, next_high_watermark, out_of_sync
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import NEVER
 from storage.log import Appended, Log, Origin
 
+logger = logging.getLogger(__name__)
+
 NO_LEADER = -1
 #: flush.messages: each append is on the disk before it counts.
 EVERY_RECORD = 1
+#: Answers to AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
+OVERTAKEN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
 
 
 class WaitingFetch(Protocol):
     """A fetch that waits for bytes of this partition."""
 
     def wake(self, partition: Partition) -> None: ...
+
+
+class IsrProposals(Protocol):
+    """The way to the controller (replication/alter_partition.py)."""
+
+    def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool: ...
+
+    def submit(self, partition: Partition) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Commit:
@@ -63,9 +87,40 @@ class Partition:
     """See the module."""
 
     __slots__ = (
-        "_committing", "_flushing", "_group_flush", "_wakeups", "alone", "epoch_start_offset", "fetches", "flush_messages",
-        "followers", "index", "isr", "lag_time_ms_max", "leader_epoch", "leader_id", "leader_log", "log", "maximal_isr",
-        "min_isr", "node_id", "offline", "partition_epoch", "replicas", "topic", "topic_id",
+        "_committing",
+        "_flushing",
+        "_group_flush",
+        "_isr_changes",
+        "_wakeups",
+        "alone",
+        "appends",
+        "bytes_in",
+        "bytes_out",
+        "epoch_start_offset",
+        "failed_appends",
+        "failed_reads",
+        "fetches",
+        "flush_messages",
+        "followers",
+        "index",
+        "isr",
+        "lag_time_ms_max",
+        "leader_epoch",
+        "leader_id",
+        "leader_log",
+        "log",
+        "maximal_isr",
+        "messages_in",
+        "min_isr",
+        "node_id",
+        "offline",
+        "partition_epoch",
+        "proposed_isr",
+        "reads",
+        "replicas",
+        "replication_bytes_out",
+        "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +132,7 @@ class Partition:
         wakeups: Wakeups,
         group_flush: GroupFlush,
         lag_time_ms_max: int,
+        isr_changes: IsrProposals | None = None,
     ) -> None:
         self.node_id = node_id
         self.topic = topic
@@ -94,6 +150,8 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
+        #: What the controller has been asked for and has not answered yet.
+        self.proposed_isr: frozenset[int] | None = None
         self.min_isr = 1
         self.followers: dict[int, ReplicaProgress] = {}
         #: No other replica has to be waited for: an append is committed at once.
@@ -105,6 +163,10 @@ class Partition:
         self._flushing: deque[Commit] = deque()
         self._wakeups = wakeups
         self._group_flush = group_flush
+        self._isr_changes = isr_changes
+        # Counted in plain ints, read at a scrape.
+        self.appends = self.failed_appends = self.messages_in = self.bytes_in = 0
+        self.reads = self.failed_reads = self.bytes_out = self.replication_bytes_out = 0
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -127,6 +189,8 @@ class Partition:
         """Also called for a change of the ISR or the replicas under the same leader epoch."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
+        if not new_epoch and partition_epoch < self.partition_epoch:
+            return  # the controller's answer to AlterPartition came before the metadata did
         self.log = log
         self._assign(leader_epoch, partition_epoch, replicas, isr)
         self.leader_id = self.node_id
@@ -168,7 +232,9 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
+        # A proposal that is still on its way fails, or is what we read here: partition epochs are compared there.
         self.isr = self.maximal_isr = frozenset(isr)
+        self.proposed_isr = None
         self.update_config()
 
     def update_config(self) -> None:
@@ -234,6 +300,9 @@ class Partition:
             origin=origin,
             transaction_version=transaction_version,
         )
+        self.appends += 1
+        self.bytes_in += len(records)
+        self.messages_in += appended.last_offset - appended.first_offset + 1
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(log, self)
         if self.alone and self.flush_messages != EVERY_RECORD:
@@ -255,7 +324,7 @@ class Partition:
             high_watermark = own_end
         else:
             high_watermark = next_high_watermark(
-                own_end, self.followers.values(), self.maximal_isr, (), now_ms, self.lag_time_ms_max
+                own_end, self.followers.values(), self.maximal_isr, self._joinable(), now_ms, self.lag_time_ms_max
             )
         self._raise_high_watermark(log, high_watermark)
 
@@ -331,11 +400,19 @@ class Partition:
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
     ) -> None:
-        """A follower asked for `offset`: it holds everything before."""
+        """A follower asked for `offset`: it holds everything before.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER to a process that was there before the one which fetches now (KIP-903).
+        """
         log = self.leader_log
         follower = self.followers.get(replica_id)
         assert log is not None and follower is not None
+        if 0 <= broker_epoch < follower.broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower.record_fetch(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
+        if replica_id not in self.maximal_isr:
+            self._maybe_expand_isr(log, follower)
         self.advance_high_watermark(now_ms)
 
     def require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
@@ -343,6 +420,85 @@ class Partition:
         if replica_id not in self.followers:
             known_epoch = current_leader_epoch >= 0
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- The in-sync replicas ----------------------------------------------------------------------------------------
+
+    def _joinable(self) -> Collection[int]:
+        """Replicas outside of the maximal ISR that the controller would take in."""
+        proposals = self._isr_changes
+        if proposals is None or len(self.maximal_isr) == len(self.replicas):
+            return ()
+        return [
+            follower.broker_id
+            for follower in self.followers.values()
+            if follower.broker_id not in self.maximal_isr
+            and follower.broker_epoch >= 0
+            and proposals.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+        ]
+
+    def _maybe_expand_isr(self, log: Log, follower: ReplicaProgress) -> None:
+        if self._isr_changes is None or self.proposed_isr is not None:
+            return
+        eligible = self._isr_changes.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+        if may_join(follower, self.maximal_isr, eligible, log.high_watermark, self.epoch_start_offset):
+            self._propose(self.isr | {follower.broker_id})
+
+    def maybe_shrink_isr(self, now_ms: int) -> None:
+        """Propose the ISR without those who have not caught up for replica.lag.time.max.ms. Called by the clock."""
+        log = self.leader_log
+        if log is None or self.alone or self.proposed_isr is not None:
+            return
+        lagging = out_of_sync(self.followers, self.isr, log.log_end_offset, now_ms, self.lag_time_ms_max)
+        if lagging:
+            self._propose(self.isr.difference(lagging))
+
+    def _propose(self, isr: frozenset[int]) -> None:
+        assert self._isr_changes is not None and self.node_id in isr
+        self.proposed_isr = isr
+        self.maximal_isr = self.isr | isr
+        self._isr_changes.submit(self)
+
+    def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int], now_ms: int) -> None:
+        """The controller has made the proposed change."""
+        if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
+            return
+        self.partition_epoch = partition_epoch
+        self.isr = self.maximal_isr = frozenset(isr)
+        self.proposed_isr = None
+        self.advance_high_watermark(now_ms)
+
+    def isr_refused(self, error: ErrorCode, now_ms: int) -> None:
+        """The controller did not make it. Where newer metadata is the reason, the proposal stands until we read that."""
+        if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+            self.maximal_isr = self.isr
+            self.proposed_isr = None
+            self.advance_high_watermark(now_ms)
+        elif error not in OVERTAKEN and self._isr_changes is not None:
+            self._isr_changes.submit(self)
+
+    # -- Following ---------------------------------------------------------------------------------------------------
+
+    def append_as_follower(
+        self, records: bytes | memoryview, high_watermark: int, leader_log_start_offset: int, now_ms: int
+    ) -> None:
+        """What the leader answered to a fetch of this log's end."""
+        log = self.log
+        assert log is not None and not self.is_leader
+        if records:
+            log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.REPLICATION)
+        raised = log.advance_high_watermark(high_watermark)
+        if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
+            log.advance_log_start_offset(leader_log_start_offset)
+        if raised and self.fetches:
+            self._wakeups.schedule(self.wake_fetches)
+
+    def truncate_as_follower(self, offset: int) -> None:
+        log = self.log
+        assert log is not None and not self.is_leader
+        if offset < log.high_watermark:
+            # Only after an unclean election: a clean leader holds everything below any watermark (invariant 10).
+            logger.warning("%s is truncated to %d, below its high watermark %d", self, offset, log.high_watermark)
+        log.truncate_to(offset)
 
     # -- Offsets -----------------------------------------------------------------------------------------------------
 

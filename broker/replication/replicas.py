@@ -3,7 +3,7 @@
 `apply(delta, image)` is the only way in: created topics get logs, changed partitions a new role, deleted topics lose
 their logs. Listeners (the coordinators) hear of every start and end of leadership, after it took effect. A snapshot
 takes the same path, because it is a delta too. What is not here: who decides on leaders (the controller), the fetching
-from leaders (replication/fetcher.py, when there is one), and what a log does.
+from leaders (replication/fetcher.py), and what a log does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from broker.configs import BrokerConfigs
 from broker.replication.group_flush import GroupFlush
-from broker.replication.partition import Partition
+from broker.replication.partition import IsrProposals, Partition
 from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
@@ -39,10 +39,27 @@ class LeadershipListener(Protocol):
         """This node does not lead the partition any more."""
 
 
+class Fetchers(Protocol):
+    """What fetches from leaders (replication/fetcher.py)."""
+
+    def follow(self, partition: Partition) -> None: ...
+
+    def unfollow(self, partition: Partition) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Replicas:
     """See the module."""
 
-    def __init__(self, configs: BrokerConfigs, logs: Logs, world: World) -> None:
+    def __init__(
+        self,
+        configs: BrokerConfigs,
+        logs: Logs,
+        world: World,
+        fetchers: Fetchers | None = None,
+        isr_changes: IsrProposals | None = None,
+    ) -> None:
         self.node_id = configs.node_id
         self.logs = logs
         self.image: MetadataImage = EMPTY
@@ -50,6 +67,8 @@ class Replicas:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
+        self.fetchers = fetchers
+        self.isr_changes = isr_changes
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
@@ -115,6 +134,7 @@ class Replicas:
                 self._wakeups,
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
+                self.isr_changes,
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
@@ -129,6 +149,7 @@ class Replicas:
             return
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
+            self._unfollow(partition)
             partition.become_leader(
                 local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
                 registration.isr, self._clock.wall_ms(),
@@ -142,6 +163,12 @@ class Replicas:
             )  # fmt: skip
             if was_leader:
                 self._tell_resigned(partition, deleted=False)
+            if self.fetchers is not None:
+                self.fetchers.follow(partition)
+
+    def _unfollow(self, partition: Partition) -> None:
+        if self.fetchers is not None:
+            self.fetchers.unfollow(partition)
 
     def _open_log(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
@@ -169,6 +196,7 @@ class Replicas:
 
     def _remove(self, partition: Partition, *, delete_log: bool) -> None:
         was_leader = partition.is_leader
+        self._unfollow(partition)
         self.by_id[partition.topic_id].pop(partition.index, None)
         partition.leader_log = None
         partition.leader_id = -1
@@ -200,6 +228,10 @@ class Replicas:
 
     def resign_all(self) -> None:
         """The node is stopping: appends are refused and whoever waits is told to look elsewhere."""
+        if self.fetchers is not None:
+            self.fetchers.close()
+        if self.isr_changes is not None:
+            self.isr_changes.close()
         for partition in self:
             partition.leader_log = None
             partition.leader_id = -1
@@ -223,9 +255,16 @@ class Replicas:
         for partition in list(self):
             if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader
+                self._unfollow(partition)
                 partition.go_offline()
                 if was_leader:
                     self._tell_resigned(partition, deleted=False)
+
+    def shrink_isrs(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition in self:
+            if not partition.alone:
+                partition.maybe_shrink_isr(now_ms)
 
     # -- Leadership --------------------------------------------------------------------------------------------------
 

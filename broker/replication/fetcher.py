@@ -1,0 +1,401 @@
+"""Followers fetch: one loop and one connection per leader broker, for all partitions that it leads and this node follows.
+
+    answer                                  what the follower does
+    records                                 appends them, takes over watermark and log start, asks for what follows
+    diverging epoch                         truncates by epochs (replication/truncation.py), asks again
+    OFFSET_OUT_OF_RANGE                     asks for the leader's first and last offset, then truncates or starts anew
+    an error of leadership                  waits a moment: one of the two has not read the newest metadata yet
+    a lost connection                       connects again; the metadata says when another broker leads
+
+One fetch waits at the leader. When the metadata gives the loop something new meanwhile, a second request follows at once and the
+leader answers the waiting one for it (handlers/fetch.py): a new leader must not stand still for replica.fetch.wait.max.ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from broker.replication.follower_session import Followed, FollowerSession, Key
+from broker.replication.partition import Partition
+from broker.replication.truncation import EndOfEpoch, truncation_offset
+from protocol.api import APIS, ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import FetchResponse, PartitionData, ReplicaState
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from server.clock import TimerHandle
+from server.network.client import Channel, ChannelClosed, ChannelProtocol
+from server.world import World
+from storage.errors import StorageFailure, UnexpectedAppendOffset
+
+log = logging.getLogger(__name__)
+
+#: A leader that does not know yet that it leads, or no longer does: metadata arrives within a few milliseconds.
+LEADERSHIP_RETRY_MS = 10
+#: After a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
+CONNECT_RETRY_MS_MIN = 20
+CONNECT_RETRY_MS_MAX = 500
+#: One waits at the leader, a second one may overtake it.
+IN_FLIGHT_MAX = 2
+#: News of one turn of the loop, and of the next few, travel together.
+NEWS_DELAY_MS = 1
+LEADERSHIP_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+EARLIEST, LATEST = -2, -1
+#: KIP-903: who fetches, with its broker epoch. Older leaders cannot tell a restarted follower from the one before.
+REPLICA_STATE_VERSION = 15
+
+
+class LeaderAddress(NamedTuple):
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    node_id: int
+    min_bytes: int
+    wait_ms_max: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    backoff_ms: int
+    timeout_ms: int
+
+
+class LeaderFetcher:
+    """The loop for one leader broker. It has no task: each answer sends the next request."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: FetcherSettings,
+        leader_id: int,
+        locate: Callable[[], LeaderAddress | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.leader_id = leader_id
+        self.session = FollowerSession(settings.partition_bytes_max)
+        self._world = world
+        self._settings = settings
+        self._locate = locate
+        self._broker_epoch = broker_epoch
+        self._channel: Channel | None = None
+        self._protocol: ChannelProtocol | None = None
+        self._version = APIS[ApiKey.FETCH].max_version
+        self._connecting = False
+        self._retry_ms = CONNECT_RETRY_MS_MIN
+        self._in_flight = 0
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        self.session.add(partition)
+        self._schedule(NEWS_DELAY_MS)
+
+    def unfollow(self, partition: Partition) -> None:
+        self.session.remove(partition)
+        self._schedule(NEWS_DELAY_MS)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._drop_connection()
+
+    # -- Turns -------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, delay_ms: int) -> None:
+        """Take a turn after the delay, unless there will be one before."""
+        due_ms = self._world.clock.mono_ms() + delay_ms
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._world.clock.call_later(delay_ms, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _turn(self) -> None:
+        if self._closed or self._connecting:
+            return
+        session = self.session
+        next_ms = session.resume(self._world.clock.mono_ms())
+        if next_ms >= 0:
+            self._schedule(max(1, next_ms - self._world.clock.mono_ms()))
+        if self._in_flight and not (session.has_news and self._in_flight < IN_FLIGHT_MAX):
+            return
+        if not session.followed and not session.is_open:
+            return
+        protocol = self._protocol
+        if protocol is None or protocol.closed:
+            if session.followed:
+                self._connecting = True
+                self._world.spawn(self._connect(), f"fetcher {self.leader_id}")
+            return
+        self._send(protocol)
+
+    def _send(self, protocol: ChannelProtocol) -> None:
+        settings = self._settings
+        wait_ms = 0 if self.session.is_fresh else settings.wait_ms_max
+        request = self.session.request()
+        if request is None:
+            return
+        request.replica_state = ReplicaState(replica_id=settings.node_id, replica_epoch=self._broker_epoch())
+        request.max_wait_ms = wait_ms
+        request.min_bytes = settings.min_bytes
+        request.max_bytes = settings.response_bytes_max
+        number = self.session.number
+        try:
+            answer = protocol.send(
+                f"broker-{settings.node_id}-fetcher-{self.leader_id}",
+                request,
+                APIS[ApiKey.FETCH],
+                self._version,
+                settings.timeout_ms,
+            )
+        except ChannelClosed as error:
+            self._lost(protocol, error)
+            return
+        self._in_flight += 1
+        answer.add_done_callback(lambda answered: self._answered(protocol, number, answered))
+
+    def _answered(self, protocol: ChannelProtocol, number: int, answer: asyncio.Future[FetchResponse]) -> None:
+        if protocol is not self._protocol or answer.cancelled():
+            # Of a connection that was given up: read the exception, or it is reported as forgotten.
+            _ = answer.cancelled() or answer.exception()
+            return
+        error = answer.exception()
+        if isinstance(error, ChannelClosed):
+            self._lost(protocol, error)
+            return
+        self._in_flight -= 1
+        try:
+            self._handle(answer.result(), number)
+        except Exception:
+            # A mistake of ours in one answer must not end replication for good.
+            log.exception("An answer of broker %d could not be handled", self.leader_id)
+            self._drop_connection()
+            self._schedule(self._settings.backoff_ms)
+            return
+        self._turn()
+
+    # -- The connection ----------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        address = self._locate()
+        try:
+            if address is None:
+                raise ChannelClosed(f"broker {self.leader_id} is not registered")
+            channel = self._channel = Channel(
+                self._world, address.host, address.port, f"broker-{self._settings.node_id}-fetcher-{self.leader_id}"
+            )
+            protocol = await channel.connect()
+            _, highest = protocol.versions.get(ApiKey.FETCH, (0, -1))
+            if highest < REPLICA_STATE_VERSION:
+                raise ChannelClosed(f"broker {self.leader_id} has Fetch up to version {highest} only")
+        except ChannelClosed as error:
+            self._connecting = False
+            self._lost(None, error)
+            return
+        self._connecting = False
+        self._protocol, self._version = protocol, min(highest, APIS[ApiKey.FETCH].max_version)
+        if self._closed:
+            self._drop_connection()
+            return
+        self._retry_ms = CONNECT_RETRY_MS_MIN
+        self.session.reset()
+        self._turn()
+
+    def _lost(self, protocol: ChannelProtocol | None, error: Exception) -> None:
+        if self._closed:
+            return
+        log.info("Fetcher of leader %d: %s", self.leader_id, error)
+        self._drop_connection()
+        self._schedule(self._retry_ms)
+        self._retry_ms = min(2 * self._retry_ms, CONNECT_RETRY_MS_MAX)
+
+    def _drop_connection(self) -> None:
+        self._protocol = None
+        self._in_flight = 0
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+        self.session.reset()
+
+    # -- Answers -----------------------------------------------------------------------------------------------------
+
+    def _handle(self, response: FetchResponse, number: int) -> None:
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode(response.error_code)
+            log.info("Broker %d answered a fetch with %s", self.leader_id, code.name)
+            if code not in SESSION_ERRORS:
+                raise KafkaError(code)
+            self.session.reset()
+            return
+        self.session.answered(response.session_id)
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                followed = self.session.asked(key, number)
+                if followed is not None:
+                    self._handle_partition(key, followed, data)
+
+    def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
+        partition, told = followed.partition, followed.told
+        own_log = partition.log
+        if (
+            own_log is None
+            or told is None
+            or partition.leader_id != self.leader_id
+            or partition.leader_epoch != told.leader_epoch
+            or own_log.log_end_offset != told.fetch_offset
+        ):
+            self.session.changed(key)
+            return
+        try:
+            if data.error_code != ErrorCode.NONE:
+                self._handle_error(key, partition, ErrorCode(data.error_code))
+            elif data.diverging_epoch.epoch >= 0:
+                self._truncate(partition, EndOfEpoch(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+                self.session.changed(key)
+            else:
+                partition.append_as_follower(
+                    cast("bytes | memoryview", data.records or b""),
+                    data.high_watermark,
+                    data.log_start_offset,
+                    self._world.clock.wall_ms(),
+                )
+                if data.records or own_log.log_start_offset != told.log_start_offset:
+                    self.session.changed(key)
+        except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
+            log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
+            self._delay(key, self._settings.backoff_ms)
+
+    def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._delay(key, self._settings.timeout_ms)
+            self._world.spawn(self._find_offset(key, partition), f"offsets of {partition}")
+        elif code in LEADERSHIP_ERRORS:
+            self._delay(key, LEADERSHIP_RETRY_MS)
+        else:
+            log.warning("Broker %d answered a fetch of %s with %s", self.leader_id, partition, code.name)
+            self._delay(key, self._settings.backoff_ms)
+
+    def _delay(self, key: Key, delay_ms: int) -> None:
+        self.session.delay(key, self._world.clock.mono_ms() + delay_ms)
+
+    @staticmethod
+    def _truncate(partition: Partition, leader: EndOfEpoch) -> None:
+        own_log = partition.log
+        assert own_log is not None and not partition.is_leader
+        own = EndOfEpoch(*own_log.end_offset_for_epoch(leader.epoch))
+        partition.truncate_as_follower(truncation_offset(leader, own, own_log.log_end_offset))
+
+    async def _find_offset(self, key: Key, partition: Partition) -> None:
+        """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
+        leader_epoch = partition.leader_epoch
+        try:
+            end = await self._leader_offset(partition, leader_epoch, LATEST)
+            start = await self._leader_offset(partition, leader_epoch, EARLIEST)
+            own_log = partition.log
+            if own_log is not None and partition.leader_epoch == leader_epoch and not partition.is_leader:
+                if end < own_log.log_end_offset:
+                    log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
+                    partition.truncate_as_follower(end)
+                if start > own_log.log_end_offset:
+                    own_log.truncate_fully_and_start_at(start)
+        except (KafkaError, ChannelClosed, StorageFailure) as failure:
+            log.info("%s could not find where to go on: %s", partition, failure)
+            self._delay(key, self._settings.backoff_ms)
+        else:
+            self._delay(key, 0)
+        self._schedule(NEWS_DELAY_MS)
+
+    async def _leader_offset(self, partition: Partition, leader_epoch: int, timestamp: int) -> int:
+        channel = self._channel
+        if channel is None:
+            raise ChannelClosed(f"the connection to broker {self.leader_id} was lost")
+        asked = ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._settings.node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+        )
+        response = await channel.request(request, timeout_ms=self._settings.timeout_ms)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode(answer.error_code))
+        return int(answer.offset)
+
+
+class ReplicaFetchers:
+    """The loops of a node; made when a partition follows a leader for the first time, closed after the last."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: FetcherSettings,
+        locate: Callable[[int], LeaderAddress | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.by_leader: dict[int, LeaderFetcher] = {}
+        self._world = world
+        self._settings = settings
+        self._locate = locate
+        self._broker_epoch = broker_epoch
+        self._leader_of: dict[Partition, int] = {}
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the partition's leader, in its present epoch; not at all while there is none."""
+        leader_id = partition.leader_id
+        if self._leader_of.get(partition, leader_id) != leader_id:
+            self.unfollow(partition)
+        if leader_id < 0 or self._closed:
+            return
+        self._leader_of[partition] = leader_id
+        fetcher = self.by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = self.by_leader[leader_id] = LeaderFetcher(
+                self._world, self._settings, leader_id, lambda: self._locate(leader_id), self._broker_epoch
+            )
+        fetcher.follow(partition)
+
+    def unfollow(self, partition: Partition) -> None:
+        leader_id = self._leader_of.pop(partition, None)
+        if leader_id is None:
+            return
+        fetcher = self.by_leader[leader_id]
+        fetcher.unfollow(partition)
+        if not fetcher.session.followed:
+            fetcher.close()
+            del self.by_leader[leader_id]
+
+    def close(self) -> None:
+        self._closed = True
+        for fetcher in self.by_leader.values():
+            fetcher.close()
+        self.by_leader.clear()
+        self._leader_of.clear()

@@ -1,0 +1,187 @@
+"""A follower's side of a fetch session with one leader broker, without I/O: what to ask for next (KIP-227).
+
+The leader remembers what it was told; a request names only what is different since. Every request has a number, because a
+second one may be sent while the first still waits at the leader: an answer counts for a partition only if nothing newer
+has been told of that partition meanwhile.
+
+    add, remove     the metadata says to follow, or not to
+    changed         the log has moved: the leader must be told the new offset
+    delay           leave the partition out until a time
+    reset           the connection or the session is gone: begin with a full request
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
+from broker.replication.partition import Partition
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+Key: TypeAlias = tuple[bytes, int]
+NOT_DELAYED = -1
+
+
+class Position(NamedTuple):
+    """What a leader is told of a partition."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    leader_epoch: int
+    log_start_offset: int
+
+
+@dataclass(slots=True)
+class Followed:
+    partition: Partition
+    told: Position | None = None
+    told_in: int = -1
+    delayed_until_ms: int = NOT_DELAYED
+
+
+@dataclass(slots=True)
+class FollowerSession:
+    partition_bytes_max: int
+    followed: dict[Key, Followed] = field(default_factory=dict)
+    session_id: int = INVALID_SESSION_ID
+    next_epoch: int = INITIAL_EPOCH
+    number: int = 0
+    #: No answer has come since the last reset: the first one is not to wait, because only it tells the session's id.
+    is_fresh: bool = True
+    _changed: dict[Key, None] = field(default_factory=dict)
+    _forgotten: dict[Key, None] = field(default_factory=dict)
+    _delayed: dict[Key, None] = field(default_factory=dict)
+
+    def add(self, partition: Partition) -> None:
+        key = (partition.topic_id, partition.index)
+        followed = self.followed.get(key)
+        if followed is None or followed.partition is not partition:
+            self.followed[key] = Followed(partition, None if followed is None else followed.told)
+        else:
+            followed.delayed_until_ms = NOT_DELAYED
+            self._delayed.pop(key, None)
+        self._changed[key] = None
+
+    def remove(self, partition: Partition) -> None:
+        key = (partition.topic_id, partition.index)
+        followed = self.followed.pop(key, None)
+        self._changed.pop(key, None)
+        self._delayed.pop(key, None)
+        if followed is not None and followed.told is not None:
+            self._forgotten[key] = None
+
+    def changed(self, key: Key) -> None:
+        if key in self.followed:
+            self._changed[key] = None
+
+    def delay(self, key: Key, until_ms: int) -> None:
+        followed = self.followed.get(key)
+        if followed is None:
+            return
+        followed.delayed_until_ms = until_ms
+        self._delayed[key] = None
+        self._changed.pop(key, None)
+        if followed.told is not None:
+            followed.told = None
+            self._forgotten[key] = None
+
+    def resume(self, now_ms: int) -> int:
+        """End the delays that are over; when the next one will be, or NOT_DELAYED."""
+        next_ms = NOT_DELAYED
+        for key in list(self._delayed):
+            due_ms = self.followed[key].delayed_until_ms
+            if due_ms <= now_ms:
+                del self._delayed[key]
+                self._changed[key] = None
+            elif next_ms == NOT_DELAYED or due_ms < next_ms:
+                next_ms = due_ms
+        return next_ms
+
+    def reset(self) -> None:
+        self.session_id, self.next_epoch, self.is_fresh = INVALID_SESSION_ID, INITIAL_EPOCH, True
+        self._forgotten.clear()
+        for key, followed in self.followed.items():
+            followed.told = None
+            if key not in self._delayed:
+                self._changed[key] = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.session_id != INVALID_SESSION_ID
+
+    @property
+    def has_news(self) -> bool:
+        """Something that the leader does not know, and can be told within the session."""
+        return self.is_open and bool(self._changed or self._forgotten)
+
+    def request(self) -> FetchRequest | None:
+        """The next request, or None if there is nothing to fetch. The caller fills in who asks and how long to wait."""
+        if not self.is_open:
+            self._changed = dict.fromkeys(key for key in self.followed if key not in self._delayed)
+            self._forgotten.clear()
+        if not self.is_open and not self._changed:
+            return None
+        if self.is_open and len(self._delayed) == len(self.followed) and not self._forgotten:
+            return None
+        self.number += 1
+        request = FetchRequest(session_id=self.session_id, session_epoch=self.next_epoch)
+        self._name_changed(request)
+        self._name_forgotten(request)
+        if self.is_open:
+            self.next_epoch = 1 if self.next_epoch == EPOCH_MAX else self.next_epoch + 1
+        return request
+
+    def _name_changed(self, request: FetchRequest) -> None:
+        topics: dict[bytes, FetchTopic] = {}
+        for key in self._changed:
+            followed = self.followed[key]
+            partition = followed.partition
+            log = partition.log
+            if log is None:
+                continue
+            position = Position(log.log_end_offset, log.latest_epoch, partition.leader_epoch, log.log_start_offset)
+            if position == followed.told:
+                continue
+            followed.told, followed.told_in = position, self.number
+            self._forgotten.pop(key, None)
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic(topic=partition.topic, topic_id=key[0], partitions=[])
+                request.topics.append(topic)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=self.partition_bytes_max,
+                )
+            )
+        self._changed.clear()
+
+    def _name_forgotten(self, request: FetchRequest) -> None:
+        by_topic: dict[bytes, list[int]] = {}
+        for topic_id, index in self._forgotten:
+            by_topic.setdefault(topic_id, []).append(index)
+        request.forgotten_topics_data = [
+            ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic.items()
+        ]
+        self._forgotten.clear()
+
+    def answered(self, session_id: int) -> None:
+        """The leader's answer to the newest full request says which session it has opened, 0 for none."""
+        if not self.is_open:
+            self.is_fresh = False
+            self.session_id = session_id
+            self.next_epoch = 1 if session_id != INVALID_SESSION_ID else INITIAL_EPOCH
+        elif session_id != self.session_id:
+            self.reset()
+
+    def asked(self, key: Key, number: int) -> Followed | None:
+        """The partition, if the answer to request `number` still counts for it."""
+        followed = self.followed.get(key)
+        if followed is None or followed.told is None or followed.told_in > number:
+            return None
+        return followed

@@ -1,0 +1,48 @@
+"""Replication in a broker, made from its parts: the fetchers of a follower, the ISR changes of a leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.configs import BrokerConfigs
+from broker.controller_channel import ControllerChannel
+from broker.metadata_cache import MetadataCache
+from broker.replication.alter_partition import IsrChanges
+from broker.replication.fetcher import FetcherSettings, LeaderAddress, ReplicaFetchers
+from broker.replication.replicas import Replicas
+from server.world import World
+from storage.logs import Logs
+
+
+def replicas(
+    world: World,
+    configs: BrokerConfigs,
+    logs: Logs,
+    metadata: MetadataCache,
+    controller: ControllerChannel,
+    broker_epoch: Callable[[], int],
+) -> Replicas:
+    """All partitions of one broker process."""
+    listener = configs.node.inter_broker_listener
+
+    def locate(leader_id: int) -> LeaderAddress | None:
+        broker = metadata.image.cluster.brokers.get(leader_id)
+        endpoint = None if broker is None else broker.endpoint(listener)
+        return None if endpoint is None else LeaderAddress(endpoint.host, endpoint.port)
+
+    settings = FetcherSettings(
+        node_id=configs.node_id,
+        min_bytes=configs["replica.fetch.min.bytes"],
+        wait_ms_max=configs["replica.fetch.wait.max.ms"],
+        partition_bytes_max=configs["replica.fetch.max.bytes"],
+        response_bytes_max=configs["replica.fetch.response.max.bytes"],
+        backoff_ms=configs["replica.fetch.backoff.ms"],
+        timeout_ms=configs["replica.socket.timeout.ms"],
+    )
+    return Replicas(
+        configs,
+        logs,
+        world,
+        ReplicaFetchers(world, settings, locate, broker_epoch),
+        IsrChanges(world, configs.node_id, controller, broker_epoch, lambda: metadata.image.cluster),
+    )
