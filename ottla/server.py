@@ -25,6 +25,7 @@ from controller.control.config_schema import TableSchema
 from controller.metadata.acl_publisher import AclPublisher
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
+from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
 from ottla.node_parts import authorizer, control_settings, raft_config, refuse_unserved_protocols, registered
@@ -91,6 +92,9 @@ class Server:
         self._inbox = ReceiveBuffer()
         self._channel: ControllerChannel | None = None
         self._lifecycle: BrokerLifecycle | None = None
+        #: Whether there is a `metadata` to look at.
+        self.started_metadata = False
+        self._admin = admin_server(self)
 
     # -- Starting ----------------------------------------------------------------------------------------------------
 
@@ -102,6 +106,9 @@ class Server:
         opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
         self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
         try:
+            if self._admin is not None:
+                # First, so that a node that recovers its logs for minutes says that it is alive and not ready.
+                await self._admin.start()
             await self._start_metadata(opened[config.metadata_log_directory])
             if config.is_broker:
                 await self._start_broker(self.logs)
@@ -137,10 +144,13 @@ class Server:
                 authorizer=self.authorizer,
             )
             self.metadata.raft.open()
-            await self._listen(config.controller_endpoints, self.controller.routes())
+            for listener in await self._bind(config.controller_endpoints, self.controller.routes()):
+                await listener.accept()
             await self.metadata.raft.begin()
         else:
             await self.metadata.start()
+        add_metadata_sources(self.metrics, self.world, self.metadata, self.controller)
+        self.started_metadata = True
 
     async def _start_broker(self, logs: Logs) -> None:
         config, clock = self.config, self.world.clock
@@ -186,11 +196,15 @@ class Server:
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
         self.metrics.add(lambda: broker_metrics(broker.parts))
-        listeners = await self._listen(config.broker_endpoints, broker.routes)
+        listeners = await self._bind(config.broker_endpoints, broker.routes)
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
         self.metadata.loader.add_publisher(broker.publisher)
         self.metadata.loader.add_publisher(lifecycle)
+        add_broker_sources(self.metrics, self.world, broker)
         await broker.start()
+        # Not before: Metadata without a single live broker leaves librdkafka waiting for its next refresh, five minutes on.
+        for listener in listeners:
+            await listener.accept()
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _authorize_clients(self, caught_up: asyncio.Future[None]) -> None:
@@ -205,8 +219,8 @@ class Server:
             return None
         return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
 
-    async def _listen(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
-        """All endpoints of one role: one table of routes, and ApiVersions answered from it."""
+    async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
+        """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
         api_versions = ApiVersionsHandler(self._features)
         table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
         api_versions.set_routes(table.rows)
@@ -226,7 +240,7 @@ class Server:
                 self.wheel,
                 inter_broker=endpoint.name == self.config.inter_broker_listener,
             )
-            await listener.start()
+            await listener.bind()
             self.listeners.append(listener)
             made.append(listener)
         return made
@@ -261,6 +275,8 @@ class Server:
                 await listener.stop()
             listener.abort()
         self.wheel.close()
+        if self._admin is not None:
+            await self._admin.stop()
         log.info("%s shut down completed", self.name)
 
 

@@ -142,11 +142,20 @@ class Listener:
         return self.endpoint.host or peer.local_host, self.port
 
     async def start(self) -> None:
+        await self.bind()
+        await self.accept()
+
+    async def bind(self) -> None:
+        """Takes the port; whoever dials is refused until `accept`."""
         endpoint = self.endpoint
         self._server = await self._world.network.listen(
             endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.listen_backlog
         )
-        log.info("Awaiting socket connections on %s:%d. (%s)", endpoint.host or "0.0.0.0", self.port, self.name)
+
+    async def accept(self) -> None:
+        assert self._server is not None, "bound first"
+        await self._server.begin()
+        log.info("Awaiting socket connections on %s:%d. (%s)", self.endpoint.host or "0.0.0.0", self.port, self.name)
 
     async def stop(self) -> None:
         """Accept no more, and close what is open after what has been written to it."""

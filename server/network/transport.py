@@ -15,10 +15,11 @@ LISTEN_BACKLOG = 50
 
 
 class Server(Protocol):
-    """A socket that accepts connections."""
+    """A socket that is bound, and accepts connections from `begin` on; until then they are refused."""
 
     @property
     def port(self) -> int: ...
+    async def begin(self) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -48,6 +49,9 @@ class TcpServer:
         name = sockets[0].getsockname()
         self.port: int = name[1]
 
+    async def begin(self) -> None:
+        await self._server.start_serving()
+
     async def close(self) -> None:
         """Accept no more. (Waiting for the server to be closed would wait for its connections.)"""
         self._server.close()
@@ -69,7 +73,9 @@ class TcpNetwork:
     ) -> TcpServer:
         """An empty host is every address of the machine, with one socket for IPv4 and IPv6 where there is IPv6."""
         sock = _listening_socket(host, port)
-        server = await self._loop.create_server(protocol_factory, sock=sock, ssl=ssl, backlog=backlog)
+        server = await self._loop.create_server(
+            protocol_factory, sock=sock, ssl=ssl, backlog=backlog, start_serving=False
+        )
         return TcpServer(server, [sock])
 
     async def connect(

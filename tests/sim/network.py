@@ -221,12 +221,15 @@ class SimTransport(asyncio.Transport):
 class SimServer:
     """See `server.network.transport.Server`."""
 
-    def __init__(self, hub: SimHub, address: Address) -> None:
-        self._hub, self._address = hub, address
+    def __init__(self, hub: SimHub, address: Address, entry: tuple[str, ProtocolFactory]) -> None:
+        self._hub, self._address, self._entry = hub, address, entry
 
     @property
     def port(self) -> int:
         return self._address[1]
+
+    async def begin(self) -> None:
+        self._hub.listeners[self._address] = self._entry
 
     async def close(self) -> None:
         self._hub.listeners.pop(self._address, None)
@@ -244,8 +247,7 @@ class SimNetwork:
         address = (self._host, port or self._hub.new_port())
         if address in self._hub.listeners:
             raise OSError(98, f"address {address} is in use")
-        self._hub.listeners[address] = (self._host, protocol_factory)
-        return SimServer(self._hub, address)
+        return SimServer(self._hub, address, (self._host, protocol_factory))
 
     async def connect(
         self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None
