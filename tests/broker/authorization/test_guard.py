@@ -1,0 +1,121 @@
+"""The guards themselves: what they cost without an authorizer, and that answers which come later are completed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.authorization.actions import on_cluster, on_each_group, on_group
+from broker.authorization.answers import only_visible_groups
+from broker.authorization.guard import After, Each, Whole, guarded, is_async
+from broker.authorization.rules import RULES
+from broker.handlers.routes import FORWARD, ROUTES
+from protocol.api import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from server.network.deferred import Deferred
+from server.security.acl import AccessControlEntry
+from server.security.authorizer import AllowAll, StandardAuthorizer
+from server.security.operations import ALL, ALLOW, CLUSTER_ACTION, DELETE, GROUP, LITERAL, READ
+from tests.server.security.callers import caller
+
+EACH = (Each("groups_names", "results", on_each_group(DELETE)),)
+
+
+def broker(authorizer: Any = None) -> Any:
+    if authorizer is None:
+        authorizer = StandardAuthorizer()
+        authorizer.change((), [AccessControlEntry(GROUP, "mine", LITERAL, "User:*", "*", ALL, ALLOW)])
+    return SimpleNamespace(authorizer=authorizer)
+
+
+def codes(answer: DeleteGroupsResponse) -> dict[str, int]:
+    return {result.group_id: result.error_code for result in answer.results}
+
+
+def delete(request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name) for name in request.groups_names])
+
+
+def test_every_api_that_is_not_forwarded_has_a_rule() -> None:
+    assert [api for api, handler in ROUTES if handler != FORWARD and api not in RULES] == []
+
+
+@pytest.mark.parametrize("api", RULES)
+def test_without_an_authorizer_the_handler_stands_alone(api: ApiKey) -> None:
+    def handler(request: Any, context: Any) -> None: ...
+
+    assert guarded(broker(AllowAll()), api, RULES[api], handler) is handler
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_refusals_are_added_to_an_answer_that_comes_later(asked_first: bool) -> None:
+    deferred = Deferred()
+    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: deferred)
+    request = DeleteGroupsRequest(groups_names=["mine", "other"])
+    if not asked_first:
+        deferred.complete(DeleteGroupsResponse(results=[DeletableGroupResult(group_id="mine")]))
+    answer = handler(request, caller(api_key=ApiKey.DELETE_GROUPS))
+    assert request.groups_names == ["mine"]
+    if asked_first:
+        arrived: list[Any] = []
+        answer.attach(SimpleNamespace(completed=arrived.append))
+        deferred.complete(DeleteGroupsResponse(results=[DeletableGroupResult(group_id="mine")]))
+        (answer,) = arrived
+    assert codes(answer) == {"mine": 0, "other": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+def test_a_failure_that_comes_later_stays_one() -> None:
+    deferred = Deferred()
+    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: deferred)
+    answer = handler(DeleteGroupsRequest(groups_names=["mine", "other"]), caller())
+    arrived: list[Any] = []
+    answer.attach(SimpleNamespace(completed=arrived.append))
+    deferred.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert [error.code for error in arrived] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_a_client_that_goes_cancels_what_the_handler_waits_for() -> None:
+    deferred = Deferred()
+    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: deferred)
+    answer = handler(DeleteGroupsRequest(groups_names=["mine", "other"]), caller())
+    answer.cancel()
+    assert deferred.cancelled
+
+
+async def test_a_handler_that_is_a_coroutine_stays_one() -> None:
+    async def handler(request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
+        return delete(request)
+
+    behind = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, handler)
+    assert is_async(behind)
+    answer = await behind(DeleteGroupsRequest(groups_names=["mine", "other"]), caller())
+    assert codes(answer) == {"mine": 0, "other": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    nothing_left = await behind(DeleteGroupsRequest(groups_names=["other"]), caller())
+    assert codes(nothing_left) == {"other": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+def test_a_request_that_is_refused_as_a_whole_never_reaches_the_handler() -> None:
+    def handler(request: Any, context: Any) -> None:
+        raise AssertionError("reached")
+
+    rules = (Whole((on_group(READ),)),)
+    with pytest.raises(KafkaError) as refused:
+        guarded(broker(), ApiKey.HEARTBEAT, rules, handler)(HeartbeatRequest(group_id="other"), caller())
+    assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_one_of_several_permissions_is_enough() -> None:
+    rules = (Whole((on_cluster(CLUSTER_ACTION), on_group(READ))),)
+    handler = guarded(broker(), ApiKey.HEARTBEAT, rules, lambda request, context: "answered")
+    assert handler(HeartbeatRequest(group_id="mine"), caller()) == "answered"
+
+
+def test_what_may_not_be_seen_is_left_out_of_the_answer() -> None:
+    listed = ListGroupsResponse(groups=[ListedGroup(group_id="mine"), ListedGroup(group_id="other")])
+    handler = guarded(broker(), ApiKey.LIST_GROUPS, (After(only_visible_groups),), lambda request, context: listed)
+    assert [group.group_id for group in handler(None, caller()).groups] == ["mine"]

@@ -1,0 +1,43 @@
+"""The quorum's APIs are the nodes' own: others need ClusterAction."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.handlers.quorum import QUORUM_OPERATIONS, guard_quorum
+from controller.raft.handlers import routes
+from protocol.errors import ErrorCode, KafkaError
+from server.network.route import Route
+from server.security.acl import AccessControlEntry
+from server.security.authorizer import AllowAll, StandardAuthorizer
+from server.security.operations import ALLOW, CLUSTER, CLUSTER_NAME, LITERAL
+from server.security.principal import Principal
+from tests.server.security.callers import caller
+
+NODE: Any = None  # the routes are only looked at
+
+
+def test_every_api_of_the_quorum_has_an_operation() -> None:
+    assert {route.api_key for route in routes(NODE)} == set(QUORUM_OPERATIONS)
+
+
+def test_without_an_authorizer_the_routes_are_the_quorums_own() -> None:
+    rows = routes(NODE)
+    assert guard_quorum(SimpleNamespace(authorizer=AllowAll()), rows) == rows  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("api_key", QUORUM_OPERATIONS)
+def test_a_stranger_is_refused_and_a_node_is_not(api_key: int) -> None:
+    authorizer = StandardAuthorizer()
+    operation = QUORUM_OPERATIONS[api_key]  # type: ignore[index]
+    node = AccessControlEntry(CLUSTER, CLUSTER_NAME, LITERAL, "User:node", "*", operation, ALLOW)
+    authorizer.change((), [node])
+    parts: Any = SimpleNamespace(authorizer=authorizer)
+    (route,) = guard_quorum(parts, [Route(api_key, lambda request, context: "answered")])
+    with pytest.raises(KafkaError) as refused:
+        route.handler(None, caller(api_key=api_key))
+    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert route.handler(None, caller(Principal("User", "node"), api_key=api_key)) == "answered"

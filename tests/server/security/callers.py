@@ -1,0 +1,15 @@
+"""Requests of somebody, for what is asked of an authorizer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from protocol.api import ApiKey
+from server.network.context import RequestContext
+from server.security.principal import ANONYMOUS, Principal
+
+
+def caller(principal: Principal = ANONYMOUS, host: str = "10.0.0.1", api_key: int = ApiKey.PRODUCE) -> RequestContext:
+    peer: Any = SimpleNamespace(principal=principal, peer_host=host, id="test", listener_name="PLAINTEXT")
+    return RequestContext(api_key, 0, "test", peer)
