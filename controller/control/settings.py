@@ -21,6 +21,6 @@ class ControlSettings:
     broker_session_timeout_ms: int = 9_000
     metadata_max_idle_interval_ms: int = 500
     # A lost connection is a strong hint of a dead broker, but a broker may also just reconnect.
-    lost_connection_grace_ms: int = 300
+    lost_connection_grace_ms: int = 100
     # Every property as the operator wrote it, by name; DescribeConfigs-like answers and synonyms need them all.
     properties: Mapping[str, str] = field(default_factory=dict)
