@@ -10,7 +10,6 @@ id when the epochs are used up: the markers still carry the old id with its last
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.outcome import Outcome
@@ -140,13 +139,18 @@ def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, r
             shard.remember_epoch(after.transactional_id, *after.producer_after_end, before.producer_epoch)
         return Outcome()
 
-    return Outcome([after.record()], response, then=remember, committed=partial(shard.coordinating.complete, after))
+    def have_markers_written() -> None:
+        # Nothing but their completion leads away from here; the log's word for it is the one that counts.
+        shard.coordinating.complete(shard.transactions[after.transactional_id])
+
+    return Outcome([after.record()], response, then=remember, committed=have_markers_written)
 
 
 def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Outcome:
     """All markers are written."""
     transaction = shard.transactions.get(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
+        # Somebody else was faster: after a failover and back, two may have written the markers.
         return Outcome()
     producer_id, producer_epoch = transaction.producer_after_end
     after = transaction.to(

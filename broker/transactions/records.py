@@ -19,7 +19,12 @@ class TransactionRecordCodec:
     def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
         if value is None:
             return encode_key(key), None
-        return encode_key(key), encode_value(value, transaction_log_value_version(self._transaction_version()))
+        version = transaction_log_value_version(self._transaction_version())
+        if version == 0:
+            # What the older format cannot hold is forgotten here and now, so that memory is what the log says.
+            value.previous_producer_id = value.next_producer_id = -1
+            value.client_transaction_version = 0
+        return encode_key(key), encode_value(value, version)
 
     def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None:
         try:

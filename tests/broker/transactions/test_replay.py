@@ -1,0 +1,160 @@
+"""Whatever producers do, and whenever the coordinator moves: memory is what the log says, and outcomes stand (invariant 35)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.coordinator.timers import Timers
+from broker.transactions.config import TransactionConfig
+from broker.transactions.shard import TransactionShard
+from broker.transactions.state import COMPLETION, PREPARED, State
+from broker.transactions.transaction import Transaction, from_record
+from protocol.errors import ErrorCode, KafkaError
+from tests.broker.transactions.lab import PARKED, TP, Lab, LabProducer
+
+PARTITIONS = ("t-0", "t-1", "u-0")
+PRODUCERS = ("a", "b", "c")
+
+actions = st.one_of(
+    st.tuples(st.sampled_from(["init", "resume"]), st.sampled_from(PRODUCERS), st.just("")),
+    st.tuples(st.sampled_from(["add", "add v0"]), st.sampled_from(PRODUCERS), st.sampled_from(PARTITIONS)),
+    st.tuples(
+        st.sampled_from(["commit", "abort", "commit v0", "abort v0", "commit again", "abort again"]),
+        st.sampled_from(PRODUCERS),
+        st.just(""),
+    ),
+    st.tuples(st.just("wait"), st.just(""), st.sampled_from(["1", "60", "5000", "20000", "700000000"])),
+    st.tuples(st.sampled_from(["later", "fail", "take"]), st.just(""), st.sampled_from(PARTITIONS)),
+    st.tuples(st.sampled_from(["restart", "hold", "release", "refuse", "accept", "ids later", "ids"]), st.just(""), st.just("")),
+)
+
+
+def replayed(lab: Lab, records: list[tuple[int, Any, Any]]) -> dict[str, Transaction]:
+    shard = TransactionShard(Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, lab.coordinator)
+    for offset, key, value in records:
+        shard.replay(offset, -1, key, value)
+    return shard.transactions
+
+
+def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """The last record of every key, tombstones gone too."""
+    last = {repr(key): offset for offset, key, _ in records}
+    return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
+
+
+class Story:
+    """Two producers share an id, the third has its own; a coordinator abort comes after ten seconds."""
+
+    def __init__(self, transaction_version: int) -> None:
+        self.lab = Lab(
+            transaction_version=transaction_version,
+            transactional_id_expiration_ms=600_000_000,
+            remove_expired_interval_ms=3_600_000,
+            transaction_max_timeout_ms=900_000_000,
+        )
+        self.producers = {
+            "a": LabProducer(self.lab),
+            "b": LabProducer(self.lab),
+            "c": LabProducer(self.lab, "y"),
+        }
+
+    def play(self, action: str, name: str, detail: str) -> None:
+        lab = self.lab
+        producer = self.producers.get(name)
+        match action.split():
+            case ["init" | "resume" as verb]:
+                assert producer is not None
+                producer.init(timeout=10_000, resume=verb == "resume" and producer.producer_id >= 0)
+            case ["add", *old]:
+                assert producer is not None
+                producer.add(detail, version=0 if old else 2)
+            case ["commit" | "abort" as outcome, *how]:
+                assert producer is not None
+                producer.end(outcome == "commit", version=0 if how == ["v0"] else 2, epoch=-1 if how == ["again"] else 0)
+            case ["wait"]:
+                lab.clock.advance(int(detail))
+            case ["later"]:
+                lab.marker_behaviour(detail, "later")
+            case ["fail"]:
+                lab.marker_behaviour(detail, "NOT_LEADER_OR_FOLLOWER")
+            case ["take"]:
+                lab.marker_behaviour(detail, "NONE")
+            case ["ids", *later]:
+                lab.producer_ids.hold = bool(later)
+                waiting, lab.producer_ids.waiting = lab.producer_ids.waiting, []
+                if not later:
+                    for receive in waiting:
+                        lab.producer_ids.take(receive)
+            case ["restart"]:
+                lab.restart()
+            case ["hold"]:
+                lab.log.hold = True
+            case ["release"]:
+                lab.log.hold = False
+                lab.log.release(TP)
+            case ["refuse"]:
+                lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            case ["accept"]:
+                lab.log.refuse = None
+
+    def settle(self) -> None:
+        """Everything works again."""
+        self.play("accept", "", "")
+        self.play("release", "", "")
+        self.play("ids", "", "")
+        for partition in PARTITIONS:
+            self.play("take", "", partition)
+        self.lab.clock.advance(1_000)
+
+    def check(self) -> None:
+        records = self.lab.records()
+        memory = self.lab.shard.transactions
+        assert replayed(self.lab, records) == memory
+        assert replayed(self.lab, compacted(records)) == memory
+
+    def check_outcomes(self) -> None:
+        """What was prepared was completed, that way and no other; markers say what the log says."""
+        last: dict[str, State] = {}
+        committed: set[tuple[int, int]] = set()
+        aborted: set[tuple[int, int]] = set()
+        for _, key, value in self.lab.records():
+            if value is None:
+                last.pop(key.transactional_id, None)
+                continue
+            transaction = from_record(key, value)
+            before = last.get(key.transactional_id)
+            if before in PREPARED:
+                assert transaction.state is COMPLETION[before]
+            last[key.transactional_id] = transaction.state
+            if transaction.state is State.PREPARE_COMMIT:
+                committed.add((transaction.producer_id, transaction.producer_epoch))
+            elif transaction.state is State.PREPARE_ABORT:
+                aborted.add((transaction.producer_id, transaction.producer_epoch))
+        assert not PREPARED & set(last.values()), "a transaction was left prepared"
+        for _, producer_id, epoch, commit in self.lab.markers:
+            assert (producer_id, epoch) in (committed if commit else aborted)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(actions, max_size=40), st.sampled_from([0, 2, 2]))
+def test_memory_is_what_the_log_says_and_outcomes_stand(script: list[tuple[str, str, str]], version: int) -> None:
+    story = Story(version)
+    for action in script:
+        story.play(*action)
+        story.check()
+    story.settle()
+    story.check()
+    story.check_outcomes()
+
+
+def test_an_answer_that_waits_is_given_when_the_coordinator_goes() -> None:
+    story = Story(2)
+    story.play("init", "a", "")
+    story.play("hold", "", "")
+    assert story.producers["a"].add("t-0") == PARKED
+    story.lab.printed.clear()
+    story.lab.coordinator.close()
+    assert story.lab.printed == ["then: NOT_COORDINATOR"]

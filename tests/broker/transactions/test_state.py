@@ -1,0 +1,69 @@
+"""The tables of the machine: complete, and with no way from one outcome to the other."""
+
+from __future__ import annotations
+
+from broker.transactions.state import (
+    BY_NAME,
+    COMPLETION,
+    END_TXN_V1,
+    END_TXN_V2,
+    IDLE,
+    PREPARED,
+    VALID_PREVIOUS,
+    End,
+    State,
+)
+from protocol.errors import ErrorCode
+
+WRITTEN = set(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
+
+
+def reachable(start: State) -> set[State]:
+    """States that can follow without a new transaction, a new producer or the end of this one."""
+    found, left = set(), [start]
+    while left:
+        state = left.pop()
+        for after, before in VALID_PREVIOUS.items():
+            if state in before and after not in found and state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+                found.add(after)
+                left.append(after)
+    return found
+
+
+def test_every_state_that_is_written_can_be_entered() -> None:
+    assert set(VALID_PREVIOUS) == WRITTEN
+    assert set(BY_NAME.values()) == set(State)
+
+
+def test_a_prepared_outcome_has_one_way_out() -> None:
+    assert reachable(State.PREPARE_COMMIT) == {State.COMPLETE_COMMIT}
+    assert reachable(State.PREPARE_ABORT) == {State.COMPLETE_ABORT}
+    assert set(COMPLETION) == PREPARED
+
+
+def test_every_end_of_a_version_1_client_has_an_answer() -> None:
+    assert set(END_TXN_V1) == {(state, commit) for state in WRITTEN for commit in (True, False)}
+
+
+def test_every_end_of_a_version_2_client_has_an_answer_where_its_epoch_can_be_told_apart() -> None:
+    for state in WRITTEN:
+        for commit in (True, False):
+            # Where nothing was raised there is no retry, and where it is being raised nothing but one.
+            assert ((state, commit, False) in END_TXN_V2) == (state not in PREPARED)
+            assert ((state, commit, True) in END_TXN_V2) == (state in PREPARED | IDLE - {State.EMPTY})
+
+
+def test_what_may_be_prepared_is_what_the_machine_allows() -> None:
+    for (state, commit, *_), outcome in [*END_TXN_V1.items(), *END_TXN_V2.items()]:
+        if outcome is End.PREPARE:
+            assert state in VALID_PREVIOUS[State.PREPARE_COMMIT if commit else State.PREPARE_ABORT]
+
+
+def test_no_end_is_confirmed_that_was_decided_otherwise() -> None:
+    for (state, commit, *_), outcome in [*END_TXN_V1.items(), *END_TXN_V2.items()]:
+        if outcome is End.DONE:
+            assert state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+
+
+def test_a_commit_that_lost_against_the_coordinators_abort_is_something_clients_recover_from() -> None:
+    assert END_TXN_V2[State.COMPLETE_ABORT, True, True] == ErrorCode.PRODUCER_FENCED
