@@ -81,7 +81,7 @@ class RaftNode:
         self._timer: TimerHandle | None = None
         self._timer_ms = NEVER
         self._flush_wanted = self._flushing = False
-        self._stopped = False
+        self._stopped = True  # until it is opened
         self._log: MetadataLog
         self._core: RaftCore
         self._delivery: Delivery
@@ -101,6 +101,7 @@ class RaftNode:
         election = self._log.election.read()
         self._core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
         self._delivery = Delivery(self._core, self._log, self._listener, world.clock, self._fail)
+        self._stopped = False
 
     async def begin(self) -> None:
         self._tick()

@@ -65,3 +65,18 @@ def test_what_cannot_be_served_stops_the_start_with_one_sentence(tmp_path: Path,
     assert done.returncode != 0
     assert says in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_vote_file_stops_the_start_and_says_which_file_it_is(tmp_path: Path) -> None:
+    stop_node(start_node(tmp_path / "data"))
+    vote = next((tmp_path / "data").rglob("quorum-state"))
+    vote.write_text("{not json")
+    port = "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    command = [sys.executable, "-m", "ottla.main", "start"]
+    for setting in (f"log.dirs={vote.parent.parent}", port):
+        command += ["--override", setting]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=ROOT)
+    assert done.returncode != 0
+    assert str(vote) in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr + done.stdout
+    assert vote.read_text() == "{not json", "evidence was overwritten"
