@@ -1,0 +1,74 @@
+"""A node where other people's things are hidden from User:ANONYMOUS.
+
+`open` and `g` are about nobody, so allow.everyone.if.no.acl.found lets everybody at them; `hidden`, `secret-*` and `secret-txn`
+belong to User:alice. The cluster belongs to everybody but for what a test denies. Expectations are Apache Kafka 4.3.1's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from server.security.authorizer import STANDARD_AUTHORIZER
+from server.security.operations import (
+    ALL,
+    CLUSTER,
+    CLUSTER_NAME,
+    DESCRIBE,
+    GROUP,
+    PREFIXED,
+    SUPPORTED_OPERATIONS,
+    TOPIC,
+    TRANSACTIONAL_ID,
+)
+from tests.broker.authorization.entries import (
+    ALICE,
+    acl,
+    create,
+    delete,
+    error_codes,
+)
+from tests.broker.conftest import Node, eventually, start_node, stop_node
+from tests.broker.wire import Wire
+
+
+@pytest.fixture(scope="package")
+def guarded() -> Iterator[Node]:
+    node = start_node(
+        authorizer_class_name=STANDARD_AUTHORIZER, allow_everyone_if_no_acl_found="true", super_users="User:root"
+    )
+    for topic in ("open", "hidden", "other"):
+        node.create(topic)
+    with node.wire() as wire:
+        eventually(lambda: not error_codes(wire.request(FindCoordinatorRequest(coordinator_keys=["g"]), 4)), "offsets")
+        create(
+            wire,
+            acl(TOPIC, "hidden", ALL, principal=ALICE),
+            acl(GROUP, "secret-", ALL, principal=ALICE, pattern=PREFIXED),
+            acl(TRANSACTIONAL_ID, "secret-txn", ALL, principal=ALICE),
+            *(acl(CLUSTER, CLUSTER_NAME, operation) for operation in SUPPORTED_OPERATIONS[CLUSTER]),
+        )
+    yield node
+    stop_node(node)
+
+
+@pytest.fixture
+def wire(guarded: Node) -> Iterator[Wire]:
+    with guarded.wire() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="package")
+def ids(guarded: Node) -> dict[str, bytes]:
+    found = {}
+    for name in ("open", "hidden", "other"):
+        create_allow = acl(TOPIC, name, DESCRIBE)
+        with guarded.wire() as connection:
+            create(connection, create_allow)
+            answer = connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+            found[name] = answer.topics[0].topic_id
+            delete(connection, create_allow)
+    return found

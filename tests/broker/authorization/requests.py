@@ -1,0 +1,90 @@
+"""Requests that name one topic, group or transaction, in the shape that each version wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.primitives import ZERO_UUID
+from tests.broker.records import batch
+
+Build = Callable[[str, dict[str, bytes], int], Any]
+
+
+def offset_fetch(topic: str, group: str, version: int, topic_id: bytes) -> OffsetFetchRequest:
+    if version < 8:
+        return OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])])
+    topics = [OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[0])]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, member_id=None, topics=topics)])
+
+
+def fetch(topic: str, ids: dict[str, bytes], version: int, replica_id: int = -1) -> FetchRequest:
+    partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+    request = FetchRequest(
+        max_wait_ms=5_000,
+        min_bytes=0,
+        max_bytes=1000,
+        session_epoch=-1 if version >= 7 else 0,
+        topics=[FetchTopic(topic=topic, topic_id=ids[topic], partitions=partitions)],
+    )
+    if replica_id >= 0:
+        request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=1)
+    return request
+
+
+def metadata(topic: str, ids: dict[str, bytes], version: int) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+
+
+def find_coordinator(key: str, key_type: int, version: int) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest(key=key, **({"key_type": key_type} if version else {}))
+    return FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+
+
+def produce(topic: str, ids: dict[str, bytes], version: int) -> ProduceRequest:
+    by_id = version >= 13
+    data = [PartitionProduceData(index=0, records=batch([b"x"]))]
+    named = TopicProduceData(name="" if by_id else topic, topic_id=ids[topic] if by_id else ZERO_UUID)
+    named.partition_data = data
+    return ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[named])
+
+
+def commit(group: str, *topics: str) -> OffsetCommitRequest:
+    partitions = [OffsetCommitRequestPartition(0, committed_metadata="")]
+    return OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions) for topic in topics]
+    )
+
+
+def offsets_in_transaction(transactional_id: str, group: str, topic: str = "open") -> TxnOffsetCommitRequest:
+    partitions = [TxnOffsetCommitRequestPartition(0, committed_metadata="")]
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)],
+    )
+
+
+def partitions_in_transaction(transactional_id: str, *topics: str) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0]) for topic in topics],
+    )

@@ -1,0 +1,229 @@
+"""Allowed and refused over the wire, API by API and version by version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from protocol.messages.alter_configs import AlterConfigsRequest
+from protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from protocol.messages.create_acls import CreateAclsRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.describe_acls import DescribeAclsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.describe_producers import DescribeProducersRequest
+from protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from protocol.messages.describe_quorum import DescribeQuorumRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.list_config_resources import ListConfigResourcesRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from protocol.messages.sync_group import SyncGroupRequest
+from protocol.primitives import ZERO_UUID
+from server.security.authorizer import STANDARD_AUTHORIZER
+from server.security.operations import (
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER,
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    DENY,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    READ,
+    TOPIC,
+)
+from tests.broker.authorization.entries import (
+    CLUSTER_REFUSED,
+    GROUP_REFUSED,
+    REFUSED,
+    TOPIC_REFUSED,
+    acl,
+    create,
+    denied,
+    error_codes,
+)
+from tests.broker.authorization.requests import (
+    Build,
+    commit,
+    fetch,
+    find_coordinator,
+    metadata,
+    offset_fetch,
+    produce,
+)
+from tests.broker.conftest import start_node, stop_node
+from tests.broker.wire import Wire
+
+ON_TOPICS: dict[str, tuple[Build, tuple[int, ...]]] = {
+    "Produce": (produce, (3, 9, 12, 13)),
+    "Fetch": (fetch, (4, 7, 12, 13, 17)),
+    "ListOffsets": (
+        lambda topic, ids, v: ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
+        ),
+        (1, 6, 9),
+    ),
+    "Metadata": (metadata, (0, 1, 5, 9, 13)),
+    "OffsetCommit": (
+        lambda topic, ids, v: OffsetCommitRequest(
+            group_id="g",
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    topic_id=ids[topic],
+                    partitions=[OffsetCommitRequestPartition(partition_index=0, committed_metadata="")],
+                )
+            ],
+        ),
+        (2, 8, 10),
+    ),
+    "OffsetFetch": (lambda topic, ids, v: offset_fetch(topic, "g", v, ids[topic]), (1, 2, 7, 8, 9, 10)),
+    "DeleteRecords": (
+        lambda topic, ids, v: DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])]
+        ),
+        (0, 2),
+    ),
+    "DescribeConfigs": (
+        lambda topic, ids, v: DescribeConfigsRequest(resources=[DescribeConfigsResource(2, topic, None)]),
+        (1, 4),
+    ),
+    "OffsetDelete": (
+        lambda topic, ids, v: OffsetDeleteRequest(
+            group_id="g", topics=[OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]
+        ),
+        (0,),
+    ),
+    "DescribeProducers": (
+        lambda topic, ids, v: DescribeProducersRequest(topics=[ProducersTopic(name=topic, partition_indexes=[0])]),
+        (0,),
+    ),
+    "DescribeTopicPartitions": (
+        lambda topic, ids, v: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)]),
+        (0,),
+    ),
+    "CreatePartitions": (
+        lambda topic, ids, v: CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic, count=5)], timeout_ms=5_000, validate_only=True
+        ),
+        (0, 3),
+    ),
+    "IncrementalAlterConfigs": (
+        lambda topic, ids, v: IncrementalAlterConfigsRequest(
+            validate_only=True, resources=[AlterConfigsResource(resource_type=2, resource_name=topic)]
+        ),
+        (0, 1),
+    ),
+    "AlterConfigs": (
+        lambda topic, ids, v: AlterConfigsRequest(
+            validate_only=True, resources=[LegacyResource(resource_type=2, resource_name=topic)]
+        ),
+        (0, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("api", ON_TOPICS)
+def test_a_topic_of_somebody_else_is_refused_and_an_open_one_is_not(
+    api: str, wire: Wire, ids: dict[str, bytes]
+) -> None:
+    build, versions = ON_TOPICS[api]
+    for version in versions:
+        assert TOPIC_REFUSED in error_codes(wire.request(build("hidden", ids, version), version)), version
+        assert not error_codes(wire.request(build("open", ids, version), version)) & REFUSED, version
+
+
+ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
+    "OffsetCommit": (lambda group, v: commit(group, "open"), (2, 8, 9)),
+    "OffsetFetch": (lambda group, v: offset_fetch("open", group, v, ZERO_UUID), (1, 2, 7, 8, 9)),
+    "FindCoordinator": (lambda group, v: find_coordinator(group, 0, v), (0, 1, 3, 4, 6)),
+    "JoinGroup": (
+        lambda group, v: JoinGroupRequest(group_id=group, session_timeout_ms=10_000, protocol_type="consumer"),
+        (0, 4, 9),
+    ),
+    "SyncGroup": (
+        lambda group, v: SyncGroupRequest(
+            group_id=group, **({"protocol_type": "consumer", "protocol_name": "range"} if v >= 5 else {})
+        ),
+        (0, 5),
+    ),
+    "Heartbeat": (lambda group, v: HeartbeatRequest(group_id=group), (0, 4)),
+    "LeaveGroup": (lambda group, v: LeaveGroupRequest(group_id=group), (0, 5)),
+    "DescribeGroups": (lambda group, v: DescribeGroupsRequest(groups=[group]), (0, 5, 6)),
+    "DeleteGroups": (lambda group, v: DeleteGroupsRequest(groups_names=[group]), (0, 2)),
+    "OffsetDelete": (lambda group, v: OffsetDeleteRequest(group_id=group), (0,)),
+    "DescribeConfigs": (
+        lambda group, v: DescribeConfigsRequest(resources=[DescribeConfigsResource(32, group, None)]),
+        (4,),
+    ),
+}
+
+
+@pytest.mark.parametrize("api", ON_GROUPS)
+def test_a_group_of_somebody_else_is_refused_and_an_open_one_is_not(api: str, wire: Wire) -> None:
+    build, versions = ON_GROUPS[api]
+    for version in versions:
+        assert error_codes(wire.request(build("secret-1", version), version)) == {GROUP_REFUSED}, version
+        assert not error_codes(wire.request(build("g2", version), version)) & REFUSED, version
+
+
+ON_CLUSTER: dict[str, tuple[Callable[[], Any], int]] = {
+    "DescribeAcls": (lambda: DescribeAclsRequest(1, None, 1, None, None, 1, 1), DESCRIBE),
+    "DescribeLogDirs": (lambda: DescribeLogDirsRequest(), DESCRIBE),
+    "ListConfigResources": (lambda: ListConfigResourcesRequest(), DESCRIBE_CONFIGS),
+    "DescribeConfigs of a broker": (
+        lambda: DescribeConfigsRequest(resources=[DescribeConfigsResource(4, "1", ["log.dirs"])]),
+        DESCRIBE_CONFIGS,
+    ),
+    "DescribeQuorum": (lambda: DescribeQuorumRequest(), DESCRIBE),
+    "ElectLeaders": (lambda: ElectLeadersRequest(topic_partitions=[]), ALTER),
+    "ListPartitionReassignments": (lambda: ListPartitionReassignmentsRequest(topics=[]), DESCRIBE),
+    "IncrementalAlterConfigs of a broker": (
+        lambda: IncrementalAlterConfigsRequest(
+            validate_only=True, resources=[AlterConfigsResource(resource_type=4, resource_name="1")]
+        ),
+        ALTER_CONFIGS,
+    ),
+    "CreateAcls": (lambda: CreateAclsRequest(creations=[acl(TOPIC, "x", READ)]), ALTER),
+    "DeleteAcls": (lambda: DeleteAclsRequest(filters=[DeleteAclsFilter(2, "x", 3, None, None, 1, 1)]), ALTER),
+}
+
+
+@pytest.mark.parametrize("api", [api for api, (_, operation) in ON_CLUSTER.items() if operation != ALTER])
+def test_an_operation_on_the_cluster_that_is_denied(api: str, wire: Wire) -> None:
+    build, operation = ON_CLUSTER[api]
+    assert not error_codes(wire.request(build())) & REFUSED
+    with denied(wire, operation):
+        assert error_codes(wire.request(build())) == {CLUSTER_REFUSED}
+
+
+def test_who_may_not_alter_the_cluster_cannot_help_himself_to_entries() -> None:
+    """On a node of its own: once ALTER is denied, this caller cannot take that back."""
+    node = start_node(authorizer_class_name=STANDARD_AUTHORIZER, allow_everyone_if_no_acl_found="true")
+    try:
+        with node.wire() as wire:
+            allowed = (CLUSTER_ACTION, DESCRIBE)
+            create(
+                wire,
+                acl(CLUSTER, CLUSTER_NAME, ALTER, DENY),
+                *(acl(CLUSTER, CLUSTER_NAME, operation) for operation in allowed),
+            )
+            for api in ("ElectLeaders", "CreateAcls", "DeleteAcls"):
+                assert error_codes(wire.request(ON_CLUSTER[api][0]())) == {CLUSTER_REFUSED}, api
+    finally:
+        stop_node(node)
