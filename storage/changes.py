@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import producer_snapshot, replay
-from storage.errors import StorageFailure
+from storage.errors import DiskFull, StorageFailure
+from storage.partition_dir import sync_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
 
 if TYPE_CHECKING:
     from storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 
 def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
@@ -28,7 +32,10 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
             remove_files(log, new)
             raise
         log.segments.append(new)
-        take_snapshot(log)
+        try:
+            take_snapshot(log)
+        except DiskFull as failure:
+            logger.warning("producers of %s: %s", log, failure)  # a restart reads more batches, that is all
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
@@ -36,13 +43,14 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     return new
 
 
-def new_segment(log: Log, base_offset: int, now_ms: int) -> Segment:
+def new_segment(log: Log, base_offset: int, now_ms: int, allocate: bool = True) -> Segment:
     segment = Segment(
         log.files, log.mappings, log.directory, base_offset, log.config, size=0, active=True, now_ms=now_ms
     )
     try:
         segment.create_files()
-        segment.make_room(1)
+        if allocate:
+            segment.make_room(1)
         log.files.sync_dir(log.directory)
     except StorageFailure:
         remove_files(log, segment)
@@ -88,52 +96,76 @@ def truncate_to(log: Log, offset: int) -> bool:
         truncate_fully_and_start_at(log, offset)
         return True
     try:
-        keep = log.segments.floor_index(offset)
-        if log.segments[keep].base_offset == offset:
-            keep -= 1
-        gone = list(log.segments)[keep + 1 :]
-        remaining = list(log.segments)[: keep + 1]
-        last = remaining[-1]
-        if gone:
-            last.reopen()
-        log.segments.replace(remaining)
-        offset = last.truncate_to(offset)
-        delete_segments(log, gone)
-        log.truncations += 1
-        log.log_end_offset = offset
-        log.recovery_point = min(log.recovery_point, offset)
-        log.high_watermark = min(log.high_watermark, offset)
-        log.log_start_offset = min(log.log_start_offset, offset)
+        _before_cut(log, offset)
         log.epochs.truncate_from_end(offset)
+    except StorageFailure as failure:
+        log.fail(failure)  # a full disk: nothing has changed
+        raise
+    try:
+        _cut(log, offset)
         replay.rebuild_producers(log)
     except StorageFailure as failure:
-        log.fail(failure)
+        log.fail(failure.for_good())
         raise
     log.on_new_active()
     return True
 
 
+def _cut(log: Log, offset: int) -> None:
+    """In memory first, then in the files: reads go on even if the disk fails half-way."""
+    keep = log.segments.floor_index(offset)
+    if log.segments[keep].base_offset == offset:
+        keep -= 1
+    remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
+    last = remaining[-1]
+    if gone:
+        last.reopen()
+    end = last.size
+    log.segments.replace(remaining)
+    offset = last.truncate_to(offset)
+    log.log_end_offset = offset
+    log.high_watermark = min(log.high_watermark, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    # From the end, so that a crash leaves a prefix; and known to be gone before anything is appended in their place.
+    delete_segments(log, gone[::-1])
+    for snapshot in [taken for taken in log.snapshots if taken > offset]:
+        replay.remove_snapshot(log, snapshot)
+    last.erase(end, offset)
+    log.files.sync_dir(log.directory)
+
+
+def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+    """What lies below a recovery point in a file is trusted after a crash, so the file comes first."""
+    if log.on_cut is not None:
+        log.on_cut(offset, log_start_offset)
+    with log.recovery_lock:
+        log.truncations += 1
+        log.recovery_point = min(log.recovery_point, offset)
+
+
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
     log.check_usable()
+    start = offset if log_start_offset is None else log_start_offset
     try:
-        gone = list(log.segments)
-        for snapshot in log.snapshots:
-            log.files.remove(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
-        log.snapshots.clear()
-        # Out of the way first: the new segment may have the name of one of them.
-        delete_segments(log, gone)
-        fresh = new_segment(log, offset, 0)
-        log.segments.replace([fresh])
+        _before_cut(log, offset, start)
         log.epochs.clear()
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    log.truncations += 1
+    try:
+        gone = list(log.segments)
+        for snapshot in list(log.snapshots):
+            replay.remove_snapshot(log, snapshot)
+        # Out of the way first: the new segment may have the name of one of them.
+        delete_segments(log, gone[::-1])
+        fresh = new_segment(log, offset, 0, allocate=False)
+        log.segments.replace([fresh])
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
+        raise
     log.producers.clear()
     log.log_end_offset = offset
-    log.log_start_offset = offset if log_start_offset is None else log_start_offset
-    log.high_watermark = log.log_start_offset
-    log.recovery_point = min(log.recovery_point, offset)
+    log.log_start_offset = log.high_watermark = start
     log.on_new_active()
 
 
@@ -146,8 +178,19 @@ def advance_log_start_offset(log: Log, offset: int) -> bool:
             f"the log cannot start at {offset}, above its high watermark {log.high_watermark}",
         )
     log.log_start_offset = offset
-    log.epochs.truncate_from_start(offset)
+    _forget_epochs(log)
     return True
+
+
+def _forget_epochs(log: Log) -> None:
+    try:
+        log.epochs.truncate_from_start(log.log_start_offset)
+    except DiskFull as failure:
+        # What makes room must not wait for room, and epochs from before the log's start do no harm.
+        logger.warning("epochs of %s: %s", log, failure)
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
 
 
 def delete_records(log: Log, before_offset: int) -> int:
@@ -173,11 +216,16 @@ def apply_retention(log: Log, now_ms: int) -> int:
         return 0
     try:
         if count == len(segments):
-            roll(log, now_ms)
+            try:
+                roll(log, now_ms)
+            except DiskFull:
+                if count == 1:
+                    raise
+                count -= 1  # the others make room
         gone = segments[:count]
         log.segments.remove(gone)
         log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
-        log.epochs.truncate_from_start(log.log_start_offset)
+        _forget_epochs(log)
         for snapshot in [o for o in log.snapshots if o < log.segments[0].base_offset]:
             log.files.remove(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
             log.snapshots.remove(snapshot)
@@ -219,42 +267,53 @@ def flush(log: Log, now_ms: int) -> None:
         log.epochs.flush()
         active = log.segments.active
         mark = (active.base_offset, active.size)
-        for segment in log.segments.from_offset(log.recovery_point):
-            _flush_segment(log, segment)
-        if not log.entry_synced:
+        names = not log.entry_synced
+        # From the segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
+        for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
+            names |= _flush_segment(log, segment)
+        if names:
             log.files.sync_dir(log.directory)
+        if not log.entry_synced:
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
+            sync_topic_id(log.files, log.directory)
             log.files.sync_dir(log.directory.rpartition("/")[0])
             log.entry_synced = True
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    if truncations == log.truncations:
-        log.recovery_point = max(log.recovery_point, end)
-        log.flush_mark = mark
-        log.flushed_ms = now_ms
+    with log.recovery_lock:
+        if truncations == log.truncations:
+            log.recovery_point = max(log.recovery_point, end)
+            log.flush_mark = mark
+            log.flushed_ms = now_ms
 
 
-def _flush_segment(log: Log, segment: Segment) -> None:
+def _flush_segment(log: Log, segment: Segment) -> bool:
     try:
-        segment.flush()
+        return segment.flush()
     except (StorageFailure, FileNotFoundError) as error:
         if segment.removed or log.closed:
-            return  # deleted or truncated away meanwhile
+            return False  # deleted or truncated away meanwhile
         raise error if isinstance(error, StorageFailure) else StorageFailure(segment.log_path, error) from error
 
 
-def close(log: Log, clean: bool) -> None:
+def close(log: Log, clean: bool) -> bool:
+    """False when not everything is on the disk: the next start then has to look."""
     if log.closed:
-        return
+        return False
+    saved = False
     if log.failure is None and clean:
         try:
             take_snapshot(log, sync=True)
-            log.segments.active.close(trim=True)
+            if log.segments.active.close(trim=True) and log.recovery_point == log.log_end_offset:
+                log.segments.active.flush()
             flush(log, 0)
+            saved = True
         except StorageFailure as failure:
             log.fail(failure)
+            logger.warning("%s is not closed cleanly: %s", log, failure)
     log.closed = True
     for segment in log.segments:
         segment.removed = not clean
         segment.unmap()
+    return saved

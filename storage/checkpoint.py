@@ -36,6 +36,8 @@ def read_lines(files: Files, path: str) -> list[list[str]]:
         raise CorruptFile(path, f"does not start with a version and a count: {data[:40]!r}") from error
     if version != VERSION:
         raise CorruptFile(path, f"version is {version}, not {VERSION}")
+    if not data.endswith(b"\n"):
+        raise CorruptFile(path, "is cut off: the last line has no end")
     entries = [line.split() for line in lines[2:] if line]
     if len(entries) != count:
         raise CorruptFile(path, f"{count} entries promised, {len(entries)} found")

@@ -53,6 +53,10 @@ class LeaderEpochs:
             kept = [entry for entry in self.entries if entry[1] < start_offset]
             self._set([*kept, (epoch, start_offset)])
 
+    def forget_from(self, offset: int) -> None:
+        """In memory: recovery reads the epochs from here on from the batches. The file may be from before a truncation."""
+        self._set([entry for entry in self.entries if entry[1] < offset])
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset): the largest known epoch at or below `epoch`, and where it ended; (-1, -1) if unknown."""
         if epoch < 0 or not self.entries:

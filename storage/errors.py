@@ -14,6 +14,10 @@ class StorageFailure(Exception):
         self.path = path
         self.cause = cause
 
+    def for_good(self) -> StorageFailure:
+        """Something was changed half-way: even a full disk then takes the log directory offline."""
+        return StorageFailure(self.path, self.cause)
+
 
 class DiskFull(StorageFailure):
     """No room to grow a file or to write a new one. Nothing was changed, so the directory stays in use.

@@ -29,7 +29,7 @@ _TIME_ENTRY = Struct(">qi")
 class OffsetIndex:
     """offset -> position, to the nearest entry below."""
 
-    __slots__ = ("_saved", "base_offset", "entries_max", "offsets", "path", "positions")
+    __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path", "positions")
 
     def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
         self.path = path
@@ -37,7 +37,8 @@ class OffsetIndex:
         self.entries_max = bytes_max // OFFSET_ENTRY_BYTES
         self.offsets = array("I")
         self.positions = array("I")
-        self._saved = 0  # entries that the file holds already
+        self._saved = 0  # entries that the file holds already; -1: it is written anew
+        self._cut = False  # the file has more than those, of batches that are gone
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -45,6 +46,11 @@ class OffsetIndex:
     @property
     def full(self) -> bool:
         return len(self.offsets) >= self.entries_max
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next save replaces the file."""
+        return self._saved < 0
 
     @property
     def last_offset(self) -> int:
@@ -79,13 +85,16 @@ class OffsetIndex:
     def _keep(self, entries: int) -> None:
         del self.offsets[entries:], self.positions[entries:]
         if self._saved > entries:
-            self._saved = -1  # the file holds entries that are gone: it is written anew
+            self._saved, self._cut = entries, True
 
     def save(self, files: Files) -> bool:
         """Brings the file up to date; False when it was. Appends may go on meanwhile on another thread."""
         end = len(self.positions)
         start = max(self._saved, 0)
-        if end == self._saved:
+        if self._cut:
+            files.truncate(self.path, start * OFFSET_ENTRY_BYTES)  # in place: a full disk must not keep it
+            self._cut = False
+        elif end == self._saved:
             return False
         mixed = array("I", bytes(8 * (end - start)))
         mixed[0::2] = self.offsets[start:end]
@@ -116,16 +125,16 @@ class OffsetIndex:
             raise CorruptFile(self.path, "entries are out of order or beyond the end of the log")
         if offsets and offsets[-1] > RELATIVE_OFFSET_MAX:
             raise CorruptFile(self.path, "an offset is too far from the base offset")
-        self.offsets, self.positions, self._saved = offsets, positions, len(offsets)
+        self.offsets, self.positions, self._saved, self._cut = offsets, positions, len(offsets), False
 
     def clear(self) -> None:
-        self.offsets, self.positions, self._saved = array("I"), array("I"), -1
+        self.offsets, self.positions, self._saved, self._cut = array("I"), array("I"), -1, False
 
 
 class TimeIndex:
     """timestamp -> an offset such that every earlier batch of the segment has a smaller max timestamp."""
 
-    __slots__ = ("_saved", "base_offset", "entries_max", "offsets", "path", "timestamps")
+    __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path", "timestamps")
 
     def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
         self.path = path
@@ -134,6 +143,7 @@ class TimeIndex:
         self.timestamps = array("q")
         self.offsets = array("I")
         self._saved = 0
+        self._cut = False
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -142,6 +152,10 @@ class TimeIndex:
     def full(self) -> bool:
         # One place is kept free for the entry that sealing adds.
         return len(self.timestamps) >= self.entries_max - 1
+
+    @property
+    def is_new(self) -> bool:
+        return self._saved < 0
 
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry, or (-1, base offset)."""
@@ -167,13 +181,16 @@ class TimeIndex:
         entries = bisect_right(self.offsets, relative - 1) if relative > 0 else 0
         del self.timestamps[entries:], self.offsets[entries:]
         if self._saved > entries:
-            self._saved = -1
+            self._saved, self._cut = entries, True
 
     def save(self, files: Files) -> bool:
         """Brings the file up to date; False when it was. Appends may go on meanwhile on another thread."""
         end = len(self.offsets)
         start = max(self._saved, 0)
-        if end == self._saved:
+        if self._cut:
+            files.truncate(self.path, start * TIME_ENTRY_BYTES)
+            self._cut = False
+        elif end == self._saved:
             return False
         pack = _TIME_ENTRY.pack
         data = b"".join(map(pack, self.timestamps[start:end], self.offsets[start:end]))
@@ -211,10 +228,10 @@ class TimeIndex:
             offsets.append(relative)
         if timestamps and not (_grows(timestamps) and _grows(offsets, strictly=False)):
             raise CorruptFile(self.path, "entries are out of order")
-        self.timestamps, self.offsets, self._saved = timestamps, offsets, len(timestamps)
+        self.timestamps, self.offsets, self._saved, self._cut = timestamps, offsets, len(timestamps), False
 
     def clear(self) -> None:
-        self.timestamps, self.offsets, self._saved = array("q"), array("I"), -1
+        self.timestamps, self.offsets, self._saved, self._cut = array("q"), array("I"), -1, False
 
 
 def _to_big_endian(numbers: array[int]) -> None:

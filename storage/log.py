@@ -10,6 +10,7 @@ Nothing here knows leaders, followers or clients: who appends is told by `origin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Lock
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
@@ -78,6 +79,9 @@ class Log:
         self.closed = False
         self.entry_synced = False  # whether the directory itself is known to be on the disk
         self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
+        self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
+        # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
+        self.on_cut: Callable[[int, int | None], None] | None = None
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)
@@ -175,7 +179,11 @@ class Log:
             segment = self.make_room(size, first, last, max_timestamp, now_ms)
         if leader_epoch != self.epochs.latest and leader_epoch >= 0:
             self.assign_epoch(leader_epoch, first)
-        position = segment.append(view, first, last, leader_epoch, max_timestamp)
+        try:
+            position = segment.append(view, first, last, leader_epoch, max_timestamp)
+        except StorageFailure as failure:
+            self.fail(failure)
+            raise
         append_time = NONE
         if rules.log_append_time or attributes & 8:
             append_time = restamp(segment.view(), position, header, rules, now_ms)
@@ -359,7 +367,11 @@ class Log:
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""
-        return changes.roll(self, now_ms).base_offset
+        try:
+            return changes.roll(self, now_ms).base_offset
+        except StorageFailure as failure:
+            self.fail(failure)
+            raise
 
     # The disk
 
@@ -396,6 +408,6 @@ class Log:
         """
         changes.flush(self, now_ms)
 
-    def close(self, clean: bool = True) -> None:
-        """Trims, snapshots producers, saves the indexes and lets go of the files."""
-        changes.close(self, clean)
+    def close(self, clean: bool = True) -> bool:
+        """Trims, snapshots producers, flushes and lets go of the files. False when the disk did not let it."""
+        return changes.close(self, clean)

@@ -25,9 +25,10 @@ from storage.recovery import open_log
 logger = logging.getLogger(__name__)
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
-ZERO_ID = bytes(16)
 # A restart after a crash reads what was not flushed: this much of a log takes about 0.1 s (1 s with 100-byte batches).
 RECOVERY_BYTES_MAX = 64 << 20
+
+CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.LOG_START, checkpoint.REPLICATION)
 
 Key = tuple[bytes, int]
 ConfigFor = Callable[[str, bytes], LogConfig]
@@ -47,6 +48,8 @@ class Logs:
         self._counts: Counter[str] = Counter()  # logs per directory
         self._removals: list[tuple[int, str]] = []  # (due ms, directory)
         self._doomed: dict[str, int] = {}  # file -> due ms
+        self._outdated: set[str] = set()  # directories where a checkpoint could not be written
+        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
 
     # Finding
 
@@ -95,9 +98,12 @@ class Logs:
             if found is None or name == METADATA_LOG_DIR:
                 continue
             try:
-                topic_id = read_topic_id(self.files, path) or ZERO_ID
+                topic_id = read_topic_id(self.files, path)
             except CorruptFile as error:
                 logger.warning("%s: the partition is set aside", error)
+                topic_id = None
+            if topic_id is None:
+                # As in Kafka: it is written before a flush vouches for any record, so none is lost that was acknowledged.
                 self._rename_away(directory, *found, STRAY)
                 continue
             log = open_log(
@@ -132,11 +138,14 @@ class Logs:
 
     def _read_checkpoint(self, directory: LogDir, name: str) -> dict[tuple[str, int], int]:
         """A damaged checkpoint is as good as none: the log is read from its start."""
+        path = f"{directory.path}/{name}"
         try:
-            return checkpoint.read_offsets(self.files, f"{directory.path}/{name}")
+            offsets = checkpoint.read_offsets(self.files, path)
         except CorruptFile as error:
             logger.warning("%s: passed over", error)
-            return {}
+            offsets = {}
+        self._checkpointed[path] = offsets
+        return offsets
 
     def _add(self, directory: LogDir, log: Log) -> None:
         key = (log.topic_id, log.partition)
@@ -148,6 +157,7 @@ class Logs:
         self._dir_of[key] = directory
         self._counts[directory.path] += 1
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
+        log.on_cut = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
     # Creating and deleting
 
@@ -174,6 +184,7 @@ class Logs:
         directory = self._choose(directory_id)
         path = f"{directory.path}/{topic}-{partition}"
         try:
+            self._forget_checkpoints(directory, (topic, partition))
             self.files.make_dirs(path)
             write_topic_id(self.files, path, topic_id, sync=False)
             log = open_log(
@@ -261,6 +272,8 @@ class Logs:
                     count += log.apply_retention(now_ms)
                 except StorageFailure as failure:
                     logger.warning("retention of %s: %s", log, failure)
+        if count:
+            self.write_log_starts()  # one sync instead of one per log: what was removed does not come back after a crash
         return count
 
     def flush_due(self, now_ms: int) -> list[Log]:
@@ -292,10 +305,11 @@ class Logs:
     def write_recovery_points(self) -> None:
         """Also the log start offsets, which belong to them."""
         self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
-        self._write(
-            checkpoint.LOG_START,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-        )
+        self.write_log_starts()
+
+    def write_log_starts(self) -> None:
+        """On the disk when this returns: what DeleteRecords removed does not come back."""
+        self._write(checkpoint.LOG_START, lambda log: log.log_start_offset or None)
 
     def write_high_watermarks(self) -> None:
         self._write(checkpoint.REPLICATION, lambda log: log.high_watermark)
@@ -310,11 +324,34 @@ class Logs:
                 if (offset := value(log)) is not None
             }
             try:
-                checkpoint.write_offsets(self.files, f"{directory.path}/{name}", offsets)
+                self._write_checkpoint(directory, name, offsets)
             except DiskFull as failure:
                 logger.warning("%s is out of date: %s", name, failure)
+                self._outdated.add(directory.path)
             except StorageFailure as failure:
                 self.directory_failed(directory, failure)
+
+    def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
+        path = f"{directory.path}/{name}"
+        checkpoint.write_offsets(self.files, path, offsets)
+        self._checkpointed[path] = offsets
+
+    def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
+        """Before a truncation: no checkpoint may say more of the log than will be left of it (see `Log.on_cut`)."""
+        key = (log.topic, log.partition)
+        for name in CHECKPOINTS:
+            known = self._checkpointed.get(f"{directory.path}/{name}", {})
+            now = known.get(key, 0)
+            wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
+            if wanted != now:
+                self._write_checkpoint(directory, name, {**known, key: wanted})
+
+    def _forget_checkpoints(self, directory: LogDir, key: tuple[str, int]) -> None:
+        """What they say of a deleted topic must not be taken for a new one of its name."""
+        for name in CHECKPOINTS:
+            known = self._checkpointed.get(f"{directory.path}/{name}", {})
+            if key in known:
+                self._write_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
 
     # Failing and closing
 
@@ -335,15 +372,18 @@ class Logs:
             self.on_directory_failed(directory)
 
     def close_all(self, broker_epoch: int = -1) -> None:
-        """A clean stop: everything on the disk, and the mark that says so."""
-        for log in self:
-            log.close()
+        """A clean stop: everything on the disk, and the mark that says so. A directory where that failed gets none."""
+        unclean = {self.directory_of(log).path for log in self if not log.close()}
+        self._outdated.clear()
         self.write_recovery_points()
         self.write_high_watermarks()
         for directory in self.directories:
-            if directory.online:
+            if directory.online and directory.path not in unclean | self._outdated:
                 mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-                self.files.write_atomic(f"{directory.path}/{CLEAN_SHUTDOWN}", mark.encode())
+                try:
+                    self.files.write_atomic(f"{directory.path}/{CLEAN_SHUTDOWN}", mark.encode())
+                except StorageFailure as failure:
+                    logger.warning("%s: the next start will look at every log: %s", directory.path, failure)
             if directory.lock is not None:
                 directory.lock.release()
         self._logs.clear()

@@ -139,6 +139,14 @@ class OsMappedFile:
         except OSError as error:
             raise StorageFailure(self.path, error) from error
 
+    def touch(self, start: int, end: int) -> None:
+        """Makes the pages under [start, end) dirty, as if they had just been written with what they hold."""
+        buffer = self.buffer
+        for position in range(start, end, PAGE_BYTES):
+            buffer[position] = buffer[position]
+        if start < end:
+            buffer[end - 1] = buffer[end - 1]
+
     def flush(self) -> None:
         """Puts every byte written so far on the disk. Leaves the interpreter while it waits."""
         try:

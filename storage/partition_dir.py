@@ -53,6 +53,13 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
         raise CorruptFile(path, str(error)) from error
 
 
+def sync_topic_id(files: Files, directory: str) -> None:
+    """Without it a partition's records are not found again."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if files.exists(path):
+        files.sync_file(path)
+
+
 def write_topic_id(files: Files, directory: str, topic_id: bytes, sync: bool = True) -> None:
     text = f"version: 0\ntopic_id: {id_to_text(topic_id)}\n"
     files.write_atomic(f"{directory}/{PARTITION_METADATA}", text.encode(), sync)

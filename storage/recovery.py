@@ -16,6 +16,7 @@ checked (size, magic, offsets in order, CRC), and the log ends before the first 
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from protocol.records.batch import HEADER
 from protocol.records.crc import crc32c
@@ -43,6 +44,8 @@ from storage.segments import Segments
 logger = logging.getLogger(__name__)
 
 NEW_SUFFIX = ".tmp"
+ZERO_BYTES = 1 << 16
+ZEROS = bytes(ZERO_BYTES)
 
 
 def open_log(
@@ -90,7 +93,9 @@ def open_log(
         fresh.create_files()
         segments = [fresh]
     epochs_known = _load_epochs(history)
-    segments, end_offset = _find_end(files, segments, history, clean, recovery_point)
+    if not clean:
+        history.forget_from(recovery_point)
+    segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
     start_offset = max(log_start_offset, segments[0].base_offset)
     log = Log(
         files,
@@ -124,6 +129,9 @@ def open_log(
         for snapshot in [offset for offset in snapshots if offset > log.recovery_point]:
             replay.remove_snapshot(log, snapshot)
     replay.check_txn_indexes(log)
+    if not clean:
+        for segment in log.segments.from_offset(log.recovery_point):
+            segment.txn_index.truncate_to(files, max(log.recovery_point, segment.base_offset))  # made again just below
     replay.rebuild_producers(log)
     log.segments.active.unmap()  # most logs of a node are idle: they are mapped again when somebody comes
     return log
@@ -192,7 +200,7 @@ def _load_epochs(history: LeaderEpochs) -> bool:
 
 
 def _find_end(
-    files: Files, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
+    files: Files, directory: str, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
 ) -> tuple[list[Segment], int]:
     """The segments that stay, and the log end offset."""
     active = segments[-1]
@@ -200,29 +208,44 @@ def _find_end(
         return segments, end
     if clean:
         recovery_point = active.base_offset
-    first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
+    first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        if segment.base_offset < expected:  # overlaps what came before: never written by an append
-            expected, whole = segment.base_offset, False
-        else:
-            bytes_before = segment.size
-            expected, zeros = recover_segment(segment, history, recovery_point)
-            # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
-            whole = segment.size == bytes_before or (zeros and following == expected)
-        if following is not None and (not whole or following < expected):
+        valid = check_segment(segment, history, recovery_point)
+        expected = valid.offset
+        # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
+        whole = valid.position == segment.size or (valid.zeros and following == expected)
+        damaged = following is not None and (not whole or following < expected)
+        if damaged:
             logger.warning(
                 "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
             )
-            for later in segments[i + 1 :]:
+            # Before the damage is mended, from the end: a crash in between finds it again, and no gap.
+            for later in segments[:i:-1]:
                 later.unmap()
                 for name in later.file_names():
                     files.remove(name)
+            files.sync_dir(directory)
             segments = segments[: i + 1]
-            segments[-1].reopen()
+        _mend(segment, valid)
+        if damaged:
+            segment.reopen()
             break
     return segments, expected
+
+
+def _mend(segment: Segment, valid: Valid) -> None:
+    if not valid.zeros:
+        logger.warning(
+            "%s: cut at byte %d of %d, offset %d", segment.log_path, valid.position, segment.size, valid.offset
+        )
+    segment.cut_back(valid.position, valid.offset, valid.zeros)
+    segment.rewrite(valid.checked_from)
+    if not segment.active:
+        segment.active = True
+        segment.seal()
 
 
 def _clean_end(active: Segment) -> int | None:
@@ -254,13 +277,19 @@ def valid_until(buffer: memoryview, position: int, end: int, expected: int, one:
     return position, expected
 
 
-def recover_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> tuple[int, bool]:
-    """Checks every batch above the recovery point, completes the indexes and cuts off what is not valid.
+class Valid(NamedTuple):
+    """How far the batches of a segment are valid."""
 
-    Returns the offset that follows the last batch, and whether nothing but zeros was cut off.
-    """
-    position, expected = _resume(segment, recovery_point)
-    buffer, end = segment.view(), segment.size
+    checked_from: int  # byte where checking began
+    position: int  # byte behind the last valid batch
+    offset: int  # that follows it
+    zeros: bool  # nothing but zeros lies behind
+
+
+def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> Valid:
+    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off."""
+    start, expected = _resume(segment, recovery_point)
+    buffer, end, position = segment.view(), segment.size, start
     unpack, latest = HEADER.unpack_from, history.latest
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     leap: tuple[int, int] | None = None
@@ -285,14 +314,16 @@ def recover_segment(segment: Segment, history: LeaderEpochs, recovery_point: int
         expected = last + 1
         segment.indexes.add(position, length + 12, last, header[8])
         position = following
-    zeros = not any(buffer[position : min(position + 61, end)])
-    if not zeros:
-        logger.warning("%s: cut at byte %d of %d, offset %d", segment.log_path, position, end, expected)
-    segment.cut_back(position, expected)
-    if not segment.active:
-        segment.active = True
-        segment.seal()
-    return expected, zeros
+    return Valid(start, position, expected, _only_zeros(buffer, position, end))
+
+
+def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
+    """All of it: what lies behind a hole is as much to be cut off as what lies in front."""
+    for position in range(start, end, ZERO_BYTES):
+        piece = buffer[position : min(position + ZERO_BYTES, end)]
+        if piece != ZEROS[: len(piece)]:
+            return False
+    return True
 
 
 def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:

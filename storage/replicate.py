@@ -61,7 +61,11 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     segment = log.make_room(size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.latest:
         log.assign_epoch(leader_epoch, first)
-    position = segment.append(view, first, last, leader_epoch, max_timestamp)
+    try:
+        position = segment.append(view, first, last, leader_epoch, max_timestamp)
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
     append_time = NONE
     if log.rules.log_append_time:
         append_time = restamp(segment.view(), position, header, log.rules, now_ms)
@@ -117,7 +121,11 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         if header[2] > log.epochs.latest:
             log.assign_epoch(header[2], header[0])
     position = segment.size
-    segment.append_all(view, headers)
+    try:
+        segment.append_all(view, headers)
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
     log.log_end_offset = last + 1
     start = position
     for header in headers:

@@ -315,27 +315,33 @@ class Segment:
     # Changing the end
 
     def truncate_to(self, offset: int) -> int:
-        """Removes the batches that end at or after `offset`; returns the offset where the log then ends.
+        """Forgets the batches that end at or after `offset`; returns the offset where the log then ends.
 
-        That is the base offset of the first batch removed when `offset` lies inside it. The bytes become zeros but the
-        file stays as long as it is: a reader's view must never lose its pages.
+        That is the base offset of the first batch forgotten when `offset` lies inside it. Nothing is written: `erase` does.
         """
         assert self.active
         position = self.position_of(offset)
         self.load_indexes()
         self.indexes.truncate_to(offset)
-        self.txn_index.truncate_to(self._files, offset)
         if position is None or position == self.size:
             return offset
         end_offset = min(offset, self.offset_at(position))
-        # Now, not with the next flush: a recovery point in a file may still lie above, and trusts the entries below it.
-        self.indexes.save()
-        self._zero(position, self.size)
         self.size = position
         self._hints.clear()
         self._first_timestamp = None if position else -1
         self.room = 0
         return end_offset
+
+    def erase(self, end: int, end_offset: int) -> None:
+        """What was forgotten leaves the files: on the disk when this returns.
+
+        The bytes up to `end` become zeros but the file stays as long as it is: a reader's view must never lose its pages.
+        The sync is for what comes after. If some of these zeros were lost in a crash, and some of the batches that will
+        be written over them, then old and new batches that happen to be of equal size would look like one log.
+        """
+        self._zero(self.size, end)
+        self.txn_index.truncate_to(self._files, end_offset)
+        self.flush()
 
     def _zero(self, start: int, end: int) -> None:
         buffer = self.view()
@@ -401,29 +407,50 @@ class Segment:
         if not self.active:
             self.indexes.complete()
 
-    def cut_back(self, size: int, end_offset: int) -> None:
+    def cut_back(self, size: int, end_offset: int, zeros: bool) -> None:
         """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
         assert size <= self.size
-        if size < self.size:
-            self.indexes.truncate_to(end_offset)
-            if self.active:
-                self._zero(size, self.size)
-            else:
-                self.unmap()
-                self._files.truncate(self.log_path, size)
-        self.size = size
+        end, self.size = self.size, size
         self._hints.clear()
+        if size == end:
+            return
+        self.indexes.truncate_to(end_offset)
+        if not self.active:
+            self.unmap()
+            self._files.truncate(self.log_path, size)
+        elif not zeros:
+            self._zero(size, end)
+        if not zeros:
+            self.sync_log()  # for the reason given at `erase`
 
-    def flush(self) -> None:
-        """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one."""
+    def rewrite(self, start: int) -> None:
+        """Lets the next flush write the bytes from `start` on, even if the kernel takes them to be on the disk.
+
+        They may be what a flush of the process before failed to write: the kernel reports that once, and then counts the
+        pages as clean.
+        """
+        if start < self.size:
+            mapped = self._map if self._map is not None and self.active else self._files.map(self.log_path, 0, True)
+            mapped.touch(start, self.size)
+            if mapped is not self._map:
+                mapped.close()
+
+    def flush(self) -> bool:
+        """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one.
+
+        True when the directory must be synced as well: it has names that a crash could still take back.
+        """
         self.indexes.save()
+        self.sync_log()
+        names = self.indexes.flush()
+        return self.txn_index.flush(self._files) or names
+
+    def sync_log(self) -> None:
         mapped = self._map
         if mapped is not None and self.active:
             mapped.flush()
         else:
             self._files.sync_file(self.log_path)
-        self.indexes.flush()
-        self.txn_index.flush(self._files)
 
     def unmap(self) -> None:
         """Gives the mapping back; it ends when the last view of it is gone. Everything can be opened again."""
@@ -438,12 +465,15 @@ class Segment:
                 self.indexes.save()
             self.indexes.unload()
 
-    def close(self, trim: bool) -> None:
+    def close(self, trim: bool) -> bool:
+        """Lets go of the files, cut to their content if asked to; False when they were so already."""
         untouched = self._map is None and self._files.size(self.log_path) == self.size
-        if self.active and trim and not (untouched and not self.indexes.loaded):
+        trim &= self.active and not (untouched and not self.indexes.loaded)
+        if trim:
             self.seal()
             self.active = True  # sealed in form only: it may be opened again and go on
         self.unmap()
+        return trim
 
     def file_names(self) -> list[str]:
         return [self._named(suffix) for suffix in SUFFIXES]

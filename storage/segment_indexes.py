@@ -25,6 +25,7 @@ class SegmentIndexes:
     __slots__ = (
         "_files",
         "_lock",
+        "_replaced",
         "_since_entry",
         "_unsynced",
         "interval_bytes",
@@ -46,6 +47,7 @@ class SegmentIndexes:
         self.largest: TimestampAndOffset | None = None
         self._since_entry = 0
         self._unsynced = True  # at the first flush, whatever is there
+        self._replaced = False  # by a file of the same name, so that the directory must be synced too
         # The files are written by flushes (on another thread) and by whoever changes the log's end.
         self._lock = Lock()
 
@@ -118,15 +120,19 @@ class SegmentIndexes:
     def save(self) -> None:
         with self._lock:
             if self.loaded:
+                self._replaced |= self.offsets.is_new or self.times.is_new
                 saved = self.offsets.save(self._files)
                 saved |= self.times.save(self._files)
                 self._unsynced |= saved
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
+        """True when the directory must be synced as well."""
+        replaced, self._replaced = self._replaced, False
         if self._unsynced:
             self._unsynced = False
             self._files.sync_file(self.offsets.path)
             self._files.sync_file(self.times.path)
+        return replaced
 
     def unload(self) -> None:
         """Gives the memory back."""

@@ -28,11 +28,13 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """Entries in the order of their markers' offsets, mirrored in the file."""
 
-    __slots__ = ("_entries", "path")
+    __slots__ = ("_created", "_entries", "_unsynced", "path")
 
     def __init__(self, path: str, entries: list[AbortedTxn] | None = None) -> None:
         self.path = path
         self._entries = entries  # None: not read yet
+        self._unsynced = True  # at the first flush, whatever is there
+        self._created = False
 
     def entries(self, files: Files) -> list[AbortedTxn]:
         if self._entries is None:
@@ -42,6 +44,8 @@ class TransactionIndex:
     def append(self, files: Files, txn: AbortedTxn) -> None:
         entries = self.entries(files)
         assert not entries or entries[-1].last_offset < txn.last_offset, "markers come in the order of their offsets"
+        self._created |= not entries
+        self._unsynced = True
         files.pwrite(self.path, len(entries) * ENTRY_BYTES, _ENTRY.pack(VERSION, *txn))
         entries.append(txn)
 
@@ -55,12 +59,14 @@ class TransactionIndex:
         entries = self.entries(files)
         kept = [txn for txn in entries if txn.last_offset < offset]
         if len(kept) < len(entries):
+            self._unsynced = True
             files.truncate(self.path, len(kept) * ENTRY_BYTES)
             self._entries = kept
 
     def clear(self, files: Files) -> None:
         files.remove(self.path)
         self._entries = []
+        self._unsynced = False
 
     def collect(self, files: Files, start: int, end: int, into: list[AbortedTxn]) -> bool:
         """Adds what overlaps [start, end) and tells whether no later segment can add more.
@@ -74,9 +80,14 @@ class TransactionIndex:
                 return True
         return False
 
-    def flush(self, files: Files) -> None:
-        if self._entries:
-            files.sync_file(self.path)
+    def flush(self, files: Files) -> bool:
+        """True when the directory must be synced as well: the file is new."""
+        created, self._created = self._created, False
+        if self._unsynced:
+            self._unsynced = False
+            if files.exists(self.path):
+                files.sync_file(self.path)
+        return created
 
     def _read(self, files: Files) -> list[AbortedTxn]:
         data = files.read(self.path)
@@ -88,7 +99,8 @@ class TransactionIndex:
         last = -1
         for version, *fields in _ENTRY.iter_unpack(data):
             txn = AbortedTxn(*fields)
-            if version != VERSION or txn.last_offset <= last or txn.first_offset > txn.last_offset:
+            # The marker comes after the transaction's first batch: a page of zeros is no entry.
+            if version != VERSION or txn.last_offset <= last or not 0 <= txn.first_offset < txn.last_offset:
                 raise CorruptFile(self.path, f"entry {len(entries)} is not valid: version {version}, {txn}")
             last = txn.last_offset
             entries.append(txn)

@@ -56,6 +56,19 @@ class SimMappedFile:
     def prefault(self, start: int, end: int) -> None:
         return None
 
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        assert position + len(data) <= self.size, "allocated by `ensure`"
+        try:
+            self._disk.changing("write", self.path, self._process)
+        except Killed:
+            cut = self._disk.torn(len(data))
+            self._inode.data[position : position + cut] = data[:cut]
+            raise
+        self._inode.data[position : position + len(data)] = data
+
+    def touch(self, start: int, end: int) -> None:
+        self._inode.touch(start, end)
+
     def flush(self) -> None:
         self._disk.sync(self.path, self._inode, self._process)
 
@@ -131,6 +144,10 @@ class SimDisk:
                 self.failed = f"{kind} {path}"
                 raise StorageFailure(path, OSError(errno.EIO, f"simulated failure of {kind}"))
 
+    def torn(self, size: int) -> int:
+        """How much of a write was done when the process died in it."""
+        return self._rng.randint(0, size) if self._rng.random() < 0.5 else 0
+
     def check_room(self, path: str, more: int) -> None:
         if self.room_bytes < CAPACITY_BYTES and self.used_bytes() + more > self.room_bytes:
             raise DiskFull(path, OSError(errno.ENOSPC, "no space left on the simulated disk"))
@@ -186,8 +203,7 @@ class SimDisk:
         try:
             self.changing("write", path)
         except Killed:
-            if self._rng.random() < 0.5:  # in the middle of the copy
-                self._write(inode, offset, data[: self._rng.randint(0, len(data))])
+            self._write(inode, offset, data[: self.torn(len(data))])
             raise
         if grown > 0:
             self.check_room(path, grown)

@@ -1,0 +1,219 @@
+"""Holds a real `Log` against a `PartitionModel`: invariants 2, 10, 11, 12, 16, 26-28, 31 and 43 of one replica."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+from protocol.records.batch import iter_batches
+from storage.log import Log
+from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
+
+
+def batches_of(log: Log, start: int | None = None) -> list[Stored]:
+    return [Stored(bytes(view.buffer)) for view in log.batches(log.log_start_offset if start is None else start)]
+
+
+def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
+    """What a crash left of the log is what the model allows; afterwards the model is what is there."""
+    start, end = log.log_start_offset, log.log_end_offset
+    if model.reset_to is not None and not _continues(log, model):
+        # In the middle of starting anew elsewhere: whatever is there only has to be sound.
+        model.reset(start)
+        model.batches, model.empty_end = batches_of(log), end
+        model.producers = Producers(model.batches)
+    else:
+        _check_extent(log, model, power)
+        everything = [*model.batches, *model.tail]
+        kept = [batch for batch in everything if batch.last < end]
+        model.batches, model.empty_end = kept, end
+        model.producers = Producers(kept)
+        check_batches(log, model)
+    model.start = model.kept_start = start
+    model.durable_start = min(model.durable_start, start)
+    model.flushed = min(max(model.flushed, log.recovery_point), end)
+    model.cleaned_until = min(model.cleaned_until, end)
+    assert start <= log.high_watermark <= end
+    assert log.high_watermark <= max(model.high_watermark, start), "the high watermark was never as high"
+    model.high_watermark = log.high_watermark
+    model.settle()
+
+
+def _continues(log: Log, model: PartitionModel) -> bool:
+    try:
+        _check_extent(log, model, power=False)
+        return True
+    except AssertionError:
+        return False
+
+
+def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
+    start, end = log.log_start_offset, log.log_end_offset
+    everything = [*model.batches, *model.tail]
+    least = model.flushed if power else model.end
+    if model.end_floor is not None:
+        least = min(least, model.end_floor)
+    most = everything[-1].last + 1 if everything else model.end
+    assert least <= end <= max(most, model.end), f"the log ends at {end}, expected [{least}, {most}]"
+    ends = {batch.last + 1 for batch in everything} | {batch.base for batch in everything}
+    assert end in ends or end == model.empty_end, f"the log ends at {end}, inside a batch"
+    start_least = model.durable_start if power else model.kept_start
+    start_most = model.start if model.start_ceiling is None else max(model.start, model.start_ceiling)
+    assert start_least <= start <= max(start_most, 0), f"the log starts at {start}: [{start_least}, {start_most}]"
+
+
+def check_batches(log: Log, model: PartitionModel) -> None:
+    """Byte for byte what was appended (2, 11); what compaction may have touched, as far as it may differ (43)."""
+    start, end = log.log_start_offset, log.log_end_offset
+    assert end == model.end, f"the log ends at {end}, the model at {model.end}"
+    found = batches_of(log)
+    for before, after in pairwise(found):
+        assert before.last < after.base and before.epoch <= after.epoch, f"{before} then {after}"
+    assert all(batch.view.crc_is_valid() for batch in found)
+    wanted = model.readable(start)
+    if model.cleaned_until <= start:
+        for one, other in zip(found, wanted, strict=False):
+            assert one.data == other.data, f"{one} where {other} was appended"
+        assert len(found) == len(wanted), f"{len(found)} batches where {len(wanted)} were appended"
+        return
+    check_compacted(log, model, found)
+
+
+def check_compacted(log: Log, model: PartitionModel, found: list[Stored]) -> None:
+    start, end, until = log.log_start_offset, log.log_end_offset, model.cleaned_until
+    wanted = model.readable(start)
+    tails = [[b.data for b in batches if b.base >= until] for batches in (found, wanted)]
+    assert tails[0] == tails[1], f"compaction up to {until} touched what is behind it"
+    by_base = {batch.base: batch for batch in wanted}
+    for batch in found:
+        original = by_base.get(batch.base)
+        assert original is not None and batch.last == original.last, f"{batch} was never appended"
+        records = {record.offset: record[1:] for record in original.records}
+        assert all(records.get(record.offset) == record[1:] for record in batch.records), f"{batch} of {original}"
+    stable = min(log.last_stable_offset, end)
+    aborted = [Aborted(t.producer_id, t.first_offset, t.last_offset) for t in log.aborted_transactions(start, end)]
+    assert fold(committed_records(found, aborted, start, stable)) == fold(
+        committed_records(wanted, model.producers.aborted, start, stable)
+    ), "the last values of the keys differ"
+
+
+def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> None:
+    """Producer state is a function of the log (28); `exact`: nothing was restarted since."""
+    compacted = model.cleaned_until > 0
+    visible = Producers(model.readable(log.log_start_offset)).by_id
+    for producer_id, state in log.producers.states.items():
+        actual = (state.epoch, state.last_sequence, state.last_offset, state.current_txn_first_offset)
+        allowed = []
+        for producer in (model.producers.by_id.get(producer_id), visible.get(producer_id)):
+            if producer is not None:
+                last = producer.sent[-1] if producer.sent else None
+                allowed.append(
+                    (
+                        producer.epoch,
+                        last.last_sequence if last else -1,
+                        last.last_offset if last else -1,
+                        producer.open_since,
+                    )
+                )
+        assert actual in allowed, f"producer {producer_id} is {actual}, the log says {allowed}"
+        reference = model.producers.by_id[producer_id]
+        if not compacted:
+            assert state.coordinator_epoch in (
+                reference.coordinator_epoch,
+                visible[producer_id].coordinator_epoch if producer_id in visible else -1,
+            )
+        remembered = [(batch.first_sequence, batch.last_sequence, batch.last_offset) for batch in state.batches]
+        sent = [(batch.first_sequence, batch.last_sequence, batch.last_offset) for batch in reference.sent]
+        assert remembered == sent[len(sent) - len(remembered) :], f"{remembered} is not the end of {sent}"
+        if exact:
+            assert remembered == sent
+    if not compacted:
+        assert set(visible) <= set(log.producers.states), "a producer was forgotten"
+        first_open = min((p.open_since for p in visible.values() if p.open_since >= 0), default=None)
+        if first_open is not None:
+            assert log.last_stable_offset <= max(first_open, log.log_start_offset), "an open transaction is shown"
+
+
+def check_epochs(log: Log, model: PartitionModel) -> None:
+    start, end = log.log_start_offset, log.log_end_offset
+    entries = log.epochs.entries
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)), f"epochs {entries}"
+    assert not entries or entries[-1][1] <= end, f"epochs {entries} of a log that ends at {end}"
+    batches = model.readable(start)
+    for batch in batches:
+        at = max(batch.base, start)
+        assert log.epochs.epoch_of(at) == batch.epoch, f"offset {at}: epochs {entries}, but {batch}"
+    for epoch in {batch.epoch for batch in batches}:
+        wanted = next((batch.base for batch in batches if batch.epoch > epoch), end)
+        assert log.end_offset_for_epoch(epoch) == (epoch, wanted), f"epoch {epoch} ends at {wanted}: {entries}"
+
+
+def check_lookups(log: Log, model: PartitionModel, rng: random.Random) -> None:
+    """Offsets and timestamps found through the indexes are those found without them (16), and so are aborted ranges."""
+    start, end = log.log_start_offset, log.log_end_offset
+    batches = batches_of(log)
+    for offset in rng.sample(range(start, end), min(6, end - start)):
+        got = log.read(offset, max_bytes=rng.choice((1, 300, 2000, 100_000)))
+        found = [Stored(bytes(view.buffer)) for view in iter_batches(got.records)]
+        wanted = [batch.data for batch in batches if batch.last >= offset]
+        assert [batch.data for batch in found] == wanted[: len(found)] and len(found) >= min(1, len(wanted))
+        assert sum(len(batch.data) for batch in found) == len(got.records), "more than whole batches"
+    records = [record for batch in batches for record in batch.records if record.offset >= start]
+    timestamps = sorted({record.timestamp for record in records})
+    for timestamp in rng.sample(timestamps, min(4, len(timestamps))):
+        for wanted_ts in (timestamp, timestamp + 1):
+            first = next((r for r in records if r.timestamp >= wanted_ts), None)
+            answer = log.offset_for_timestamp(wanted_ts)
+            assert (answer[:2] if answer else None) == ((first.timestamp, first.offset) if first else None)
+    if timestamps:
+        largest = log.max_timestamp()
+        assert largest is not None and largest[0] >= timestamps[-1]
+        if largest[1] >= start:
+            first = next(r for r in records if r.timestamp == timestamps[-1])
+            assert largest[:2] == (first.timestamp, first.offset)
+    if model.cleaned_until == 0:
+        check_aborted(log, model, rng)
+
+
+def check_aborted(log: Log, model: PartitionModel, rng: random.Random) -> None:
+    start, end = log.log_start_offset, log.log_end_offset
+    known = [txn for txn in model.producers.aborted if start <= txn.last < end]
+    ranges = [(start, end), *(sorted((rng.randint(start, end), rng.randint(start, end))) for _ in range(2))]
+    for low, high in ranges:
+        found = {(txn.producer_id, txn.last_offset): txn.first_offset for txn in log.aborted_transactions(low, high)}
+        for txn in known:
+            if txn.last >= low and txn.first < high:
+                first = found.pop((txn.producer_id, txn.last), None)
+                if first is None and not _has_data(model, txn, start):
+                    continue  # the log begins behind all of its records, and a restart knows nothing of it
+                assert first is not None, f"{txn} was aborted, and [{low}, {high}) does not say so"
+                assert first == txn.first or txn.first < start, f"{txn} begins at {first}"
+        stray = {key: first for key, first in found.items() if not any(key == (t.producer_id, t.last) for t in known)}
+        assert not stray, f"never aborted: {stray}"
+
+
+def _has_data(model: PartitionModel, txn: Aborted, start: int) -> bool:
+    return any(
+        batch.view.producer_id == txn.producer_id and batch.base >= txn.first and batch.last >= start
+        for batch in model.batches
+        if batch.last < txn.last and not batch.view.is_control
+    )
+
+
+def facts(log: Log) -> tuple[object, ...]:
+    """Everything that a second restart must find again."""
+    producers = sorted(
+        (s.producer_id, s.epoch, s.coordinator_epoch, s.last_sequence, s.last_offset, s.current_txn_first_offset)
+        for s in log.producers
+    )
+    content = b"".join(batch.data for batch in batches_of(log))
+    aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset))
+    return (
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        content,
+        producers,
+        log.epochs.entries,
+        aborted,
+    )

@@ -1,0 +1,294 @@
+"""What can be done to a partition, at random: appends as a leader and as a follower, and everything that changes a log.
+
+Every function does one thing to the log and the same to its model. While it is going on the model says what a crash in its
+middle may leave; `settle` ends that. A `StorageFailure` goes to the caller.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from protocol.errors import KafkaError
+from protocol.records.batch import LOG_OVERHEAD_BYTES, patch_offset
+from protocol.records.builder import build_batch
+from protocol.records.control import end_txn_batch
+from storage.cleaner import Cleaner
+from storage.errors import UnexpectedAppendOffset
+from storage.log import Log, Origin
+from storage.logs import Logs
+from tests.sim.partition_checks import check_batches
+from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Stored
+
+PRODUCERS = 5
+
+
+@dataclass
+class Partition:
+    """One partition of the node under test."""
+
+    name: str
+    topic_id: bytes
+    model: PartitionModel = field(default_factory=PartitionModel)
+    log: Log | None = None
+    leads: bool = True
+    epoch: int = 0
+
+
+class Operations:
+    """The operations, and the chance and time that they share."""
+
+    def __init__(self, rng: random.Random, now_ms: int) -> None:
+        self.rng, self.now_ms = rng, now_ms
+        self.written = 0
+
+    # Making batches
+
+    def _rows(self, count: int) -> list[tuple[bytes | None, bytes | None, int]]:
+        rng, rows = self.rng, []
+        for _ in range(count):
+            self.written += 1
+            value = b"%d:" % self.written + rng.randbytes(4) * rng.choice((0, 5, 40, 90))
+            key = b"key%d" % rng.randrange(12)
+            rows.append((key, None if rng.random() < 0.08 else value, self.now_ms + rng.randrange(-40, 40)))
+        return rows
+
+    def _next_batch(self, model: PartitionModel) -> tuple[bytes, bool]:
+        """A batch that a client or a coordinator could send now, and whether it is a marker."""
+        rng = self.rng
+        kind = rng.choice(("plain", "plain", "idempotent", "idempotent", "transactional", "marker"))
+        producer_id = rng.randrange(PRODUCERS)
+        producer = model.producers.by_id.get(producer_id, Producer())
+        if kind == "plain":
+            return build_batch(self._rows(rng.randint(1, 4))), False
+        if kind == "marker":
+            if producer.open_since >= 0 or rng.random() < 0.1:
+                bump = rng.random() < 0.2
+                coordinator_epoch = max(producer.coordinator_epoch, 0) + (rng.random() < 0.1)
+                return end_txn_batch(
+                    committed=rng.random() < 0.5,
+                    producer_id=producer_id,
+                    producer_epoch=max(producer.epoch, 0) + bump,
+                    coordinator_epoch=coordinator_epoch,
+                    timestamp=self.now_ms,
+                ), True
+            kind = "transactional"
+        epoch, sequence = max(producer.epoch, 0), producer.next_sequence
+        if producer.open_since < 0 and rng.random() < 0.1:
+            epoch, sequence = epoch + 1, 0
+        return build_batch(
+            self._rows(rng.randint(1, 3)),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=producer.open_since >= 0 or kind == "transactional",
+        ), False
+
+    @staticmethod
+    def _placed(batch: bytes, offset: int, epoch: int) -> Stored:
+        placed = bytearray(batch)
+        patch_offset(placed, 0, offset, len(batch) - LOG_OVERHEAD_BYTES, epoch)
+        return Stored(bytes(placed))
+
+    # Appending
+
+    def append(self, partition: Partition) -> None:
+        if partition.leads:
+            self._lead(partition)
+        else:
+            self._follow(partition)
+
+    def _lead(self, partition: Partition) -> None:
+        model, log = partition.model, partition.log
+        assert log is not None
+        batch, is_marker = self._next_batch(model)
+        stored = self._placed(batch, model.end, partition.epoch)
+        model.tail = [stored]
+        origin = Origin.COORDINATOR if is_marker else Origin.CLIENT
+        appended = log.append(batch, leader_epoch=partition.epoch, now_ms=self.now_ms, origin=origin)
+        model.settle()
+        assert not appended.duplicate
+        assert (appended.first_offset, appended.last_offset) == (stored.base, stored.last)
+        model.append(stored)
+
+    def _follow(self, partition: Partition) -> None:
+        """What a leader sent: some batches, of which the last may be cut off; gaps where compaction was."""
+        model, log, rng = partition.model, partition.log, self.rng
+        assert log is not None
+        ahead = PartitionModel(list(model.batches), empty_end=model.end, producers=model.producers)
+        ahead.producers = type(model.producers)(model.batches)
+        for _ in range(rng.randint(1, 5)):
+            batch, _ = self._next_batch(ahead)
+            if rng.random() < 0.1:
+                partition.epoch += 1
+            gap = rng.randint(1, 20) if rng.random() < 0.05 else 0
+            ahead.append(self._placed(batch, ahead.end + gap, partition.epoch))
+        new = ahead.batches[len(model.batches) :]
+        sent = b"".join(batch.data for batch in new)
+        if rng.random() < 0.3:
+            sent += self._placed(self._next_batch(ahead)[0], ahead.end, partition.epoch).data[: rng.randint(1, 60)]
+        model.tail = list(new)
+        log.append(sent, leader_epoch=partition.epoch, now_ms=self.now_ms, origin=Origin.REPLICATION)
+        model.settle()
+        for batch in new:
+            model.append(batch)
+
+    def repeat(self, partition: Partition) -> None:
+        """A producer sends one of its last batches again: never a second time in the log (26)."""
+        model, log = partition.model, partition.log
+        assert log is not None
+        candidates = [p for p in model.producers.by_id.values() if p.sent]
+        if not partition.leads or not candidates:
+            return
+        producer = self.rng.choice(candidates)
+        back = self.rng.randint(1, len(producer.sent))
+        sent = producer.sent[-back]
+        original = next((b for b in model.batches if b.base == sent.first_offset), None)
+        if original is None or original.base < log.log_start_offset:
+            return
+        end = log.log_end_offset
+        try:
+            again = self._placed(original.data, 0, -1).data
+            appended = log.append(again, leader_epoch=partition.epoch, now_ms=self.now_ms)
+        except KafkaError as refusal:
+            # Only the last batch of a producer outlives a restart, as in Kafka's snapshot files.
+            assert back > 1, f"{original} is the producer's last batch, and was refused: {refusal}"
+        else:
+            assert appended.duplicate, f"{original} was appended twice"
+            assert (appended.first_offset, appended.last_offset) == (original.base, original.last)
+        assert log.log_end_offset == end
+
+    def refused(self, partition: Partition) -> None:
+        """What must be refused changes nothing (13)."""
+        model, log, rng = partition.model, partition.log, self.rng
+        assert log is not None
+        if partition.leads:
+            batch = bytearray(build_batch(self._rows(2)))
+            batch[rng.randrange(21, len(batch))] ^= 1 << rng.randrange(8)
+            with pytest.raises(KafkaError):
+                log.append(bytes(batch), leader_epoch=partition.epoch, now_ms=self.now_ms)
+            known = [(i, p) for i, p in model.producers.by_id.items() if p.sent and p.open_since < 0]
+            if known:
+                producer_id, producer = rng.choice(known)
+                ahead = build_batch(
+                    self._rows(1),
+                    producer_id=producer_id,
+                    producer_epoch=producer.epoch,
+                    base_sequence=(producer.next_sequence + rng.randint(1, 9)) % SEQUENCES,
+                )
+                if producer_id in log.producers.states:
+                    with pytest.raises(KafkaError):
+                        log.append(ahead, leader_epoch=partition.epoch, now_ms=self.now_ms)
+        elif model.end > 0:
+            behind = self._placed(build_batch(self._rows(1)), model.end - 1, partition.epoch)
+            with pytest.raises(UnexpectedAppendOffset):
+                log.append(behind.data, leader_epoch=0, now_ms=self.now_ms, origin=Origin.REPLICATION)
+        assert log.log_end_offset == model.end
+
+    # Changing the log
+
+    def elect(self, partition: Partition) -> None:
+        """A new leader epoch, of this replica or of another one."""
+        partition.epoch += self.rng.randint(1, 2)
+        partition.leads = self.rng.random() < 0.6
+        if partition.leads:
+            assert partition.log is not None
+            partition.log.assign_epoch(partition.epoch, partition.log.log_end_offset)
+
+    def roll(self, partition: Partition) -> None:
+        assert partition.log is not None
+        partition.log.roll(self.now_ms)
+
+    def flush(self, partition: Partition) -> None:
+        log = partition.log
+        assert log is not None
+        end, truncations = log.log_end_offset, log.truncations
+        log.flush(self.now_ms)
+        if log.truncations == truncations:
+            assert log.recovery_point >= end, "a flush flushes everything"
+
+    def snapshot(self, partition: Partition) -> None:
+        assert partition.log is not None
+        partition.log.snapshot_producers()
+
+    def advance(self, partition: Partition) -> None:
+        """Replicas have more: the high watermark moves to the end of a batch."""
+        model, log = partition.model, partition.log
+        assert log is not None
+        ends = [batch.last + 1 for batch in model.batches if batch.last >= model.high_watermark]
+        if ends:
+            model.high_watermark = self.rng.choice(ends[: 1 + self.rng.randrange(len(ends))])
+            log.advance_high_watermark(model.high_watermark)
+        assert log.high_watermark == model.high_watermark
+
+    def truncate(self, partition: Partition) -> None:
+        """The leader's log parts from this one; below the high watermark only after an unclean election."""
+        model, log, rng = partition.model, partition.log, self.rng
+        assert log is not None
+        lowest = max(model.start, model.cleaned_until, 0 if rng.random() < 0.1 else model.high_watermark)
+        if lowest >= model.end:
+            return
+        partition.leads = False
+        partition.epoch += 1
+        offset = rng.randint(max(lowest, model.end - rng.choice((3, 15, 100))), model.end)
+        model.end_floor = model.truncated_end(offset)
+        log.truncate_to(offset)
+        model.settle()
+        model.truncate(offset)
+        assert log.log_end_offset == model.end
+
+    def start_anew(self, partition: Partition) -> None:
+        """The leader's log begins behind the end of this one."""
+        model, log, rng = partition.model, partition.log, self.rng
+        assert log is not None
+        partition.leads = False
+        partition.epoch += 1
+        model.reset_to = model.end + rng.randint(1, 50)
+        log.truncate_fully_and_start_at(model.reset_to)
+        model.reset(model.reset_to)
+        model.settle()
+
+    def retain(self, partition: Partition, logs: Logs) -> None:
+        """Segments go by size or time. Which ones is retention's own business: never one above the high watermark."""
+        model, log = partition.model, partition.log
+        assert log is not None
+        before = log.log_start_offset
+        model.start_ceiling = model.high_watermark
+        log.apply_retention(self.now_ms)
+        assert before <= log.log_start_offset <= model.high_watermark
+        model.settle()
+        if log.log_start_offset > before:
+            model.start = model.kept_start = model.durable_start = log.log_start_offset
+
+    def delete_records(self, partition: Partition, logs: Logs) -> None:
+        model, log, rng = partition.model, partition.log, self.rng
+        assert log is not None
+        if not partition.leads:
+            return
+        offset = rng.randint(model.start, model.high_watermark)
+        model.start_ceiling = offset
+        assert log.delete_records(offset) == offset
+        logs.write_log_starts()
+        model.settle()
+        model.start = offset
+        if log.failure is None:
+            model.kept_start = model.durable_start = offset
+
+    def compact(self, partition: Partition, logs: Logs, meanwhile: Callable[[], None]) -> None:
+        """A pass of the cleaner; other things happen between its slices."""
+        model, log = partition.model, partition.log
+        assert log is not None
+        if not log.config.compact:
+            return
+        until = min(log.segments.active.base_offset, log.last_stable_offset)
+        before = model.cleaned_until
+        model.cleaned_until = max(before, until)
+        cleaner = Cleaner(logs)
+        cleaner.load()
+        for _ in cleaner.run(self.now_ms):
+            meanwhile()
+        if log.failure is None and not log.closed:
+            check_batches(log, model)

@@ -1,0 +1,433 @@
+"""Seeded histories of one node's logs on the simulated disk: operations, faults in their middle, crashes, restarts.
+
+A history is made by its seed alone. The real `Logs` does the work, `PartitionModel` says what must be left, and after every
+restart all of it is looked at (`tests.sim.partition_checks`). `trace` is what happened, one line each.
+
+    kill       the process ends between two calls to the disk, or in the middle of a copy; the page cache stays
+    power      the same, and what was not synced is lost, torn or there (`tests.sim.inodes`)
+    failure    one call fails with EIO; from then on the log directory must refuse writes
+    full       no room; nothing may have changed, and when there is room everything goes on
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from storage.config import NEVER, LogConfig
+from storage.errors import DiskFull, StorageFailure
+from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from storage.logs import Logs
+from storage.mappings import Mappings
+from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
+from tests.sim.partition_checks import (
+    check_batches,
+    check_epochs,
+    check_lookups,
+    check_producers,
+    check_recovered,
+    facts,
+)
+from tests.sim.partition_model import PartitionModel
+from tests.sim.partition_ops import Operations, Partition
+
+DATA = "/data"
+NODE_ID, CLUSTER_ID = 0, "sim-sim-sim-sim-sim-sim"
+START_MS = 1_700_000_000_000
+
+#: name, weight: how often each operation is chosen.
+OPERATIONS = (
+    ("append", 60),
+    ("repeat", 8),
+    ("refused", 3),
+    ("elect", 3),
+    ("roll", 4),
+    ("flush", 10),
+    ("flush_beside", 5),
+    ("advance", 12),
+    ("truncate", 4),
+    ("start_anew", 1),
+    ("retain", 4),
+    ("delete_records", 4),
+    ("compact", 4),
+    ("snapshot", 3),
+    ("write_recovery_points", 4),
+    ("write_high_watermarks", 4),
+    ("remove_deleted", 3),
+    ("flush_due", 3),
+    ("recreate", 1),
+)
+NAMES = [name for name, _ in OPERATIONS]
+WEIGHTS = [weight for _, weight in OPERATIONS]
+#: What another thread's flush may meet half-way.
+BESIDE = ("append", "append", "append", "roll", "truncate", "retain", "delete_records", "advance", "start_anew")
+
+
+class StorageHistory:
+    def __init__(self, seed: int, lives: int = 6, steps: int = 30) -> None:
+        self.seed, self.lives, self.steps = seed, lives, steps
+        self.rng = rng = random.Random(seed)
+        self.ops = Operations(rng, START_MS)
+        self.disk = SimDisk(random.Random(rng.getrandbits(32)), lambda: self.ops.now_ms)
+        self.config = self._config("delete")
+        self.fsync_first = rng.random() < 0.3  # flush.messages=1
+        self.trace: list[str] = []
+        self.restarts = 0
+        self.partitions = [
+            Partition(name, rng.randbytes(16)) for name in ("logs", "mixed", "compacted")[: rng.choice((1, 1, 3))]
+        ]
+        self.leaving: Partition | None = None
+        self.logs: Logs
+
+    def _config(self, policy: str) -> LogConfig:
+        rng = self.rng
+        segment_bytes = rng.choice((1200, 2500, 6000, 20_000))
+        return LogConfig(
+            cleanup_policy=(policy,),
+            segment_bytes=segment_bytes,
+            index_interval_bytes=rng.choice((100, 400, 4096)),
+            retention_bytes=rng.choice((-1, 3 * segment_bytes)),
+            retention_ms=rng.choice((-1, 30_000)),
+            segment_ms=rng.choice((10_000, 604_800_000)),
+            file_delete_delay_ms=rng.choice((0, 20_000)),
+            min_cleanable_dirty_ratio=0.0,
+            delete_retention_ms=rng.choice((0, 20_000)),
+            producer_id_expiration_ms=NEVER,
+        )
+
+    def config_for(self, topic: str, topic_id: bytes) -> LogConfig:
+        if topic == "compacted":
+            return LogConfig(
+                cleanup_policy=("compact",),
+                segment_bytes=1500,
+                index_interval_bytes=200,
+                min_cleanable_dirty_ratio=0.0,
+                delete_retention_ms=self.config.delete_retention_ms,
+                file_delete_delay_ms=self.config.file_delete_delay_ms,
+                producer_id_expiration_ms=NEVER,
+            )
+        return self.config
+
+    def note(self, line: str) -> None:
+        self.trace.append(line)
+
+    # Lives
+
+    def run(self) -> None:
+        self.disk.make_dirs(DATA)
+        self.disk.sync_dir("/")
+        write_meta_properties(self.disk, DATA, MetaProperties(CLUSTER_ID, NODE_ID, bytes(range(16))))
+        self._boot(power=False, clean=True)
+        for _ in range(self.lives):
+            self._live()
+            for partition in self.partitions:
+                self._check(partition, exact=False)
+        self.note("end")
+
+    def _live(self) -> None:
+        """Some operations, and one of the ways to end."""
+        rng = self.rng
+        for _ in range(rng.randrange(self.steps)):
+            self.ops.now_ms += rng.choice((1, 20, 500, 9_000))
+            if not self._step():
+                return
+        self._stop_or_crash()
+
+    def _step(self) -> bool:
+        """One operation, perhaps with a fault in its middle; False when the node was restarted for it."""
+        rng, disk = self.rng, self.disk
+        partition = rng.choice(self.partitions)
+        name = rng.choices(NAMES, WEIGHTS)[0]
+        fault = rng.choices(("none", "kill", "failure", "full"), (80, 8, 3, 4))[0]
+        self.note(f"{name} {partition.name} {fault if fault != 'none' else ''}")
+        if fault == "kill":
+            disk.kill_after(rng.randint(1, 12))
+        elif fault == "failure":
+            disk.fail_after(rng.randint(1, 10))
+        elif fault == "full":
+            disk.room_bytes = disk.used_bytes() + rng.choice((0, 50, 500, 3000, 20_000))
+        try:
+            self._do(name, partition)
+            if self.fsync_first and name == "append":
+                self.ops.flush(partition)
+        except Killed:
+            self._crash()
+            return False
+        except DiskFull as failure:
+            assert fault == "full", failure
+            disk.room_bytes = CAPACITY_BYTES
+            self._after_full(partition)
+        except StorageFailure:
+            pass
+        disk.room_bytes = CAPACITY_BYTES
+        disk.disarm()
+        if any(p.log is None or p.log.failure is not None for p in self.partitions):
+            assert fault != "none", f"failed for no reason: {self.logs.directories[0].failure}"
+            self._offline(partition)
+            return False
+        self._take_note_of_flushes()
+        return True
+
+    def _do(self, name: str, partition: Partition) -> None:
+        own: dict[str, Callable[[], object]] = {
+            "write_recovery_points": self._write_recovery_points,
+            "write_high_watermarks": self.logs_now().write_high_watermarks,
+            "remove_deleted": lambda: self.logs.remove_deleted(self.ops.now_ms),
+            "flush_due": self._flush_due,
+            "flush_beside": lambda: self._flush_beside(partition),
+            "recreate": lambda: self._recreate(partition),
+            "retain": lambda: self.ops.retain(partition, self.logs),
+            "delete_records": lambda: self.ops.delete_records(partition, self.logs),
+            "compact": lambda: self.ops.compact(partition, self.logs, lambda: None),
+        }
+        if name in own:
+            own[name]()
+        else:
+            getattr(self.ops, name)(partition)
+
+    def logs_now(self) -> Logs:
+        return self.logs
+
+    def _write_recovery_points(self) -> None:
+        self.logs.write_recovery_points()
+        if self.logs.directories[0].online:
+            for partition in self.partitions:
+                partition.model.kept_start = partition.model.durable_start = partition.model.start
+
+    def _flush_due(self) -> None:
+        for log in self.logs.flush_due(self.ops.now_ms):
+            log.flush(self.ops.now_ms)
+
+    def _flush_beside(self, partition: Partition) -> None:
+        """A flush on another thread, while this one goes on with the log."""
+        rng, busy = self.rng, False
+
+        def meanwhile(kind: str, path: str) -> None:
+            nonlocal busy
+            # Index files are written under a lock, where the other thread would have to wait.
+            if busy or not kind.startswith("sync") or rng.random() > 0.4:
+                return
+            busy = True
+            name = rng.choice(BESIDE)
+            self.note(f"  meanwhile, before {kind} {path}: {name}")
+            try:
+                self._do(name, partition)
+            except StorageFailure:
+                pass
+            finally:
+                busy = False
+
+        self.disk.on_call = meanwhile
+        try:
+            self.ops.flush(partition)
+        finally:
+            self.disk.on_call = None
+
+    def _recreate(self, partition: Partition) -> None:
+        """The topic is deleted, and another one created under its name."""
+        self.leaving = Partition(partition.name, partition.topic_id, partition.model, partition.log)
+        self.logs.delete(partition.topic_id, 0, self.ops.now_ms)
+        partition.topic_id, partition.model, partition.log = self.rng.randbytes(16), PartitionModel(), None
+        self._create(partition)
+        self.leaving = None
+
+    def _create(self, partition: Partition) -> None:
+        partition.epoch, partition.leads = 0, True
+        partition.log = self.logs.create(
+            partition.name,
+            0,
+            partition.topic_id,
+            self.config_for(partition.name, partition.topic_id),
+            now_ms=self.ops.now_ms,
+        )
+
+    def _take_note_of_flushes(self) -> None:
+        for partition in self.partitions:
+            log, model = partition.log, partition.model
+            assert log is not None and log.recovery_point <= log.log_end_offset == model.end
+            model.flushed = log.recovery_point
+            model.settle()
+
+    # Faults
+
+    def _after_full(self, partition: Partition) -> None:
+        """A full disk changed nothing, or took the directory offline: never half of an operation."""
+        for other in self.partitions:
+            if other.log is None:  # refused to be created
+                self._create(other)
+            elif other.log.failure is None:
+                model = other.model
+                if model.end_floor is not None and other.log.log_end_offset == model.end_floor != model.end:
+                    model.truncate(model.end_floor)
+                if model.start_ceiling is not None:
+                    assert model.start <= other.log.log_start_offset <= max(model.start_ceiling, model.start)
+                    model.start = model.kept_start = other.log.log_start_offset
+                check_batches(other.log, model)
+                check_producers(other.log, model)
+                model.settle()
+
+    def _offline(self, partition: Partition) -> None:
+        """The disk failed: no more writes, reads go on; then the node ends one way or another."""
+        self.note(f"offline: {self.disk.failed}")
+        for other in self.partitions:
+            if other.log is None:
+                continue
+            with pytest.raises(StorageFailure):
+                other.log.append(self._any_batch(), leader_epoch=other.epoch, now_ms=self.ops.now_ms)
+            if other is not partition and other.log.failure is not None:
+                check_batches(other.log, other.model)
+        if self.rng.random() < 0.3:
+            self.note("stop")
+            self.logs.close_all()
+        self._crash()
+
+    def _any_batch(self) -> bytes:
+        from protocol.records.builder import build_batch
+
+        return build_batch([(b"k", b"v", self.ops.now_ms)])
+
+    def _stop_or_crash(self) -> None:
+        rng = self.rng
+        if rng.random() < 0.35:
+            self._stop()
+        else:
+            self._crash()
+
+    def _stop(self) -> None:
+        rng, disk = self.rng, self.disk
+        fault = rng.choices(("none", "kill", "failure", "full"), (70, 10, 10, 10))[0]
+        self.note(f"stop {fault}")
+        if fault == "kill":
+            disk.kill_after(rng.randint(1, 25))
+        elif fault == "failure":
+            disk.fail_after(rng.randint(1, 20))
+        elif fault == "full":
+            disk.room_bytes = disk.used_bytes() + rng.choice((0, 50, 500, 3000))
+        clean = False
+        try:
+            self.logs.close_all(broker_epoch=7)
+            clean = disk.exists(f"{DATA}/.kafka_cleanshutdown")
+        except (Killed, StorageFailure):
+            pass
+        assert clean or fault != "none"
+        disk.room_bytes = CAPACITY_BYTES
+        disk.disarm()
+        power = rng.random() < 0.5
+        self.note(f"stopped: clean {clean}, then power off {power}")
+        if clean:
+            for partition in self.partitions:
+                model = partition.model
+                model.flushed, model.durable_start = model.end, model.start
+                model.kept_start = model.start
+        disk.crash(power)
+        self._boot(power, clean)
+
+    def _crash(self) -> None:
+        rng = self.rng
+        for partition in self.partitions:
+            if partition.log is not None and rng.random() < 0.3:
+                self._tear(partition)
+        power = rng.random() < 0.6
+        self.note("power loss" if power else "kill")
+        self.disk.crash(power)
+        self._boot(power, clean=False)
+
+    def _tear(self, partition: Partition) -> None:
+        """The process died while it copied a batch into the mapping."""
+        log = partition.log
+        assert log is not None
+        segment = log.segments.active
+        mapped = segment._map
+        if mapped is not None and log.failure is None and mapped.size > segment.size:
+            torn = self._any_batch()[: min(self.rng.randint(1, 60), mapped.size - segment.size)]
+            mapped.buffer[segment.size : segment.size + len(torn)] = torn
+
+    # Restarts
+
+    def _boot(self, power: bool, clean: bool) -> None:
+        """Starts the node, perhaps only after it died once or twice more on the way up, and looks at everything."""
+        rng, disk = self.rng, self.disk
+        while not clean and self.restarts and rng.random() < 0.2:
+            disk.kill_after(rng.randint(1, 30))
+            try:
+                self._open()
+            except Killed:
+                self.note("died while starting")
+            again = rng.random() < 0.5
+            power |= again
+            disk.crash(again)
+        self.restarts += 1
+        self._open()
+        assert self.logs.directories[0].failure is None
+        for partition in self.partitions:
+            self._find(partition, power)
+        for partition in self.partitions:
+            self._check(partition, exact=False)
+        if not clean and rng.random() < 0.3:
+            self._boot_again()
+        self._take_note_of_flushes()
+        if rng.random() < 0.5:
+            for partition in self.partitions:
+                self.ops.repeat(partition)
+                self.ops.append(partition)
+
+    def _boot_again(self) -> None:
+        """A second restart finds what the first found."""
+        before = {p.name: facts(p.log) for p in self.partitions if p.log is not None}
+        self.disk.crash(power=False)
+        self._open()
+        for partition in self.partitions:
+            partition.log = self.logs.get(partition.topic_id, 0)
+            assert partition.log is not None
+            assert facts(partition.log) == before[partition.name], (
+                f"{partition.name} is not the same at a second restart"
+            )
+
+    def _open(self) -> None:
+        directories = open_log_dirs(self.disk, [DATA], CLUSTER_ID, NODE_ID)
+        self.logs = Logs(
+            self.disk, directories, random.Random(self.rng.getrandbits(32)), Mappings(self.rng.choice((1, 3, 99)))
+        )
+        self.logs.open_all(self.config_for, self.ops.now_ms)
+
+    def _find(self, partition: Partition, power: bool) -> None:
+        """The partition's log after a restart; the broker creates what is missing."""
+        log = self.logs.by_name(partition.name, 0)
+        if log is not None and log.topic_id != partition.topic_id and self.leaving is not None:
+            # Deleting it was in progress.
+            assert log.topic_id == self.leaving.topic_id
+            partition.topic_id, partition.model = self.leaving.topic_id, self.leaving.model
+        self.leaving = None
+        model = partition.model
+        if log is None or log.topic_id != partition.topic_id:
+            assert not model.flushed, f"{partition.name} is not there, and {model.flushed} offsets of it were flushed"
+            assert power or not model.batches, f"{partition.name} is not there after a kill"
+            partition.model = PartitionModel()
+            self._create(partition)
+            return
+        partition.log = log
+        check_recovered(log, model, power=power)
+
+    def _check(self, partition: Partition, exact: bool) -> None:
+        log, model = partition.log, partition.model
+        assert log is not None
+        check_batches(log, model)
+        check_producers(log, model, exact=exact)
+        check_epochs(log, model)
+        check_lookups(log, model, self.rng)
+
+
+def run_history(seed: int) -> StorageHistory:
+    """Runs one; a failure names the command that replays it and the last things that happened."""
+    history = StorageHistory(seed)
+    try:
+        history.run()
+    except BaseException as failure:
+        failure.add_note(
+            f"replay: OTTLA_SIM_SEED={seed} python -m pytest -q tests/sim/test_storage_crashes.py\n"
+            + "\n".join(history.trace[-25:])
+        )
+        raise
+    return history
