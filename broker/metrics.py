@@ -28,7 +28,6 @@ def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
     yield gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
     yield gauge(f"{cache}_numincrementalfetchpartitionscached", "Partitions in them", sessions.partition_count)
     yield gauge(f"{cache}_incrementalfetchsessionevictions", "Sessions that gave way to others", sessions.evictions)
-    yield gauge("kafka_log_log_size", "Bytes of all logs here", sum(log.size for log in broker.replicas.logs))
     yield gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that failed",

@@ -7,7 +7,7 @@ Prometheus, so that dashboards and alerts made for Kafka work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,17 @@ class Registry:
 
     def add(self, source: Source) -> None:
         self._sources.append(source)
+
+    def families(self) -> Iterator[Family]:
+        """What the sources give, one after the other; a name may come more than once. A source that fails is logged and left.
+
+        Sources with many samples give them in portions, so that a scrape can let others run in between.
+        """
+        for source in list(self._sources):
+            try:
+                yield from source()
+            except Exception:
+                log.exception("A source of metrics failed")
 
     def collect(self) -> list[Family]:
         """One family per name, in the order the sources were added; a source that fails is left out and logged."""

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus: one collector over the registry, served by prometheus_client from a thread of its own.
+"""Metrics for Prometheus: the text of a scrape, for the admin listener, and an endpoint served from a thread of its own.
 
-The thread only waits: reading the counts is done on the event loop, where they are changed, so a scrape sees one moment.
+That thread only waits: reading the counts is done on the event loop, where they are changed, so a scrape sees one moment.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from server.clock import Clock
 from server.metrics import COUNTER, Family, Registry
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+#: What one turn of the loop may spend on a scrape, and how many samples are written between two looks at the clock.
+SLICE_MS = 2
+RENDERED_AT_ONCE = 100
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A loop that cannot answer a scrape within this long has other troubles; Prometheus gives up after 10 s by default.
 COLLECT_TIMEOUT_S = 5.0
 
@@ -25,11 +30,12 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
     for family in families:
-        kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
-        names = list(family.samples[0].labels) if family.samples else []
-        metric = kind(family.name, family.doc, labels=names)
+        is_counter = family.kind == COUNTER
+        metric = (CounterMetricFamily if is_counter else GaugeMetricFamily)(family.name, family.doc)
+        name = f"{family.name}_total" if is_counter else family.name
         for sample in family.samples:
-            metric.add_metric([sample.labels[name] for name in names], sample.value)
+            # Not by add_metric: labels may differ within a name, as the sum over all topics has none.
+            metric.add_sample(name, dict(sample.labels), sample.value)
         yield metric
 
 
@@ -40,6 +46,60 @@ def render(registry: Registry) -> bytes:
     collectors = CollectorRegistry(auto_describe=False)
     collectors.register(_Collector(registry.collect))
     return generate_latest(collectors)
+
+
+async def scrape(registry: Registry, clock: Clock) -> bytes:
+    """The text of one scrape, with the process's own metrics, made on the event loop in slices that others run between."""
+    from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR
+
+    pause = _Pause(clock)
+    families: dict[str, Family] = {}
+    for family in registry.families():
+        known = families.setdefault(family.name, Family(family.name, family.kind, family.doc, []))
+        known.samples.extend(family.samples)
+        await pause()
+    parts: list[bytes] = []
+    for family in families.values():
+        for first in range(0, max(1, len(family.samples)), RENDERED_AT_ONCE):
+            text = _render(to_metrics([family._replace(samples=family.samples[first : first + RENDERED_AT_ONCE])]))
+            parts.append(text if first == 0 else _without_header(text))
+            await pause()
+    parts.extend(_render(collector.collect()) for collector in (PROCESS_COLLECTOR, GC_COLLECTOR))
+    return b"".join(parts)
+
+
+class _Pause:
+    """Awaited often, it lets the loop go on when this turn has been long enough."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_ms = clock.mono_ms()
+
+    async def __call__(self) -> None:
+        if self._clock.mono_ms() - self._began_ms >= SLICE_MS:
+            await asyncio.sleep(0)
+            self._began_ms = self._clock.mono_ms()
+
+
+def _render(metrics: Any) -> bytes:
+    from prometheus_client import generate_latest
+
+    return generate_latest(_Once(metrics))
+
+
+class _Once:
+    """Metrics as generate_latest wants them, behind a `collect`."""
+
+    def __init__(self, metrics: Any) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Any:
+        return self._metrics
+
+
+def _without_header(text: bytes) -> bytes:
+    """HELP and TYPE may stand only once before the samples of a name."""
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
 
 class _Collector:

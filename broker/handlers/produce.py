@@ -103,6 +103,7 @@ def _append(
                 appended = partition.append(_records(data), acks, now_ms)
             except (KafkaError, StorageFailure) as failure:
                 failed = True
+                _count_failure(broker, topic_data, data.index)
                 partitions.append(_failed(broker, topic_data, data.index, failure, context.api_version))
                 continue
             response = PartitionProduceResponse(
@@ -171,6 +172,13 @@ def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
             for topic in request.topic_data
         ]
     )
+
+
+def _count_failure(broker: BrokerParts, topic_data: TopicProduceData, index: int) -> None:
+    topic = topic_data.name if topic_data.topic_id == ZERO_UUID else broker.metadata.topic_name(topic_data.topic_id)
+    partition = broker.replicas.get(topic or "", index)
+    if partition is not None:
+        partition.failed_appends += 1
 
 
 def _failed(

@@ -12,6 +12,9 @@ OWN_CONFIGS = {
     for key in (
         ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
             "The cluster this node belongs to. Kafka is told by `kafka-storage format`; here an empty directory formats itself."),
+        ConfigKey("ottla.admin.listener", Type.STRING, None, Importance.LOW,
+            "HOST:PORT where /healthz, /readyz and /metrics are served over HTTP; nowhere by default, 0.0.0.0:9644 in a container. "
+            "Everybody who reaches it may read it."),
         ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
             "Where to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent."),
         ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,

@@ -1,0 +1,32 @@
+"""ISR churn: how often sets of in-sync replicas of partitions led here lost or gained members, whoever decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+from server.metrics import Family, counter
+
+
+class IsrChanges:
+    """A publisher's listener, and a source of metrics."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.shrinks = 0
+        self.expands = 0
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for changed in delta.changed_topics.values():
+            for index, after in changed.partition_changes.items():
+                before = changed.image.partitions.get(index)
+                if before is None or after.leader != self.node_id:
+                    continue
+                self.shrinks += not set(before.isr) <= set(after.isr)
+                self.expands += not set(after.isr) <= set(before.isr)
+
+    def __call__(self) -> Iterator[Family]:
+        prefix = "kafka_server_replicamanager"
+        yield counter(f"{prefix}_isrshrinks", "Times that a replica fell out of sync", self.shrinks)
+        yield counter(f"{prefix}_isrexpands", "Times that a replica came back in sync", self.expands)

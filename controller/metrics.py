@@ -1,0 +1,123 @@
+"""What the controller knows of the whole cluster, told by the active one alone, and each node's part in the quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
+from controller.metadata.partitions import RECOVERED, RECOVERING
+from controller.raft.driver import RaftNode
+from controller.runtime import Controller
+from server.clock import Clock
+from server.metrics import GAUGE, Family, Sample, counter, gauge
+
+CONTROLLER = "kafka_controller_kafkacontroller"
+RAFT = "kafka_server_raftmetrics"
+
+
+class ControllerMetrics:
+    """A publisher (elections are counted as they are published), and a source of metrics."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._unclean_elections = 0
+        self._elections = 0
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if not self._controller.is_active:
+            return
+        for changed in delta.changed_topics.values():
+            for index, after in changed.partition_changes.items():
+                before = changed.image.partitions.get(index)
+                if before is None or before.leader == after.leader or not after.has_leader:
+                    continue
+                self._elections += 1
+                unclean = after.leader_recovery_state == RECOVERING and before.leader_recovery_state == RECOVERED
+                self._unclean_elections += unclean or after.leader not in (*before.isr, *before.elr)
+
+    def __call__(self) -> Iterator[Family]:
+        controller = self._controller
+        active = controller.is_active
+        yield gauge(f"{CONTROLLER}_activecontrollercount", "1 on the active controller", int(active))
+        stats = "kafka_controller_controllerstats"
+        yield counter(f"{stats}_uncleanleaderelections", "Leaders who may lack records", self._unclean_elections)
+        yield counter(f"{stats}_leaderelections", "Changes of leaders", self._elections)
+        if active:
+            yield from self._of_cluster()
+
+    def _of_cluster(self) -> Iterator[Family]:
+        state = self._controller.state
+        image = state.image
+        brokers = image.cluster.brokers.values()
+        fenced = sum(broker.fenced for broker in brokers)
+        gauges = (
+            ("offlinepartitionscount", "Partitions without a leader", len(state.index.leaderless())),
+            (
+                "preferredreplicaimbalancecount",
+                "Partitions led by another than their first replica",
+                len(state.index.imbalanced),
+            ),
+            ("globaltopiccount", "Topics", len(image.topics)),
+            ("globalpartitioncount", "Partitions", sum(len(topic.partitions) for topic in image.topics)),
+            ("activebrokercount", "Brokers that take part", len(image.cluster.brokers) - fenced),
+            ("fencedbrokercount", "Brokers that are registered and silent", fenced),
+            ("metadataerrorcount", "Records that could not be replayed", 0),
+        )
+        for name, doc, value in gauges:
+            yield gauge(f"{CONTROLLER}_{name}", doc, value)
+        yield gauge("kafka_brokers", "Brokers that take part", len(image.cluster.brokers) - fenced)
+        first = [
+            (broker.id, next(iter(broker.endpoints.values())))
+            for broker in brokers
+            if broker.endpoints and not broker.fenced
+        ]
+        info = [Sample({"id": str(node_id), "address": f"{e.host}:{e.port}"}, 1) for node_id, e in first]
+        yield Family("kafka_broker_info", GAUGE, "One per broker", info)
+        counts = [Sample({"topic": topic.name}, len(topic.partitions)) for topic in image.topics]
+        yield Family("kafka_topic_partitions", GAUGE, "Partitions of the topic", counts)
+
+
+@dataclass(slots=True)
+class RaftMetrics:
+    """A source of metrics. Rates are taken from scrape to scrape."""
+
+    raft: RaftNode
+    clock: Clock
+    _last_end_offset: int = -1
+    _last_ms: int = -1
+    _rates: dict[str, float] = field(default_factory=lambda: {"append": 0.0, "fetch": 0.0})
+
+    def __call__(self) -> Iterator[Family]:
+        raft = self.raft
+        self._update_rates()
+        role = type(raft.core.role).__name__.lower()
+        if role == "follower" and not raft.core.is_voter:
+            role = "observer"
+        yield gauge(f"{RAFT}_current_state", "The replica's role in the quorum", 1, current_state=role)
+        gauges = (
+            ("current_leader", "Node id of the quorum's leader", raft.leader_id),
+            ("current_epoch", "Epoch of the quorum", raft.epoch),
+            ("current_vote", "Whom this replica voted for", _vote(raft)),
+            ("high_watermark", "Everything below is committed", raft.high_watermark),
+            ("log_end_offset", "End of this replica's metadata log", raft.log_end_offset),
+            ("number_of_voters", "Voters of the quorum", len(raft.core.voters.last.ids)),
+            ("append_records_rate", "Records that this leader appends a second", self._rates["append"]),
+            ("fetch_records_rate", "Records that this follower fetches a second", self._rates["fetch"]),
+        )
+        for name, doc, value in gauges:
+            yield gauge(f"{RAFT}_{name}", doc, value)
+
+    def _update_rates(self) -> None:
+        now_ms, end = self.clock.mono_ms(), self.raft.log_end_offset
+        if self._last_ms >= 0 and now_ms > self._last_ms:
+            rate = max(0, end - self._last_end_offset) * 1000 / (now_ms - self._last_ms)
+            leads = self.raft.is_leader
+            self._rates = {"append": rate if leads else 0.0, "fetch": 0.0 if leads else rate}
+        self._last_ms, self._last_end_offset = now_ms, end
+
+
+def _vote(raft: RaftNode) -> int:
+    voted = raft.core.role.election.voted
+    return -1 if voted is None else voted.id

@@ -1,0 +1,82 @@
+"""What a node tells operators: the admin listener with its checks, and every source of metrics of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.group_metrics import group_metrics
+from broker.isr_metrics import IsrChanges
+from broker.lifecycle import BrokerState
+from broker.node import BrokerNode
+from broker.partition_metrics import partition_metrics
+from broker.traffic_metrics import Traffic
+from controller.metrics import ControllerMetrics, RaftMetrics
+from controller.node import ControllerNode, MetadataNode
+from server.admin import AdminServer, Check, read_address
+from server.config.errors import ConfigError
+from server.loop_metrics import LoopMetrics
+from server.metrics import Registry
+from server.world import World
+
+if TYPE_CHECKING:
+    from ottla.server import Server
+
+ADMIN_LISTENER = "ottla.admin.listener"
+
+
+def admin_server(node: Server) -> AdminServer | None:
+    """None where it is not configured."""
+    text = node.config.own[ADMIN_LISTENER]
+    if not text:
+        return None
+    try:
+        host, port = read_address(text)
+    except ValueError as error:
+        message = f"Invalid value {text} for configuration {ADMIN_LISTENER}: {error}"
+        raise ConfigError(ADMIN_LISTENER, text, str(error), f"{ADMIN_LISTENER}=0.0.0.0:9644", message=message) from None
+    node.metrics.add(LoopMetrics(node.world.clock))
+    return AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node))
+
+
+def add_metadata_sources(
+    registry: Registry, world: World, metadata: MetadataNode, controller: ControllerNode | None
+) -> None:
+    registry.add(RaftMetrics(metadata.raft, world.clock))
+    if controller is not None:
+        source = ControllerMetrics(controller.controller)
+        metadata.loader.add_publisher(source)
+        registry.add(source)
+
+
+def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> None:
+    changes = IsrChanges(broker.configs.node_id)
+    broker.publisher.listeners.append(changes.on_metadata_update)
+    registry.add(changes)
+    registry.add(Traffic(broker.replicas, world.clock))
+    registry.add(lambda: partition_metrics(broker.replicas))
+    registry.add(lambda: group_metrics(broker.groups, broker.replicas))
+
+
+def live(node: Server) -> Iterator[Check]:
+    """Whether a restart could help: the loop turns (or nobody would answer), and the disks that it cannot do without work."""
+    yield Check("event loop", True)
+    if node.started_metadata:
+        failure = node.metadata.raft.failure
+        yield Check("metadata log", failure is None, "" if failure is None else str(failure))
+    if node.logs is not None:
+        usable = [directory.path for directory in node.logs.directories if directory.online]
+        yield Check("log directories", bool(usable), f"{len(usable)} of {len(node.logs.directories)} usable")
+
+
+def ready(node: Server) -> Iterator[Check]:
+    """Whether clients should be sent here."""
+    yield from live(node)
+    if not node.started_metadata:
+        yield Check("start", False, "the metadata log is not open yet")
+        return
+    leader = node.metadata.raft.leader_id
+    yield Check("quorum leader", leader >= 0, f"node {leader}" if leader >= 0 else "none is known")
+    if node.config.is_broker:
+        state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
+        yield Check("broker", state is BrokerState.RUNNING, state.name)

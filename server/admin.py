@@ -1,0 +1,227 @@
+"""The admin listener: `/healthz`, `/readyz` and `/metrics` over plain HTTP, for orchestrators and Prometheus.
+
+It runs on the node's own event loop, so that an answer proves that the loop turns, and gives way to it: a scrape is made
+in slices (prometheus.py), one at a time, and is shared by all who asked meanwhile. Not a web server: GET and HEAD, no
+bodies, no TLS, no authentication. It belongs on an address that only operators reach, and is off unless configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, cast
+
+from server.clock import TimerHandle
+from server.metrics import Registry
+from server.network.transport import Server
+from server.prometheus import CONTENT_TYPE, scrape
+from server.world import World
+
+log = logging.getLogger(__name__)
+
+#: A request line with headers; kube-probe and Prometheus send a few hundred bytes.
+REQUEST_BYTES_MAX = 8192
+CONNECTIONS_MAX = 64
+#: Prometheus keeps its connection from scrape to scrape, by default a minute apart.
+IDLE_TIMEOUT_MS = 90_000
+REASONS = {
+    200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
+    500: "Internal Server Error", 503: "Service Unavailable",
+}  # fmt: skip
+TEXT = "text/plain; charset=utf-8"
+
+
+class Check(NamedTuple):
+    """One condition of being alive or ready, as an operator reads it."""
+
+    name: str
+    passed: bool
+    why: str = ""
+
+
+Checks = Callable[[], Iterable[Check]]
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    content_type: str = TEXT
+
+
+def verdict(checks: Iterable[Check]) -> Answer:
+    """200 if all passed; a line for each either way."""
+    found = list(checks)
+    lines = [
+        f"[{'+' if check.passed else '-'}] {check.name}{f': {check.why}' if check.why else ''}\n" for check in found
+    ]
+    return Answer(200 if all(check.passed for check in found) else 503, "".join(lines).encode())
+
+
+class AdminServer:
+    """A part of a node: start, stop, and the port it got."""
+
+    def __init__(self, world: World, host: str, port: int, registry: Registry, live: Checks, ready: Checks) -> None:
+        self.world = world
+        self.connections: set[AdminConnection] = set()
+        self._host = host
+        self._wanted_port = port
+        self._registry = registry
+        self._live = live
+        self._ready = ready
+        self._server: Server | None = None
+        self._scraping: asyncio.Task[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "not started"
+        return self._server.port
+
+    async def start(self) -> None:
+        host = "" if self._host in ("0.0.0.0", "*") else self._host
+        self._server = await self.world.network.listen(host, self._wanted_port, lambda: AdminConnection(self))
+        await self._server.begin()
+        log.info("Admin listener on http://%s:%d", self._host or "0.0.0.0", self.port)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+
+    async def answer(self, path: str) -> Answer:
+        if path == "/healthz":
+            return verdict(self._live())
+        if path == "/readyz":
+            return verdict(self._ready())
+        if path == "/metrics":
+            return Answer(200, await self._metrics(), CONTENT_TYPE)
+        if path == "/":
+            return Answer(200, b"/healthz\n/readyz\n/metrics\n")
+        return Answer(404, b"there are /healthz, /readyz and /metrics\n")
+
+    async def _metrics(self) -> bytes:
+        if self._scraping is None or self._scraping.done():
+            self._scraping = self.world.spawn(scrape(self._registry, self.world.clock), "metrics scrape")
+        # Shielded: whoever hangs up does not take the scrape from the others.
+        return await asyncio.shield(self._scraping)
+
+
+class AdminConnection(asyncio.Protocol):
+    """One request after the other; what comes while one is answered waits in the buffer."""
+
+    def __init__(self, server: AdminServer) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._idle: TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        if len(self._server.connections) >= CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._transport = transport
+        self._server.connections.add(self)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._transport = None
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._task is None:
+            self._next()
+        elif len(self._buffer) > REQUEST_BYTES_MAX:
+            self.close()  # nobody pipelines that much
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _wait(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = self._server.world.clock.call_later(IDLE_TIMEOUT_MS, self.close)
+
+    def _next(self) -> None:
+        """Begin with the next whole request in the buffer, if there is one."""
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._buffer) > REQUEST_BYTES_MAX:
+                self._write(Answer(431, b"too long\n"), head=False, keep=False)
+            return
+        head = bytes(self._buffer[:end])
+        del self._buffer[: end + 4]
+        request = read_request(head)
+        if isinstance(request, Answer):
+            self._write(request, head=False, keep=False)
+            return
+        self._task = self._server.world.spawn(self._serve(request), "admin request")
+
+    async def _serve(self, request: Request) -> None:
+        try:
+            answer = await self._server.answer(request.path)
+        except Exception:
+            log.exception("The admin listener failed to answer %s", request.path)
+            answer = Answer(500, b"see the node's log\n")
+        self._task = None
+        self._write(answer, head=request.head, keep=request.keep)
+        if self._buffer and self._transport is not None and not self._transport.is_closing():
+            self._next()
+
+    def _write(self, answer: Answer, *, head: bool, keep: bool) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        lines = [
+            f"HTTP/1.1 {answer.status} {REASONS[answer.status]}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(answer.body)}",
+            "Cache-Control: no-store",
+            f"Connection: {'keep-alive' if keep else 'close'}",
+        ]
+        transport.write("\r\n".join([*lines, "", ""]).encode() + (b"" if head else answer.body))
+        if keep:
+            self._wait()
+        else:
+            transport.close()
+
+
+class Request(NamedTuple):
+    path: str
+    head: bool
+    keep: bool
+
+
+def read_request(head: bytes) -> Request | Answer:
+    """The request of a head (without its empty line), or the refusal of it."""
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+        return Answer(400, b"this is not HTTP/1.1\n")
+    headers = {
+        name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(":") for line in lines[1:])
+    }
+    if words[0] not in ("GET", "HEAD"):
+        return Answer(405, b"GET or HEAD\n")
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        return Answer(400, b"no body is expected\n")
+    connection = headers.get("connection", "")
+    keep = connection != "close" if words[2] == "HTTP/1.1" else connection == "keep-alive"
+    return Request(words[1].partition("?")[0], words[0] == "HEAD", keep)
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`ottla.admin.listener`: HOST:PORT, or a port alone for all addresses. ValueError for anything else."""
+    host, _, port = text.strip().removeprefix("http://").rstrip("/").rpartition(":")
+    number = int(port)
+    if not 0 <= number <= 65_535:
+        raise ValueError(f"port {number} is not between 0 and 65535")
+    return host.strip("[]"), number

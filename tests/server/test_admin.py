@@ -1,0 +1,149 @@
+"""The admin listener, asked as orchestrators, Prometheus and vandals do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from server.admin import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AdminServer, Check, read_address
+from server.metrics import COUNTER, Family, Registry, Sample, counter, gauge
+from server.world import RealWorld
+
+
+class Lab:
+    """An admin server whose checks can be made to fail."""
+
+    def __init__(self, server: AdminServer, registry: Registry) -> None:
+        self.server = server
+        self.registry = registry
+
+    async def send(self, data: bytes) -> bytes:
+        """All that comes back until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        try:
+            writer.write(data)
+            return await asyncio.wait_for(reader.read(), 5)
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        head, _, body = (await self.send(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())).partition(
+            b"\r\n\r\n"
+        )
+        return int(head.split()[1]), body.decode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to be")
+
+
+@asynccontextmanager
+async def lab(*checks: Check) -> AsyncIterator[Lab]:
+    real = RealWorld(asyncio.get_running_loop())
+    registry = Registry()
+    server = AdminServer(real.world, "127.0.0.1", 0, registry, lambda: (), lambda: checks)
+    await server.start()
+    try:
+        yield Lab(server, registry)
+    finally:
+        await server.stop()
+        await real.close()
+
+
+async def test_a_node_that_is_not_ready_says_what_is_missing() -> None:
+    async with lab(Check("quorum has a leader", True), Check("broker is unfenced", False, "it is in RECOVERY")) as node:
+        assert await node.get("/healthz") == (200, "")
+        assert await node.get("/readyz") == (
+            503,
+            "[+] quorum has a leader\n[-] broker is unfenced: it is in RECOVERY\n",
+        )
+
+
+async def test_metrics_of_all_sources_come_under_one_header_each() -> None:
+    async with lab() as node:
+        node.registry.add(lambda: [counter("kafka_in", "in", 3), counter("kafka_in", "in", 2, topic='a"b')])
+        node.registry.add(lambda: [counter("kafka_in", "in", 1, topic="c")])
+        many = [Sample({"n": str(n)}, n) for n in range(250)]
+        node.registry.add(lambda: [Family("kafka_many", COUNTER, "many", many), gauge("kafka_g", "g", 1)])
+        status, text = await node.get("/metrics")
+    assert status == 200
+    assert text.count("# TYPE kafka_in_total counter") == 1
+    assert text.count("# TYPE kafka_many_total counter") == 1
+    assert "kafka_in_total 3.0\n" in text
+    assert 'kafka_in_total{topic="a\\"b"} 2.0' in text
+    assert text.count("kafka_many_total{") == 250
+    assert "kafka_g 1.0" in text
+    assert "python_gc_collections_total" in text
+
+
+async def test_a_source_that_fails_leaves_the_rest() -> None:
+    def broken() -> list[Family]:
+        raise ValueError("a bug")
+
+    async with lab() as node:
+        node.registry.add(broken)
+        node.registry.add(lambda: [gauge("kafka_g", "g", 1)])
+        status, text = await node.get("/metrics")
+    assert (status, "kafka_g 1.0" in text) == (200, True)
+
+
+async def test_a_connection_is_kept_for_the_next_request() -> None:
+    async with lab() as node:
+        answer = await node.send(
+            b"GET / HTTP/1.1\r\n\r\nHEAD / HTTP/1.1\r\n\r\nGET /no HTTP/1.1\r\nConnection: close\r\n\r\n"
+        )
+    assert [line for line in answer.split(b"\r\n") if b"HTTP/1.1 " in line] == [
+        b"HTTP/1.1 200 OK",
+        b"/healthz\n/readyz\n/metrics\nHTTP/1.1 200 OK",
+        b"HTTP/1.1 404 Not Found",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST / HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+        (b"hello\r\n\r\n", b"400"),
+        (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", b"400"),
+        (b"\x00\x00\x00\x10\x00\x12\x00\x03" + b"\r\n\r\n", b"400"),
+        (b"GET /" + b"a" * REQUEST_BYTES_MAX + b" HTTP/1.1\r\n", b"431"),
+    ],
+)
+async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: bytes, status: bytes) -> None:
+    async with lab() as node:
+        assert (await node.send(sent)).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_connections_are_bounded() -> None:
+    async with lab() as node:
+        opened = [await asyncio.open_connection("127.0.0.1", node.server.port) for _ in range(CONNECTIONS_MAX)]
+        await until(lambda: len(node.server.connections) == CONNECTIONS_MAX)
+        assert await node.send(b"GET / HTTP/1.1\r\n\r\n") == b""
+        for _, writer in opened:
+            writer.close()
+        await until(lambda: not node.server.connections)
+        assert (await node.get("/"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("9644", ("", 9644)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:80", ("::1", 80)), ("http://h:5/", ("h", 5))],
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert read_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "host:x"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_address(text)
