@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run test check bench compat chaos clean
+.PHONY: run test check bench compat chaos demo spark-jars clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -15,6 +15,10 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/dev: $(VENV)/core
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(VENV)/pipeline: $(VENV)/core
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[pipeline]'
 	@touch $@
 
 run: $(VENV)/core
@@ -37,6 +41,21 @@ compat: $(VENV)/dev
 
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos $(ARGS)
+
+# The connector of format("kafka") for the pinned pyspark; kafka-clients of the version it was built with.
+SPARK_VERSION ?= 4.0.0
+SPARK_JARS := build/spark-jars
+spark-jars: $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar
+$(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar: pipeline/connector/pom.xml
+	@command -v mvn >/dev/null || { echo "Maven is missing: install it (Debian: apt install maven)"; exit 1; }
+	rm -rf $(SPARK_JARS)
+	mvn -q -B -f pipeline/connector/pom.xml -Dspark.version=$(SPARK_VERSION) \
+	  org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=$(CURDIR)/$(SPARK_JARS) -DincludeScope=runtime
+	@touch $@
+
+# A cluster, the generator and all stages for a minute; leaves a report with charts.
+demo: $(VENV)/pipeline spark-jars
+	$(PY) -m pipeline.demo $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

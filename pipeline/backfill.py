@@ -1,0 +1,68 @@
+"""The logic of the stages as a batch over a range of offsets or times: for history, and to compare a stream with.
+
+Everything goes to `<output>/backfill`, which is replaced; dead letters go there too, for the topic has them already.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipeline import bronze, gold, session, silver, topics
+from pipeline.config import Config
+from pipeline.errors import PipelineError
+from pipeline.explain import explained
+
+RESULTS = ("bronze", "silver", "dead-letters", "windows", "sessions")
+
+
+def ranged(config: Config, start: str, end: str) -> Config:
+    """Start and end as Spark's options: earliest, latest, offsets by partition in JSON, epoch ms, or an ISO time."""
+    source = config.source
+    for text, setting in ((start, "starting"), (end, "ending")):
+        if text in ("earliest", "latest") or text.startswith("{"):
+            source = replace(source, **{f"{setting}_offsets": text})
+        elif text:
+            source = replace(source, **{f"{setting}_timestamp": str(epoch_ms(text))})
+    return replace(config, source=source)
+
+
+def epoch_ms(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise PipelineError(
+            f"{text} is no place in a topic",
+            remedy="give earliest, latest, JSON offsets, epoch ms or a time such as 2026-01-31T12:00:00",
+        ) from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def run(config: Config) -> dict[str, int]:
+    """Rows of each result."""
+    topics.ensure(config)
+    spark = session.start(config)
+
+    def path(name: str) -> str:
+        return config.path("backfill", name)
+
+    try:
+        bronze.batch(spark, config).write.mode("overwrite").partitionBy("date").parquet(path("bronze"))
+        events, letters = silver.batch(spark.read.schema(bronze.SCHEMA).parquet(path("bronze")), config)
+        events.write.mode("overwrite").partitionBy("date").parquet(path("silver"))
+        letters.write.mode("overwrite").parquet(path("dead-letters"))
+        good = spark.read.schema(silver.SCHEMA).parquet(path("silver"))
+        gold.windows(good, config).drop("deleted").write.mode("overwrite").parquet(path("windows"))
+        gold.session_batch(good, config).drop("deleted").write.mode("overwrite").parquet(path("sessions"))
+        counts = {name: spark.read.parquet(path(name)).count() for name in RESULTS}
+    except Exception as error:
+        known = explained(error, config)
+        if known is None:
+            raise
+        raise known from None
+    Path(path("counts.json")).write_text(json.dumps(counts))
+    return counts

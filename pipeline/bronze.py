@@ -1,0 +1,63 @@
+"""Bronze: every record of the topic as it came, to Parquet by date, exactly once (checkpoint and the file sink's own log).
+
+Run as `ottla-pipeline run bronze`, or `spark-submit pipeline/bronze.py --config FILE`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    sys.path[0] = str(
+        Path(__file__).parent.parent
+    )  # spark-submit puts this folder there, not the one that holds the package
+
+from pipeline import source
+from pipeline.config import Config
+from pipeline.queries import triggered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+NAME = "bronze"
+COLUMNS = (
+    "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "to_date(timestamp) AS date",
+)  # fmt: skip
+#: What the source yields with includeHeaders, and the date: streams of files need it before the first file is there.
+SCHEMA = (
+    "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, "
+    "timestamp TIMESTAMP, timestampType INT, date DATE"
+)
+
+
+def rows(records: DataFrame) -> DataFrame:
+    return records.selectExpr(*COLUMNS)
+
+
+def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
+    records = spark.readStream.format("kafka").options(**source.options(config)).load()
+    writer = rows(records).writeStream.format("parquet").partitionBy("date").option("path", config.path("bronze"))
+    return [triggered(writer, config, NAME).start()]
+
+
+def batch(spark: SparkSession, config: Config) -> DataFrame:
+    """The same rows over a range of offsets or times."""
+    return rows(spark.read.format("kafka").options(**source.options(config, batch=True)).load())
+
+
+def read(spark: SparkSession, config: Config) -> DataFrame:
+    """Bronze as a stream of its files; only what the sink's log says was finished is seen."""
+    return (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", config.pipeline.files_per_trigger)
+        .parquet(config.path("bronze"))
+    )
+
+
+if __name__ == "__main__":
+    from pipeline.run import submitted
+
+    submitted(NAME)

@@ -1,0 +1,254 @@
+"""All settings of the pipeline: one dataclass per section, read from one TOML file, documented by `ottla-pipeline config`.
+
+What is not in the file keeps its default. A name that is not here is refused, with the nearest one that is: a mistyped
+setting that is silently ignored costs a night.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pipeline.errors import PipelineError
+
+
+def setting(default: Any, doc: str) -> Any:
+    """A field with its line of documentation."""
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """Where the cluster is and which topics are used."""
+
+    bootstrap_servers: str = setting("localhost:9092", "host:port, comma separated")
+    events: str = setting(
+        "events", "topic of the raw events: what `generate` writes to and, unless [source] says otherwise, bronze reads"
+    )
+    dead_letters: str = setting("events.dead-letters", "topic for rows that silver refuses")
+    pages: str = setting("gold.pages", "compacted topic of the windowed counts")
+    sessions: str = setting("gold.sessions", "compacted topic of the sessions")
+    partitions: int = setting(4, "partitions of topics that are created")
+    replication_factor: int = setting(
+        -1, "replicas of topics that are created; -1 is the cluster's default.replication.factor"
+    )
+    options: dict[str, str] = field(
+        default_factory=dict,
+        metadata={"doc": 'passed to every Kafka client of Spark as kafka.*, as "security.protocol" = "SASL_SSL"'},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Options of Spark's Kafka source, by their own names in snake case."""
+
+    subscribe: str = setting("", "topics, comma separated; empty: kafka.events")
+    subscribe_pattern: str = setting("", "topics by a Java regular expression; wins over subscribe")
+    assign: str = setting("", 'partitions as JSON, {"events":[0,1]}; wins over both')
+    starting_offsets: str = setting("earliest", "earliest, latest or JSON; only for a query without a checkpoint")
+    starting_timestamp: str = setting(
+        "", "start at this epoch time in ms in every partition; wins over starting_offsets"
+    )
+    starting_offsets_by_timestamp: str = setting("", 'the same by partition as JSON, {"events":{"0":1700000000000}}')
+    starting_offsets_by_timestamp_strategy: str = setting("latest", "error or latest: where no record is that young")
+    ending_offsets: str = setting("", "latest or JSON; batch only")
+    ending_timestamp: str = setting("", "end before this epoch time in ms; batch only")
+    ending_offsets_by_timestamp: str = setting("", "the same by partition as JSON; batch only")
+    fail_on_data_loss: bool = setting(True, "stop when offsets that were not read yet are gone")
+    max_offsets_per_trigger: int = setting(0, "offsets of one micro-batch at most; 0: no limit")
+    min_offsets_per_trigger: int = setting(0, "wait for as many offsets; 0: do not wait")
+    max_trigger_delay: str = setting("", "but not longer than this, for example 15m")
+    min_partitions: int = setting(0, "Spark tasks at least: large Kafka partitions are split; 0: one task each")
+    group_id_prefix: str = setting(
+        "ottla-pipeline", "prefix of the consumer group names, which are new for every query"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """The Spark session. Under spark-submit the submitted master and options win."""
+
+    master: str = setting("local[2]", "local[N], or the address of an existing cluster")
+    app_name: str = setting("ottla-pipeline", "shown in Spark's own pages")
+    driver_memory: str = setting("1g", "heap of the driver, which is everything in local mode")
+    jars: str = setting(
+        "build/spark-jars", "folder of connector jars; without one they are fetched by spark.jars.packages"
+    )
+    shuffle_partitions: int = setting(2, "tasks of each stateful step; a checkpoint keeps the number it began with")
+    options: dict[str, str] = field(
+        default_factory=dict, metadata={"doc": 'any other property of Spark, "spark.sql.x" = "y"'}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Where results go and when."""
+
+    output: str = setting(
+        "pipeline-data", "folder for tables, checkpoints and progress; local or mounted where the driver runs"
+    )
+    trigger: str = setting("2 seconds", 'interval between micro-batches, or "once": all there is, then end')
+    watermark: str = setting(
+        "10 minutes", "how long state is kept for duplicates and late rows; must exceed max_lateness"
+    )
+    max_lateness_ms: int = setting(120_000, "an event older than this when Kafka got it is a dead letter (too-late)")
+    max_ahead_ms: int = setting(5_000, "an event further ahead of Kafka's clock is a dead letter (in-the-future)")
+    window_seconds: int = setting(10, "length of the windows that page views are counted in")
+    session_gap_seconds: int = setting(10, "a user silent for so long begins a new session")
+    schemas: str = setting("", "folder of Avro schemas named <id>.avsc; empty: those shipped here")
+    files_per_trigger: int = setting(200, "Parquet files silver and gold take into one micro-batch at most")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    kafka: Kafka = field(default_factory=Kafka)
+    source: Source = field(default_factory=Source)
+    spark: Spark = field(default_factory=Spark)
+    pipeline: Pipeline = field(default_factory=Pipeline)
+
+    def path(self, *parts: str) -> str:
+        """A folder under the output."""
+        return str(Path(self.pipeline.output).absolute().joinpath(*parts))
+
+    def checkpoint(self, query: str) -> str:
+        return self.path("checkpoints", query)
+
+
+SECTIONS = ("kafka", "source", "spark", "pipeline")
+
+
+def load(path: str | None, overrides: tuple[str, ...] = ()) -> Config:
+    """The file, then `section.name=value` one by one."""
+    config = Config()
+    if path:
+        try:
+            found = tomllib.loads(Path(path).read_text())
+        except OSError as error:
+            raise PipelineError(f"cannot read {path}: {error.strerror}", remedy="check --config") from None
+        except tomllib.TOMLDecodeError as error:
+            raise PipelineError(
+                f"{path} is not TOML: {error}", remedy="`ottla-pipeline config` prints a complete example"
+            ) from None
+        for section, values in found.items():
+            if not isinstance(values, dict):
+                raise PipelineError(
+                    f"{path}: {section} stands outside a section", remedy=f"put it under one of {list(SECTIONS)}"
+                )
+            for name, value in values.items():
+                config = changed(config, section, name, value, path)
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        section, dot, key = name.partition(".")
+        if not (equals and dot):
+            raise PipelineError(
+                f"--set {override} is not section.name=value", remedy="for example --set pipeline.trigger='5 seconds'"
+            )
+        config = changed(config, section, key, text, "--set")
+    check(config)
+    return config
+
+
+def changed(config: Config, section: str, name: str, value: Any, where: str) -> Config:
+    """The configuration with one setting replaced; text is accepted for numbers and truths."""
+    if section not in SECTIONS:
+        raise unknown(f"section [{section}]", section, SECTIONS, where)
+    part = getattr(config, section)
+    hints = get_type_hints(type(part))
+    head, dot, rest = name.partition(".")
+    if dot and head == "options":  # --set kafka.options.security.protocol=SSL
+        return replace(config, **{section: replace(part, options={**part.options, rest: str(value)})})
+    if name not in hints:
+        raise unknown(f"{section}.{name}", name, tuple(hints), where)
+    return replace(
+        config, **{section: replace(part, **{name: as_type(f"{section}.{name}", value, hints[name], where)})}
+    )
+
+
+def as_type(name: str, value: Any, hint: Any, where: str) -> Any:
+    if get_origin(hint) is dict:
+        if isinstance(value, dict):
+            return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
+        raise PipelineError(
+            f"{where}: {name} must be a table of {get_args(hint)[1].__name__}", remedy=f"write [{name}]"
+        )
+    if hint is str and isinstance(value, dict | list):
+        return json.dumps(value)  # assign and offsets read better as TOML tables
+    try:
+        if hint is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        if hint is int:
+            return int(str(value))
+        return str(value)
+    except (KeyError, ValueError):
+        raise PipelineError(
+            f"{where}: {name} = {value!r} is not of type {hint.__name__}", remedy="correct it"
+        ) from None
+
+
+def unknown(what: str, name: str, known: tuple[str, ...], where: str) -> PipelineError:
+    near = difflib.get_close_matches(name, known, 1)
+    return PipelineError(
+        f"{where}: there is no {what}", remedy=f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    )
+
+
+DURATION_UNITS_MS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+
+
+def duration_ms(text: str, name: str) -> int:
+    """`10 minutes` in ms: the part of Spark's intervals that watermarks and triggers need."""
+    number, _, unit = text.partition(" ")
+    factor = DURATION_UNITS_MS.get(unit.strip().lower().removesuffix("s"))
+    if factor is None or not number.isdigit():
+        raise PipelineError(
+            f"{name} = {text!r} is not a duration", remedy="write for example '10 minutes' or '5 seconds'"
+        )
+    return int(number) * factor
+
+
+def check(config: Config) -> None:
+    """What has to hold between settings."""
+    pipeline = config.pipeline
+    if pipeline.trigger != "once":
+        duration_ms(pipeline.trigger, "pipeline.trigger")
+    if duration_ms(pipeline.watermark, "pipeline.watermark") <= pipeline.max_lateness_ms + pipeline.max_ahead_ms:
+        raise PipelineError(
+            f"pipeline.watermark = {pipeline.watermark} is not longer than max_lateness_ms + max_ahead_ms",
+            remedy="raise it: rows behind the watermark would be dropped without a dead letter",
+        )
+    for name in ("window_seconds", "session_gap_seconds", "files_per_trigger"):
+        if getattr(pipeline, name) < 1:
+            raise PipelineError(f"pipeline.{name} = {getattr(pipeline, name)}", remedy="it must be 1 or more")
+    for name in ("assign", "starting_offsets_by_timestamp", "ending_offsets_by_timestamp"):
+        text = getattr(config.source, name)
+        if text:
+            try:
+                json.loads(text)
+            except ValueError as error:
+                raise PipelineError(
+                    f"source.{name} is not JSON: {error}", remedy='write for example {"events":{"0":12}}'
+                ) from None
+
+
+def documented(config: Config | None = None) -> Iterator[str]:
+    """The lines of a TOML file with every setting, its meaning and its value."""
+    config = config or Config()
+    for section in SECTIONS:
+        part = getattr(config, section)
+        yield f"# {(type(part).__doc__ or '').strip()}"
+        yield f"[{section}]"
+        for each in fields(part):
+            value = getattr(part, each.name)
+            shown = (
+                "{" + ", ".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in value.items()) + "}"
+                if isinstance(value, dict)
+                else json.dumps(value)
+            )
+            yield f"# {each.metadata['doc']}"
+            yield f"{each.name} = {shown}"
+        yield ""

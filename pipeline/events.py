@@ -1,0 +1,166 @@
+"""The event, its two encodings, and the table of rules that decides whether a row is good. Pure: no Spark, no clock.
+
+A value is JSON, or Avro in the frame that schema registries use: a zero byte, the schema's id in four bytes, the body.
+Fields this table does not know are ignored and optional ones may be absent, so producers can add and remove fields
+without stopping the stream.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+
+AVRO_MAGIC = b"\x00"
+AVRO_FRAME = struct.Struct(">bi")
+SHIPPED_SCHEMAS = str(Path(__file__).parent / "schemas")
+#: No page is read for longer than a day: such a duration is a bug of the sender.
+DURATION_MS_MAX = 86_400_000
+
+
+class Reason(StrEnum):
+    """Why a row is a dead letter."""
+
+    EMPTY = "empty"
+    MALFORMED_JSON = "malformed-json"
+    MALFORMED_AVRO = "malformed-avro"
+    UNKNOWN_SCHEMA = "unknown-schema"
+    MISSING_FIELD = "missing-field"
+    WRONG_TYPE = "wrong-type"
+    OUT_OF_RANGE = "out-of-range"
+    TOO_LATE = "too-late"
+    IN_THE_FUTURE = "in-the-future"
+
+
+class Event(NamedTuple):
+    event_id: str
+    event_time_ms: int
+    user: str
+    page: str
+    duration_ms: int
+    referrer: str | None = None
+
+
+class Refused(NamedTuple):
+    """A row that fails: the reason to count by, and the detail to read."""
+
+    reason: Reason
+    detail: str
+
+
+class Rule(NamedTuple):
+    name: str
+    type: type
+    required: bool
+    holds: Callable[[Any], bool]
+
+
+#: One row a field; a test compares it with the shipped schemas.
+RULES = (
+    Rule("event_id", str, True, lambda text: 0 < len(text) <= 64),
+    Rule("event_time_ms", int, True, lambda ms: 0 <= ms < 1 << 52),
+    Rule("user", str, True, lambda text: 0 < len(text) <= 256),
+    Rule("page", str, True, lambda text: text.startswith("/")),
+    Rule("duration_ms", int, True, lambda ms: 0 <= ms <= DURATION_MS_MAX),
+    Rule("referrer", str, False, lambda text: True),
+)
+
+
+@cache
+def schema(folder: str, schema_id: int) -> Any:
+    """The parsed schema of an id, or None."""
+    path = Path(folder) / f"{schema_id}.avsc"
+    return fastavro.parse_schema(json.loads(path.read_text())) if path.is_file() else None
+
+
+def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | Refused:
+    """Decodes and validates one value against when Kafka got it.
+
+    Lateness is measured against Kafka's time, not against the reader's: the verdict is the same in every run."""
+    if not value:
+        return Refused(Reason.EMPTY, "the record has no value")
+    found = from_avro(value, limits.schemas) if value[:1] == AVRO_MAGIC else from_json(value)
+    if isinstance(found, Refused):
+        return found
+    verdict = validated(found)
+    if isinstance(verdict, Refused):
+        return verdict
+    late_ms = kafka_time_ms - verdict.event_time_ms
+    if late_ms > limits.max_lateness_ms:
+        return Refused(Reason.TOO_LATE, f"{late_ms} ms old, allowed are {limits.max_lateness_ms}")
+    if -late_ms > limits.max_ahead_ms:
+        return Refused(Reason.IN_THE_FUTURE, f"{-late_ms} ms ahead, allowed are {limits.max_ahead_ms}")
+    return verdict
+
+
+class Limits(NamedTuple):
+    """What `judge` has to know of the configuration; small, for it travels to every executor."""
+
+    schemas: str
+    max_lateness_ms: int
+    max_ahead_ms: int
+
+
+def validated(found: dict[str, Any]) -> Event | Refused:
+    values: dict[str, Any] = {}
+    for rule in RULES:
+        value = found.get(rule.name)
+        if value is None:
+            if rule.required:
+                return Refused(Reason.MISSING_FIELD, rule.name)
+            continue
+        if type(value) is not rule.type:  # not isinstance: true is no number
+            return Refused(Reason.WRONG_TYPE, f"{rule.name} is {type(value).__name__}, not {rule.type.__name__}")
+        if not (is_text(value) and rule.holds(value)):
+            return Refused(Reason.OUT_OF_RANGE, f"{rule.name} = {value!r:.80}")
+        values[rule.name] = value
+    return Event(**values)
+
+
+def is_text(value: Any) -> bool:
+    """JSON can spell half a surrogate pair, which no table can store."""
+    return not isinstance(value, str) or value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def from_json(value: bytes) -> dict[str, Any] | Refused:
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        return Refused(Reason.MALFORMED_JSON, str(error)[:200])
+    if not isinstance(found, dict):
+        return Refused(Reason.WRONG_TYPE, f"the value is {type(found).__name__}, not an object")
+    return found
+
+
+def from_avro(value: bytes, folder: str) -> dict[str, Any] | Refused:
+    if len(value) < AVRO_FRAME.size:
+        return Refused(Reason.MALFORMED_AVRO, f"{len(value)} bytes: the frame alone has {AVRO_FRAME.size}")
+    schema_id = AVRO_FRAME.unpack_from(value)[1]
+    writer = schema(folder, schema_id)
+    if writer is None:
+        return Refused(Reason.UNKNOWN_SCHEMA, f"no schema has the id {schema_id}")
+    body = io.BytesIO(value[AVRO_FRAME.size :])
+    try:
+        found = fastavro.schemaless_reader(body, writer, None)
+    except Exception as error:  # the decoder raises whatever its bytes lead it to
+        return Refused(Reason.MALFORMED_AVRO, f"{type(error).__name__}: {error}"[:200])
+    if body.read(1):
+        return Refused(Reason.MALFORMED_AVRO, "bytes are left behind the last field")
+    return found if isinstance(found, dict) else Refused(Reason.WRONG_TYPE, "the schema is not of a record")
+
+
+def to_json(event: Event) -> bytes:
+    return json.dumps({name: value for name, value in event._asdict().items() if value is not None}).encode()
+
+
+def to_avro(event: Event, schema_id: int, folder: str = SHIPPED_SCHEMAS) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema(folder, schema_id), event._asdict())
+    return AVRO_FRAME.pack(0, schema_id) + out.getvalue()

@@ -1,0 +1,162 @@
+"""Gold: page views by window, and sessions of users; into upsert tables of Parquet and to compacted topics.
+
+Both queries run in update mode: each micro-batch hands on the rows it changed, late events included, and the newest row
+of a key is the truth. A session that a late event joined to another is taken back: a deleted row, a tombstone in the topic.
+`ottla-pipeline run gold`, or `spark-submit pipeline/gold.py --config FILE`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)
+
+from pipeline import silver, upsert
+from pipeline.config import Config
+from pipeline.queries import triggered
+from pipeline.source import client_options
+from pipeline.spans import Span, merged, split_closed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+NAME, WINDOWS, SESSIONS = "gold", "windows", "sessions"
+SESSION = "user STRING, start_ms BIGINT, end_ms BIGINT, events BIGINT, deleted BOOLEAN"
+#: The open spans of a user, side by side.
+STATE = "starts ARRAY<BIGINT>, ends ARRAY<BIGINT>, counts ARRAY<BIGINT>"
+
+
+class Table(NamedTuple):
+    """A gold result: its keys, its values, and the column its Parquet is partitioned by."""
+
+    name: str
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    partition: str = "date"
+
+
+WINDOW_TABLE = Table(WINDOWS, ("window_ms", "page"), ("views", "duration_ms"))
+SESSION_TABLE = Table(SESSIONS, ("user", "start_ms"), ("end_ms", "events"))
+
+
+def windows(events: DataFrame, config: Config) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    window = f.window("event_time", f"{config.pipeline.window_seconds} seconds")
+    counted = events.groupBy(window, "page").agg(f.count("*").alias("views"), f.sum("duration_ms").alias("duration_ms"))
+    return counted.selectExpr(
+        "unix_millis(window.start) AS window_ms",
+        "page",
+        "views",
+        "duration_ms",
+        "false AS deleted",
+        "CAST(to_date(window.start) AS STRING) AS date",
+    )
+
+
+def dated(sessions: DataFrame) -> DataFrame:
+    return sessions.selectExpr("*", "CAST(to_date(timestamp_millis(start_ms)) AS STRING) AS date")
+
+
+def session_stream(events: DataFrame, config: Config) -> DataFrame:
+    update: Callable[..., Iterator[Any]] = partial(_update_sessions, gap_ms=config.pipeline.session_gap_seconds * 1000)
+    grouped = events.select("user", "event_time").groupBy("user")
+    return dated(grouped.applyInPandasWithState(update, SESSION, STATE, "update", "EventTimeTimeout"))
+
+
+def session_batch(events: DataFrame, config: Config) -> DataFrame:
+    find: Callable[..., Any] = partial(_find_sessions, gap_ms=config.pipeline.session_gap_seconds * 1000)
+    return dated(events.select("user", "event_time").groupBy("user").applyInPandas(find, SESSION))
+
+
+def _update_sessions(key: tuple[str], frames: Iterable[Any], state: Any, gap_ms: int) -> Iterator[Any]:
+    """One user in one micro-batch, or after a time-out: then there are no new events and spans only close."""
+    times = [time for frame in frames for time in to_ms(frame["event_time"])]
+    spans = [Span(*each) for each in zip(*state.get, strict=True)] if state.exists else []
+    changes = merged(spans, times, gap_ms)
+    _, still_open = split_closed(changes.spans, state.getCurrentWatermarkMs(), gap_ms)
+    if still_open:
+        state.update(tuple(list(column) for column in zip(*still_open, strict=True)))
+        state.setTimeoutTimestamp(min(span.end_ms for span in still_open) + gap_ms + 1)
+    elif state.exists:
+        state.remove()
+    yield as_frame(key[0], changes.written, changes.deleted)
+
+
+def _find_sessions(key: tuple[str], frame: Any, gap_ms: int) -> Any:
+    return as_frame(key[0], merged((), to_ms(frame["event_time"]), gap_ms).spans, [])
+
+
+def to_ms(times: Any) -> list[int]:
+    """Spark hands over naive or zoned timestamps of ns or us; all are UTC here."""
+    found: list[int] = times.astype("datetime64[ms]").astype("int64").tolist()
+    return found
+
+
+def as_frame(user: str, written: list[Span], deleted: list[int]) -> Any:
+    import pandas as pd
+
+    rows = [(user, *span, False) for span in written] + [(user, start, 0, 0, True) for start in deleted]
+    frame = pd.DataFrame(rows, columns=["user", "start_ms", "end_ms", "events", "deleted"])
+    return frame.astype({"start_ms": "int64", "end_ms": "int64", "events": "int64", "deleted": "bool"})
+
+
+def messages(changes: DataFrame, table: Table) -> DataFrame:
+    """Rows as Kafka messages: key and value as JSON, no value for what is deleted."""
+    return changes.selectExpr(
+        f"to_json(named_struct({named(table.keys)})) AS key",
+        f"IF(deleted, NULL, to_json(named_struct({named(table.keys + table.values)}))) AS value",
+    )
+
+
+def named(columns: tuple[str, ...]) -> str:
+    return ", ".join(f"'{column}', {column}" for column in columns)
+
+
+def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, int], None]:
+    """The foreachBatch of a table. The topic first: a batch the table has seen is one the topic has seen."""
+
+    def publish(changes: DataFrame, batch_id: int) -> None:
+        if changes.isEmpty():
+            return
+        if batch_id > upsert.current(config.path("gold", table.name))[0]:
+            sink = messages(changes, table).write.format("kafka").option("topic", topic)
+            sink.options(**client_options(config)).save()
+            upsert.apply(
+                changes.sparkSession,
+                config.path("gold", table.name),
+                changes,
+                batch_id,
+                keys=list(table.keys),
+                partition=table.partition,
+            )
+
+    return publish
+
+
+def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
+    def watermarked() -> DataFrame:
+        return silver.read(spark, config).withWatermark("event_time", config.pipeline.watermark)
+
+    results = (
+        (windows(watermarked(), config), WINDOW_TABLE, config.kafka.pages),
+        (session_stream(watermarked(), config), SESSION_TABLE, config.kafka.sessions),
+    )
+    return [
+        triggered(
+            rows.writeStream.outputMode("update").foreachBatch(publisher(config, table, topic)), config, table.name
+        ).start()
+        for rows, table, topic in results
+    ]
+
+
+if __name__ == "__main__":
+    from pipeline.run import submitted
+
+    submitted(NAME)

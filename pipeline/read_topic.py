@@ -1,0 +1,57 @@
+"""Everything that is in a topic now, read once from beginning to end: for the checks and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from pipeline import topics
+from pipeline.config import Config
+from pipeline.errors import PipelineError
+
+ANSWER_SECONDS_MAX = 20
+SETTINGS = {
+    "group.id": "ottla-pipeline-check",
+    "enable.auto.commit": False,
+    "enable.partition.eof": False,
+    "auto.offset.reset": "earliest",
+}
+
+
+class Record(NamedTuple):
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes]
+
+
+def records(config: Config, topic: str) -> Iterator[Record]:
+    """Up to the ends as they were when reading began."""
+    consumer = Consumer({**topics.client_settings(config), **SETTINGS})
+    try:
+        found = consumer.list_topics(topic, timeout=ANSWER_SECONDS_MAX).topics[topic]
+        ends = {}
+        for partition in found.partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_SECONDS_MAX)
+            if high > low:
+                ends[partition] = high
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        while ends:
+            message = consumer.poll(1)
+            # Compaction leaves holes, also at the end: the position tells, not the last record.
+            if message is not None and message.error() is None and message.offset() < ends.get(message.partition(), 0):
+                # The first of equal names is ours: those the record came with follow it.
+                headers = dict(reversed(message.headers() or []))
+                yield Record(message.partition(), message.offset(), message.key(), message.value(), headers)
+            for position in consumer.position([TopicPartition(topic, partition) for partition in ends]):
+                if position.offset >= ends[position.partition]:
+                    del ends[position.partition]
+    except KafkaException as error:
+        raise topics.unreachable(config, error.args[0].str()) from None
+    except KeyError:
+        raise PipelineError(f"there is no topic {topic}", remedy="run the stages first") from None
+    finally:
+        consumer.close()

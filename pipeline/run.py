@@ -1,0 +1,127 @@
+"""Runs stages: starts each when there is something for it to read, until told to stop or, with trigger "once", until all is read.
+
+A stage that reads files waits for the first batch of the stage before it. Before that the folder has no log of finished
+files, and Spark would take what is still being written for finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipeline import bronze, gold, progress, session, silver, topics
+from pipeline.config import Config, load
+from pipeline.errors import PipelineError
+from pipeline.explain import explained
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_SECONDS = 0.5
+
+
+class Stage(NamedTuple):
+    name: str
+    start: Callable[[SparkSession, Config], list[StreamingQuery]]
+    reads: str  # the stage whose files it reads; empty: Kafka
+
+
+STAGES = (
+    Stage(bronze.NAME, bronze.stream, ""),
+    Stage(silver.NAME, silver.stream, bronze.NAME),
+    Stage(gold.NAME, gold.stream, silver.NAME),
+)
+
+
+def is_ready(stage: Stage, config: Config) -> bool:
+    """Spark's file sink has finished a batch that the stage can read."""
+    if not stage.reads:
+        return True
+    log = Path(config.path(stage.reads, "_spark_metadata"))
+    return log.is_dir() and any(not file.name.startswith(".") for file in log.iterdir())
+
+
+def run(config: Config, names: Sequence[str], stop: threading.Event | None = None) -> None:
+    """Until `stop` is set; raises the first failure of a query."""
+    stop = stop or stopped_by_signals()
+    topics.ensure(config)
+    spark = session.start(config)
+    watcher = progress.listener(config.path(), sys.stdout)
+    spark.streams.addListener(watcher)
+    stages = [stage for stage in STAGES if stage.name in names]
+    queries: list[StreamingQuery] = []
+    try:
+        if config.pipeline.trigger == "once":
+            run_once(spark, config, stages)
+        else:
+            run_on(spark, config, stages, queries, stop)
+    except PipelineError:
+        raise
+    except Exception as error:
+        known = explained(error, config)
+        if known is None:
+            raise
+        raise known from None
+    finally:
+        for query in queries:
+            query.stop()
+        spark.streams.removeListener(watcher)
+
+
+def run_once(spark: SparkSession, config: Config, stages: list[Stage]) -> None:
+    for stage in stages:
+        if not is_ready(stage, config):
+            print(f"{stage.name}: nothing to read, {stage.reads} is empty", file=sys.stderr)
+            return
+        for query in stage.start(spark, config):
+            query.awaitTermination()
+
+
+def run_on(
+    spark: SparkSession, config: Config, stages: list[Stage], queries: list[StreamingQuery], stop: threading.Event
+) -> None:
+    waiting = list(stages)
+    while not stop.wait(POLL_SECONDS):
+        for stage in [stage for stage in waiting if is_ready(stage, config)]:
+            queries += stage.start(spark, config)
+            waiting.remove(stage)
+        for query in queries:
+            if not query.isActive:
+                failure = query.exception()
+                raise (
+                    failure
+                    if failure is not None
+                    else PipelineError(f"the query {query.name} ended", remedy="start it again")
+                )
+
+
+def stopped_by_signals() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM; a second one ends the process at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop.set()
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGTERM, on_signal)
+    return stop
+
+
+def submitted(name: str) -> None:
+    """What spark-submit of a stage's file does."""
+    parser = argparse.ArgumentParser(description=f"the {name} stage; submitted to Spark")
+    parser.add_argument("--config", metavar="FILE")
+    parser.add_argument("--set", metavar="SECTION.NAME=VALUE", action="append", default=[], dest="overrides")
+    args = parser.parse_args()
+    try:
+        run(load(args.config, tuple(args.overrides)), [name])
+    except PipelineError as error:
+        sys.exit(f"ottla-pipeline: {error}")

@@ -1,0 +1,123 @@
+"""The Spark session: what has to be installed, the connector's jars, and this package's own code on the executors.
+
+Under spark-submit the session's master and jars are those given there; only what is not given comes from the configuration.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.config import Config
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGE = Path(__file__).parent
+#: pyspark 4.0 runs on these; what it needs beside itself is checked before a JVM is started.
+NEEDED_MODULES = ("pyspark", "pyarrow", "pandas", "fastavro", "confluent_kafka")
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+INSTALL = "pip install 'ottla[pipeline]'"
+#: Set by us unless the configuration says otherwise.
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",  # dates of partitions and windows are the same on every machine
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def missing() -> str | None:
+    """What stands in the way of running Spark here, with its remedy; None if nothing does."""
+    for module in NEEDED_MODULES:
+        if importlib.util.find_spec(module) is None:
+            return f"the Python package {module} is missing; install it: {INSTALL}"
+    if java() is None:
+        return "Spark needs Java 17 or newer and there is no `java` on the PATH and no JAVA_HOME; install it (Debian: apt install openjdk-17-jre-headless)"
+    return None
+
+
+def java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    return shutil.which("java")
+
+
+def jars_folder(config: Config) -> Path | None:
+    """The folder with connector jars: as given, or beside this package (a source tree)."""
+    for folder in (Path(config.spark.jars), PACKAGE.parent / config.spark.jars):
+        if config.spark.jars and any(folder.glob("spark-sql-kafka-0-10_*.jar")):
+            return folder.absolute()
+    return None
+
+
+def jar_settings(config: Config) -> dict[str, str]:
+    """`spark.jars` from the folder, if it is for the installed Spark; else Spark fetches the connector of its version."""
+    import pyspark
+
+    version = pyspark.__version__
+    folder = jars_folder(config)
+    if folder is not None:
+        if not any(folder.glob(f"spark-sql-kafka-0-10_*-{version}.jar")):
+            raise PipelineError(
+                f"the connector in {folder} is not for the installed pyspark {version}",
+                remedy=f"make spark-jars SPARK_VERSION={version}, or empty the folder to let Spark fetch it",
+            )
+        return {"spark.jars": ",".join(sorted(str(jar) for jar in folder.glob("*.jar")))}
+    return {"spark.jars.packages": f"{CONNECTOR}:{version}"}
+
+
+def start(config: Config) -> SparkSession:
+    """The session, new or the one spark-submit prepared; ends with a clear message where it cannot be had."""
+    problem = missing()
+    if problem:
+        what, _, remedy = problem.partition("; ")
+        raise PipelineError(what, remedy=remedy)
+    from pyspark.sql import SparkSession
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # the JVM is there already: it has its master and its jars
+    builder = SparkSession.builder.appName(config.spark.app_name)
+    settings = {**DEFAULTS, "spark.sql.shuffle.partitions": str(config.spark.shuffle_partitions)}
+    if not submitted:
+        settings |= {
+            "spark.master": config.spark.master,
+            "spark.driver.memory": config.spark.driver_memory,
+            **jar_settings(config),
+        }
+        if config.spark.master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
+    for name, value in {**settings, **config.spark.options}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:  # PySparkRuntimeError when the JVM ends at once
+        raise PipelineError(
+            f"Spark did not start: {str(error).strip().splitlines()[0][:300]}",
+            remedy="its own lines above tell why: most often an unreachable registry for the connector (make spark-jars) or a Java that is too old",
+        ) from None
+    spark.sparkContext.setLogLevel("ERROR")
+    send_package(spark)
+    return spark
+
+
+def send_package(spark: SparkSession) -> None:
+    """Executors run functions of this package: they get it as a zip, whether or not it is installed there."""
+    context = spark.sparkContext
+    if any(file.endswith("/pipeline.zip") for file in context.listFiles):
+        return  # the session is shared, and Spark refuses a file that changes
+    folder = tempfile.mkdtemp(prefix="ottla-pipeline-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
+    archive = Path(folder) / "pipeline.zip"
+    with zipfile.ZipFile(archive, "w") as target:
+        for file in sorted(PACKAGE.rglob("*.py")):
+            target.write(file, Path("pipeline") / file.relative_to(PACKAGE))
+    context.addPyFile(str(archive))

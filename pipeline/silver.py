@@ -1,0 +1,134 @@
+"""Silver: events decoded, validated and without doubles, to Parquet; rows that fail to the dead-letter topic.
+
+Two queries over the same bronze rows, so that each has one sink and one checkpoint: the file sink is exactly once; the
+Kafka sink is at least once, and the source position in its headers tells a repeated dead letter.
+`ottla-pipeline run silver`, or `spark-submit pipeline/silver.py --config FILE`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)
+
+from pipeline import bronze
+from pipeline.config import Config
+from pipeline.events import SHIPPED_SCHEMAS, Event, Limits, Refused, judge
+from pipeline.queries import triggered
+from pipeline.source import client_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+NAME, DEAD_LETTERS = "silver", "dead-letters"
+#: Of bronze: what a dead letter repeats and where it came from.
+TAKEN = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
+EVENT = "event_id STRING, event_time TIMESTAMP, user STRING, page STRING, duration_ms BIGINT, referrer STRING"
+JUDGED = f"{TAKEN}, {EVENT}, reason STRING, detail STRING"
+COLUMNS = (
+    "event_id",
+    "event_time",
+    "user",
+    "page",
+    "duration_ms",
+    "referrer",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "to_date(event_time) AS date",
+)
+SCHEMA = f"{EVENT}, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, date DATE"
+#: Headers of a dead letter; those of the record itself follow.
+HEADERS = (
+    ("error.reason", "reason"), ("error.detail", "detail"), ("source.topic", "topic"), ("source.partition", "CAST(partition AS STRING)"),
+    ("source.offset", "CAST(offset AS STRING)"), ("source.timestamp", "CAST(unix_millis(timestamp) AS STRING)"),
+)  # fmt: skip
+
+
+def judged(rows: DataFrame, config: Config) -> DataFrame:
+    """Bronze rows with either an event or a reason."""
+    pipeline = config.pipeline
+    limits = Limits(pipeline.schemas or SHIPPED_SCHEMAS, pipeline.max_lateness_ms, pipeline.max_ahead_ms)
+    names = [column.split()[0] for column in TAKEN.replace("STRUCT<key: STRING, value: BINARY>", "").split(", ")]
+    judge_batches: Callable[[Iterable[Any]], Iterator[Any]] = partial(_judge_batches, limits=limits)
+    return rows.select(*names).mapInArrow(judge_batches, JUDGED)
+
+
+def _judge_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
+    import pyarrow as pa
+
+    zoned = pa.timestamp("us", tz="UTC")
+    for batch in batches:
+        values = batch.column("value").to_pylist()
+        kafka_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
+        verdicts = [judge(value, time // 1000, limits) for value, time in zip(values, kafka_us, strict=True)]
+        events = [None if isinstance(verdict, Refused) else verdict for verdict in verdicts]
+        refused = [verdict if isinstance(verdict, Refused) else None for verdict in verdicts]
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        for name in Event._fields:
+            type_ = pa.int64() if name.endswith("_ms") else pa.string()
+            column = pa.array([event and getattr(event, name) for event in events], type_)
+            if name == "event_time_ms":
+                ms = pa.timestamp("ms", tz="UTC")
+                columns["event_time"] = column.cast(ms).cast(zoned)
+            else:
+                columns[name] = column
+        columns["reason"] = pa.array([each and str(each.reason) for each in refused], pa.string())
+        columns["detail"] = pa.array([each and each.detail for each in refused], pa.string())
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def good(rows: DataFrame) -> DataFrame:
+    return rows.where("reason IS NULL").selectExpr(*COLUMNS)
+
+
+def dead(rows: DataFrame, config: Config) -> DataFrame:
+    """Dead letters as the Kafka sink wants them: the record as it came, the verdict in headers."""
+    added = ", ".join(f"named_struct('key', '{name}', 'value', CAST({value} AS BINARY))" for name, value in HEADERS)
+    return rows.where("reason IS NOT NULL").selectExpr(
+        f"'{config.kafka.dead_letters}' AS topic",
+        "key",
+        "value",
+        f"concat(array({added}), coalesce(headers, array())) AS headers",
+    )
+
+
+def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
+    deduplicated = (
+        good(judged(bronze.read(spark, config), config))
+        .withWatermark("event_time", config.pipeline.watermark)
+        .dropDuplicatesWithinWatermark(["event_id"])
+    )
+    silver = deduplicated.writeStream.format("parquet").partitionBy("date").option("path", config.path("silver"))
+    letters = dead(judged(bronze.read(spark, config), config), config).writeStream.format("kafka")
+    return [
+        triggered(silver, config, NAME).start(),
+        triggered(letters.options(**client_options(config)), config, DEAD_LETTERS).start(),
+    ]
+
+
+def batch(rows: DataFrame, config: Config) -> tuple[DataFrame, DataFrame]:
+    """The good events of bronze rows, each once, and the dead letters."""
+    verdicts = judged(rows, config)
+    return good(verdicts).dropDuplicates(["event_id"]), dead(verdicts, config)
+
+
+def read(spark: SparkSession, config: Config) -> DataFrame:
+    return (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", config.pipeline.files_per_trigger)
+        .parquet(config.path("silver"))
+    )
+
+
+if __name__ == "__main__":
+    from pipeline.run import submitted
+
+    submitted(NAME)

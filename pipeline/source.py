@@ -1,0 +1,76 @@
+"""The options of Spark's stock Kafka source from the configuration. Pure: a dictionary in, a dictionary out."""
+
+from __future__ import annotations
+
+from pipeline.config import Config, Source
+from pipeline.errors import PipelineError
+
+#: Spark refuses these, and says so only after the JVM is up.
+FORBIDDEN = (
+    "auto.offset.reset",
+    "key.deserializer",
+    "value.deserializer",
+    "enable.auto.commit",
+    "interceptor.classes",
+    "key.serializer",
+    "value.serializer",
+)
+
+#: Option of Spark, our setting. What is empty or 0 is left to Spark. The fourth says: only for streams, only for batches, or both.
+STREAM, BATCH, BOTH = "stream", "batch", "both"
+OPTIONS = (
+    ("startingTimestamp", "starting_timestamp", BOTH),
+    ("startingOffsetsByTimestamp", "starting_offsets_by_timestamp", BOTH),
+    ("startingOffsetsByTimestampStrategy", "starting_offsets_by_timestamp_strategy", STREAM),
+    ("startingOffsets", "starting_offsets", BOTH),
+    ("endingTimestamp", "ending_timestamp", BATCH),
+    ("endingOffsetsByTimestamp", "ending_offsets_by_timestamp", BATCH),
+    ("endingOffsets", "ending_offsets", BATCH),
+    ("maxOffsetsPerTrigger", "max_offsets_per_trigger", STREAM),
+    ("minOffsetsPerTrigger", "min_offsets_per_trigger", STREAM),
+    ("maxTriggerDelay", "max_trigger_delay", STREAM),
+    ("minPartitions", "min_partitions", BOTH),
+    ("groupIdPrefix", "group_id_prefix", BOTH),
+)
+
+
+def options(config: Config, *, batch: bool = False) -> dict[str, str]:
+    source = config.source
+    found = {
+        **selection(config, source),
+        "includeHeaders": "true",
+        "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+    }
+    for option, setting, where in OPTIONS:
+        value = getattr(source, setting)
+        if value and where in (BOTH, BATCH if batch else STREAM):
+            found[option] = str(value)
+    if batch and found.get("startingOffsets") == "latest":
+        raise PipelineError(
+            "a batch cannot start at latest", remedy="give source.starting_offsets as earliest or JSON, or a time"
+        )
+    if not batch and (source.ending_offsets or source.ending_timestamp or source.ending_offsets_by_timestamp):
+        raise PipelineError("a stream has no end", remedy='use `ottla-pipeline backfill`, or trigger = "once"')
+    if not batch and not source.starting_timestamp and not source.starting_offsets_by_timestamp:
+        found.pop("startingOffsetsByTimestampStrategy", None)
+    return {**found, **client_options(config)}
+
+
+def client_options(config: Config) -> dict[str, str]:
+    """`kafka.*`, for source and sink alike."""
+    for name in config.kafka.options:
+        if name.removeprefix("kafka.") in FORBIDDEN:
+            raise PipelineError(
+                f"kafka.options has {name}, which Spark sets itself",
+                remedy="remove it; [source] says where reading starts",
+            )
+    given = {f"kafka.{name.removeprefix('kafka.')}": value for name, value in config.kafka.options.items()}
+    return {"kafka.bootstrap.servers": config.kafka.bootstrap_servers, **given}
+
+
+def selection(config: Config, source: Source) -> dict[str, str]:
+    if source.assign:
+        return {"assign": source.assign}
+    if source.subscribe_pattern:
+        return {"subscribePattern": source.subscribe_pattern}
+    return {"subscribe": source.subscribe or config.kafka.events}

@@ -1,0 +1,57 @@
+"""Reads what the stages wrote, without Spark: only what is finished counts.
+
+The file sink's log names finished files; others in the folder are of a task that died. It is one text file a batch, and
+every tenth a `.compact` of all before it; each line after the first is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import upsert
+from pipeline.config import Config
+
+
+def finished_files(folder: str) -> list[str]:
+    log = Path(folder) / "_spark_metadata"
+    if not log.is_dir():
+        return []
+    batches = {
+        int(file.name.partition(".")[0]): file for file in log.iterdir() if file.name.partition(".")[0].isdigit()
+    }
+    compacts = {int(file.name.partition(".")[0]) for file in log.glob("*.compact")}
+    # A batch may have both forms for a moment; the compact one holds all.
+    batches |= {number: log / f"{number}.compact" for number in compacts}
+    first = max(compacts, default=0)
+    paths: list[str] = []
+    for number in sorted(batches):
+        if number >= first:
+            paths += [json.loads(line)["path"] for line in batches[number].read_text().splitlines()[1:]]
+    return [unquote(urlparse(path).path) for path in paths]
+
+
+def sink(config: Config, name: str, columns: list[str]) -> Any:
+    """A table of the file sink (bronze, silver) as Arrow."""
+    return parquet(finished_files(config.path(name)), columns)
+
+
+def gold(config: Config, name: str) -> Any:
+    """An upsert table as Arrow."""
+    return parquet(upsert.files(config.path("gold", name)), None)
+
+
+def parquet(files: list[str], columns: list[str] | None) -> Any:
+    # ParquetFile, not read_table: the folder names (date=...) are no columns here.
+    found = [pq.ParquetFile(file).read(columns=columns) for file in files]
+    return pa.concat_tables(found) if found else None
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.to_pylist() if table is not None else []
+    return found

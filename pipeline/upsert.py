@@ -1,0 +1,91 @@
+"""A table of Parquet that rows can be replaced in: what foreachBatch writes gold into. Local or mounted file systems only.
+
+The folder holds one sub-folder of Parquet per table partition and batch, and `_manifest/<batch>.json`, which names the
+sub-folders that make up the table after that batch. A batch rewrites only the partitions it touches and then publishes
+its manifest by one rename, so a reader sees a whole batch or none. A batch that comes again after a crash finds its
+manifest (and is skipped) or does not (and what it left behind is overwritten): the effect is exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Readers of the last manifests but one may still be at work.
+MANIFESTS_KEPT = 3
+
+
+def current(table: str) -> tuple[int, dict[str, str]]:
+    """The last batch applied (-1: none) and the folder of each partition."""
+    found = sorted(manifests(table).items())
+    return (found[-1][0], json.loads(found[-1][1].read_text())) if found else (-1, {})
+
+
+def manifests(table: str) -> dict[int, Path]:
+    folder = Path(table) / "_manifest"
+    return {int(file.stem): file for file in folder.glob("*.json")} if folder.is_dir() else {}
+
+
+def apply(
+    spark: SparkSession, table: str, changes: DataFrame, batch_id: int, *, keys: list[str], partition: str
+) -> bool:
+    """Replaces or adds the rows of `changes` by their keys; a true column `deleted` removes. False: this batch was applied before.
+
+    A key must always fall into the same partition and occur once in a batch."""
+    last, folders = current(table)
+    if batch_id <= last:
+        return False
+    folders = dict(folders)
+    changes = changes.persist()
+    try:
+        for row in changes.select(partition).distinct().collect():
+            name = str(row[0])
+            touched = changes.where(changes[partition] == row[0])
+            kept = touched.where("NOT deleted").drop("deleted")
+            if name in folders:
+                before = spark.read.parquet(str(Path(table) / folders[name]))
+                kept = before.join(touched.select(*keys), keys, "left_anti").unionByName(kept)
+            target = f"{name}/{batch_id}"
+            kept.coalesce(1).write.mode("overwrite").parquet(str(Path(table) / target))
+            folders[name] = target
+    finally:
+        changes.unpersist()
+    publish(table, batch_id, folders)
+    return True
+
+
+def publish(table: str, batch_id: int, folders: dict[str, str]) -> None:
+    folder = Path(table) / "_manifest"
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{batch_id}.draft"
+    with draft.open("w") as file:
+        file.write(json.dumps(folders))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(folder / f"{batch_id}.json")
+    remove_old(table)
+
+
+def remove_old(table: str) -> None:
+    """Drops old manifests and every folder that none of the kept ones names."""
+    (*old,) = sorted(manifests(table).items())[:-MANIFESTS_KEPT]
+    for _, file in old:
+        file.unlink()
+    named = {name for file in manifests(table).values() for name in json.loads(file.read_text()).values()}
+    for partition in Path(table).iterdir():
+        if partition.name.startswith("_"):
+            continue
+        for folder in partition.iterdir():
+            if f"{partition.name}/{folder.name}" not in named:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def files(table: str) -> list[str]:
+    """The Parquet files of the table as it is now, for readers without Spark."""
+    return [str(file) for name in current(table)[1].values() for file in sorted((Path(table) / name).glob("*.parquet"))]
