@@ -1,0 +1,220 @@
+"""A cluster of real node processes for tests, with the accidents that tests are about. No Docker, no JVM.
+
+    with Cluster(3) as cluster:
+        cluster.bootstrap                 for any Kafka client
+        cluster.kill(2)                   kill -9
+        cluster.pause(2)                  SIGSTOP: the sockets stay open, nothing answers
+        cluster.resume(2)
+        cluster.start(2)                  again, on the same data and ports
+        cluster.restart(2)                an orderly stop, then a start
+        cluster.wait_isr("orders")        until every replica is in sync
+
+Ports are free ones unless `base_port` is given, the directory is a temporary one that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from ottla.commands import dev
+from protocol.compile import decoder, encoder
+from protocol.headers import decode_response_header, encode_request_header
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+METADATA_KEY, METADATA_VERSION = 3, 12
+STOP_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.02
+
+
+class Cluster:
+    """See the module. Nodes are named by their ids, 1 to `nodes`."""
+
+    def __init__(self, nodes: int = 3, *, directory: str | None = None, base_port: int = 0, **properties: str) -> None:
+        """`properties` for every node, with underscores for the dots of their names."""
+        self._temporary = directory is None
+        self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
+        os.makedirs(self.directory, exist_ok=True)
+        self.nodes = {node.id: node for node in dev.plan(nodes, base_port, self.directory)}
+        common = {name.replace("_", "."): value for name, value in properties.items()}
+        common = {"cluster.id": dev.cluster_id(self.directory)} | common
+        every = list(self.nodes.values())
+        self._properties = {node.id: dev.properties_of(node, every) | common for node in every}
+        self._paused: set[int] = set()
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.start(*self.nodes)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- Facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return dev.bootstrap(list(self.nodes.values()))
+
+    def address(self, node_id: int) -> str:
+        return f"{dev.HOST}:{self.nodes[node_id].port}"
+
+    def pid(self, node_id: int) -> int:
+        process = self.nodes[node_id].process
+        assert process is not None, f"node {node_id} was never started"
+        return process.pid
+
+    def is_running(self, node_id: int) -> bool:
+        process = self.nodes[node_id].process
+        return process is not None and process.poll() is None
+
+    def log(self, node_id: int) -> str:
+        """What the node has written to its log so far."""
+        with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    # -- Accidents ---------------------------------------------------------------------------------------------------
+
+    def start(self, *node_ids: int) -> float:
+        """Start nodes that do not run; the seconds until all of them serve clients."""
+        began = time.monotonic()
+        nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
+        for node in nodes:
+            if node.alive_fd >= 0:
+                os.close(node.alive_fd)
+            dev.start(node, self._properties[node.id])
+        failure = dev.wait_ready(nodes)
+        if failure is not None:
+            raise RuntimeError(failure)
+        return time.monotonic() - began
+
+    def kill(self, node_id: int) -> None:
+        """kill -9."""
+        self._signal(node_id, signal.SIGKILL)
+        self._wait(node_id)
+        self._paused.discard(node_id)
+
+    def pause(self, node_id: int) -> None:
+        self._signal(node_id, signal.SIGSTOP)
+        self._paused.add(node_id)
+
+    def resume(self, node_id: int) -> None:
+        self._signal(node_id, signal.SIGCONT)
+        self._paused.discard(node_id)
+
+    def stop(self, node_id: int) -> None:
+        """In order: leadership is handed over first."""
+        self._signal(node_id, signal.SIGTERM)
+        self._wait(node_id)
+
+    def restart(self, node_id: int) -> float:
+        """Stop in order if it runs, and start; the seconds that the start took."""
+        if self.is_running(node_id):
+            self.stop(node_id)
+        return self.start(node_id)
+
+    def _signal(self, node_id: int, number: int) -> None:
+        os.kill(self.pid(node_id), number)
+
+    def _wait(self, node_id: int) -> None:
+        process = self.nodes[node_id].process
+        assert process is not None
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise RuntimeError(f"node {node_id} did not stop within {STOP_SECONDS_MAX} s") from None
+
+    def close(self) -> None:
+        for node_id in list(self._paused):
+            self.resume(node_id)
+        running = [node for node in self.nodes.values() if node.process is not None]
+        dev.stop(running)
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- What the cluster says ---------------------------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None = None, node_id: int | None = None) -> MetadataResponse:
+        """Metadata as one node tells it, or the first that answers."""
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        candidates = [node_id] if node_id is not None else [n for n in self.nodes if n not in self._paused]
+        lost: Exception | None = None
+        for candidate in candidates:
+            if self.is_running(candidate):
+                try:
+                    return _ask(self.nodes[candidate].port, request)
+                except OSError as error:
+                    lost = error
+        raise ConnectionError(f"no node answers: {lost}")
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition to leader, -1 for none."""
+        found = self.metadata([topic]).topics[0]
+        return {each.partition_index: each.leader_id for each in found.partitions}
+
+    def isr(self, topic: str) -> dict[int, list[int]]:
+        found = self.metadata([topic]).topics[0]
+        return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
+
+    def wait_isr(self, topic: str, size: int | None = None, seconds: float = 30.0) -> float:
+        """Until every partition has `size` replicas in sync (all of them by default); the seconds it took."""
+        began = time.monotonic()
+        while True:
+            partitions = self._partitions(topic)
+            if partitions and all(
+                len(each.isr_nodes) >= (len(each.replica_nodes) if size is None else size) for each in partitions
+            ):
+                return time.monotonic() - began
+            if time.monotonic() - began > seconds:
+                seen = {each.partition_index: each.isr_nodes for each in partitions}
+                raise TimeoutError(f"not all replicas of {topic} are in sync after {seconds} s: {seen}")
+            time.sleep(POLL_SECONDS)
+
+    def _partitions(self, topic: str) -> list[Any]:
+        try:
+            return list(self.metadata([topic]).topics[0].partitions)
+        except ConnectionError:
+            return []
+
+
+def _ask(port: int, request: MetadataRequest) -> MetadataResponse:
+    parts: list[Any] = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
+    encoder(MetadataRequest, METADATA_VERSION)(request, parts)
+    frame = b"".join(parts)
+    with socket.create_connection((dev.HOST, port), 5) as connection:
+        connection.settimeout(5)
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        (size,) = struct.unpack(">i", _read(connection, 4))
+        data = _read(connection, size)
+    _, pos = decode_response_header(data, 0, size, True)
+    response: MetadataResponse = decoder(MetadataResponse, METADATA_VERSION)(data, pos, size)[0]
+    return response
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the node closed the connection")
+        data += piece
+    return data
