@@ -5,6 +5,7 @@ python -m tools.picture
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -35,7 +36,7 @@ def shell(command: str, stdin: str, bootstrap: str) -> str:
 
 
 def main() -> None:
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), force_terminal=True)
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     node = subprocess.Popen([sys.executable, "-m", "ottla.main", "dev"], stdout=subprocess.PIPE, text=True)
     assert node.stdout is not None
     said: list[str] = []
