@@ -15,6 +15,7 @@ from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
 from broker.handlers.routes import broker_routes
 from broker.lifecycle import BrokerLifecycle
+from broker.lost_leaders import HeldAnswers
 from broker.metadata_cache import MetadataCache
 from broker.parts import BrokerParts
 from broker.producer_ids import ProducerIds
@@ -66,6 +67,7 @@ class BrokerNode:
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
+        held_answers = HeldAnswers(wheel)
         self.parts = BrokerParts(
             world=world,
             configs=configs,
@@ -80,11 +82,12 @@ class BrokerNode:
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
+            held_answers=held_answers,
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self.routes: list[Route] = broker_routes(self.parts)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas)
-        self.publisher.listeners.append(group_metadata.on_metadata_update)
+        self.publisher.listeners += [group_metadata.on_metadata_update, held_answers.on_metadata_update]
         self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)
         self._compaction = Compaction(world, configs, logs)
         self._offline: set[str] = set()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.service import GroupCoordinator
+from broker.lost_leaders import HeldAnswers
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_session import FetchSessionCache
@@ -35,5 +36,6 @@ class BrokerParts:
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.
     fetch_max_bytes: int
+    held_answers: HeldAnswers
     authorizer: Authorizer = field(default_factory=AllowAll)
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

@@ -35,11 +35,35 @@ def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     check(request, context.api_version)
     missing = _creatable(broker, request, context)
     if not missing:
+        if len(broker.metadata.image.cluster.brokers) > 1 and names_lost_leader(broker, request, context.api_version):
+            return broker.held_answers.hold(
+                lambda: names_lost_leader(broker, request, context.api_version),
+                lambda: answer(broker, request, context),
+            )
         return answer(broker, request, context)
     deferred = Deferred()
     finish = lambda: deferred.complete(answer(broker, request, context))  # noqa: E731
     deferred.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
     return deferred
+
+
+def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version: int) -> bool:
+    """Whether the answer would send the client to a broker that has just died (lost_leaders.py)."""
+    lost = {
+        node_id
+        for node_id, registered in broker.metadata.image.cluster.brokers.items()
+        if not registered.fenced and broker.replicas.has_just_lost(node_id)
+    }
+    if not lost:
+        return False
+    topics = broker.metadata.image.topics
+    if asks_for_all(request, api_version):
+        return True
+    for asked in request.topics or ():
+        image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
+        if image is not None and any(partition.leader in lost for partition in image.partitions.values()):
+            return True
+    return False
 
 
 def check(request: MetadataRequest, api_version: int) -> None:

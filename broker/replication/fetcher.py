@@ -38,6 +38,8 @@ LEADERSHIP_RETRY_MS = 10
 #: After a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
 CONNECT_RETRY_MS_MIN = 20
 CONNECT_RETRY_MS_MAX = 500
+#: For so long after its last answer a lost broker may be about to be fenced; later, nothing is to be expected of that any more.
+SUSPICION_MS = 1_500
 #: One waits at the leader, a second one may overtake it.
 IN_FLIGHT_MAX = 2
 #: News of one turn of the loop, and of the next few, travel together.
@@ -106,6 +108,15 @@ class LeaderFetcher:
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._closed = False
+        self._connected_ms = -1
+
+    @property
+    def has_just_lost_leader(self) -> bool:
+        """There was a connection a moment ago, and there is none."""
+        protocol = self._protocol
+        if protocol is not None and not protocol.closed:
+            return False
+        return self._connected_ms >= 0 and self._world.clock.mono_ms() - self._connected_ms < SUSPICION_MS
 
     def follow(self, partition: Partition) -> None:
         self.session.add(partition)
@@ -191,6 +202,7 @@ class LeaderFetcher:
             self._lost(protocol, error)
             return
         self._in_flight -= 1
+        self._connected_ms = self._world.clock.mono_ms()
         try:
             self._handle(answer.result(), number)
         except Exception:
@@ -392,6 +404,10 @@ class ReplicaFetchers:
         if not fetcher.session.followed:
             fetcher.close()
             del self.by_leader[leader_id]
+
+    def has_just_lost(self, leader_id: int) -> bool:
+        fetcher = self.by_leader.get(leader_id)
+        return fetcher is not None and fetcher.has_just_lost_leader
 
     def close(self) -> None:
         self._closed = True

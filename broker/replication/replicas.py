@@ -46,6 +46,8 @@ class Fetchers(Protocol):
 
     def unfollow(self, partition: Partition) -> None: ...
 
+    def has_just_lost(self, leader_id: int) -> bool: ...
+
     def close(self) -> None: ...
 
 
@@ -259,6 +261,10 @@ class Replicas:
                 partition.go_offline()
                 if was_leader:
                     self._tell_resigned(partition, deleted=False)
+
+    def has_just_lost(self, leader_id: int) -> bool:
+        """Whether a leader that is followed here has closed its connection a moment ago."""
+        return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.wall_ms()
