@@ -92,6 +92,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         # An epoch that this replica led without an append: nobody else knows it, and it would be asked about for ever.
         log.epochs.truncate_from_end(offset)
         return False
+    offset = _batch_start(log, offset)
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
@@ -109,6 +110,15 @@ def truncate_to(log: Log, offset: int) -> bool:
         raise
     log.on_new_active()
     return True
+
+
+def _batch_start(log: Log, offset: int) -> int:
+    """Where the batch begins that holds `offset`: batches go whole."""
+    segment = log.segments[log.segments.floor_index(offset)]
+    position = segment.position_of(offset) if offset >= segment.base_offset else None
+    if position is None or position == segment.size:
+        return offset
+    return min(offset, segment.offset_at(position))
 
 
 def _cut(log: Log, offset: int) -> None:

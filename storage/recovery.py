@@ -214,6 +214,11 @@ def _find_end(
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid = check_segment(segment, history, recovery_point)
+        if following is None and valid.position == 0 and segment.base_offset > expected:
+            # No batch is behind the gap, so it is none: the last segment was begun, and what was before it is lost.
+            _remove(files, directory, segments[i:])
+            segments[i - 1].reopen()
+            return segments[:i], expected
         expected = valid.offset
         # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
         whole = valid.position == segment.size or (valid.zeros and following == expected)
@@ -223,17 +228,21 @@ def _find_end(
                 "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
             )
             # Before the damage is mended, from the end: a crash in between finds it again, and no gap.
-            for later in segments[:i:-1]:
-                later.unmap()
-                for name in later.file_names():
-                    files.remove(name)
-            files.sync_dir(directory)
+            _remove(files, directory, segments[i + 1 :])
             segments = segments[: i + 1]
         _mend(segment, valid)
         if damaged:
             segment.reopen()
             break
     return segments, expected
+
+
+def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
+    for segment in reversed(segments):
+        segment.unmap()
+        for name in segment.file_names():
+            files.remove(name)
+    files.sync_dir(directory)
 
 
 def _mend(segment: Segment, valid: Valid) -> None:

@@ -20,13 +20,13 @@ def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
     if model.reset_to is not None and not _continues(log, model):
         # In the middle of starting anew elsewhere: whatever is there only has to be sound.
         model.reset(start)
-        model.batches, model.empty_end = batches_of(log), end
+        model.batches, model.end = batches_of(log), end
         model.producers = Producers(model.batches)
     else:
         _check_extent(log, model, power)
         everything = [*model.batches, *model.tail]
         kept = [batch for batch in everything if batch.last < end]
-        model.batches, model.empty_end = kept, end
+        model.batches, model.end = kept, end
         model.producers = Producers(kept)
         check_batches(log, model)
     model.start = model.kept_start = start
@@ -50,13 +50,13 @@ def _continues(log: Log, model: PartitionModel) -> bool:
 def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     start, end = log.log_start_offset, log.log_end_offset
     everything = [*model.batches, *model.tail]
-    least = model.flushed if power else model.end
+    least = model.flushed if power else model.last_end
     if model.end_floor is not None:
         least = min(least, model.end_floor)
     most = everything[-1].last + 1 if everything else model.end
     assert least <= end <= max(most, model.end), f"the log ends at {end}, expected [{least}, {most}]"
     ends = {batch.last + 1 for batch in everything} | {batch.base for batch in everything}
-    assert end in ends or end == model.empty_end, f"the log ends at {end}, inside a batch"
+    assert end in ends or end in (model.end, start), f"the log ends at {end}, inside a batch"
     start_least = model.durable_start if power else model.kept_start
     start_most = model.start if model.start_ceiling is None else max(model.start, model.start_ceiling)
     assert start_least <= start <= max(start_most, 0), f"the log starts at {start}: [{start_least}, {start_most}]"

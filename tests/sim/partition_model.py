@@ -112,7 +112,7 @@ class PartitionModel:
 
     batches: list[Stored] = field(default_factory=list)
     start: int = 0
-    empty_end: int = 0  # where the log ends while it has no batches
+    end: int = 0
     high_watermark: int = 0
     flushed: int = 0  # the end offset that a power loss may not reach behind
     kept_start: int = 0  # the log start offset that a kill may not reach behind
@@ -126,16 +126,14 @@ class PartitionModel:
     reset_to: int | None = None
 
     @property
-    def end(self) -> int:
-        return self.batches[-1].last + 1 if self.batches else self.empty_end
-
-    @property
-    def epoch(self) -> int:
-        return self.batches[-1].epoch if self.batches else 0
+    def last_end(self) -> int:
+        """Where the last batch ends: a log truncated into a gap ends behind that, until it is opened again."""
+        return self.batches[-1].last + 1 if self.batches else self.start
 
     def append(self, batch: Stored) -> None:
         assert batch.base >= self.end
         self.batches.append(batch)
+        self.end = batch.last + 1
         self.producers.add(batch)
 
     def truncated_end(self, offset: int) -> int:
@@ -145,7 +143,7 @@ class PartitionModel:
     def truncate(self, offset: int) -> None:
         offset = self.truncated_end(offset)
         self.batches = [b for b in self.batches if b.last < offset]
-        self.empty_end = offset
+        self.end = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.flushed = min(self.flushed, offset)
         self.start = min(self.start, offset)
@@ -156,7 +154,7 @@ class PartitionModel:
 
     def reset(self, offset: int) -> None:
         self.batches = []
-        self.empty_end = self.start = self.high_watermark = self.flushed = offset
+        self.end = self.start = self.high_watermark = self.flushed = offset
         self.kept_start = self.durable_start = offset
         self.cleaned_until = 0
         self.producers = Producers()

@@ -118,7 +118,7 @@ class Operations:
         """What a leader sent: some batches, of which the last may be cut off; gaps where compaction was."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
-        ahead = PartitionModel(list(model.batches), empty_end=model.end, producers=model.producers)
+        ahead = PartitionModel(list(model.batches), end=model.end)
         ahead.producers = type(model.producers)(model.batches)
         for _ in range(rng.randint(1, 5)):
             batch, _ = self._next_batch(ahead)
@@ -251,19 +251,7 @@ class Operations:
         model.reset(model.reset_to)
         model.settle()
 
-    def retain(self, partition: Partition, logs: Logs) -> None:
-        """Segments go by size or time. Which ones is retention's own business: never one above the high watermark."""
-        model, log = partition.model, partition.log
-        assert log is not None
-        before = log.log_start_offset
-        model.start_ceiling = model.high_watermark
-        log.apply_retention(self.now_ms)
-        assert before <= log.log_start_offset <= model.high_watermark
-        model.settle()
-        if log.log_start_offset > before:
-            model.start = model.kept_start = model.durable_start = log.log_start_offset
-
-    def delete_records(self, partition: Partition, logs: Logs) -> None:
+    def delete_records(self, partition: Partition, logs: Logs, durable: bool) -> None:
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         if not partition.leads:
@@ -274,7 +262,7 @@ class Operations:
         logs.write_log_starts()
         model.settle()
         model.start = offset
-        if log.failure is None:
+        if log.failure is None and durable:
             model.kept_start = model.durable_start = offset
 
     def compact(self, partition: Partition, logs: Logs, meanwhile: Callable[[], None]) -> None:

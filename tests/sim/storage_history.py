@@ -83,7 +83,7 @@ class StorageHistory:
 
     def _config(self, policy: str) -> LogConfig:
         rng = self.rng
-        segment_bytes = rng.choice((1200, 2500, 6000, 20_000))
+        segment_bytes = rng.choice((2000, 3500, 8000, 20_000))
         return LogConfig(
             cleanup_policy=(policy,),
             segment_bytes=segment_bytes,
@@ -101,7 +101,7 @@ class StorageHistory:
         if topic == "compacted":
             return LogConfig(
                 cleanup_policy=("compact",),
-                segment_bytes=1500,
+                segment_bytes=2000,
                 index_interval_bytes=200,
                 min_cleanable_dirty_ratio=0.0,
                 delete_retention_ms=self.config.delete_retention_ms,
@@ -178,8 +178,10 @@ class StorageHistory:
             "flush_due": self._flush_due,
             "flush_beside": lambda: self._flush_beside(partition),
             "recreate": lambda: self._recreate(partition),
-            "retain": lambda: self.ops.retain(partition, self.logs),
-            "delete_records": lambda: self.ops.delete_records(partition, self.logs),
+            "retain": self._retain,
+            "delete_records": lambda: self.ops.delete_records(
+                partition, self.logs, durable=self.disk.room_bytes == CAPACITY_BYTES
+            ),
             "compact": lambda: self.ops.compact(partition, self.logs, lambda: None),
         }
         if name in own:
@@ -192,9 +194,23 @@ class StorageHistory:
 
     def _write_recovery_points(self) -> None:
         self.logs.write_recovery_points()
-        if self.logs.directories[0].online:
+        if self.logs.directories[0].online and self.disk.room_bytes == CAPACITY_BYTES:
             for partition in self.partitions:
                 partition.model.kept_start = partition.model.durable_start = partition.model.start
+
+    def _retain(self) -> None:
+        """Segments go by size or time. Which ones is retention's own business: never one above the high watermark."""
+        partitions = [partition for partition in self.partitions if partition.log is not None]
+        for partition in partitions:
+            partition.model.start_ceiling = partition.model.high_watermark
+        self.logs.apply_retention(self.ops.now_ms)
+        for partition in partitions:
+            log, model = partition.log, partition.model
+            assert log is not None and model.start <= log.log_start_offset <= max(model.high_watermark, model.start)
+            model.start = log.log_start_offset
+            if self.disk.room_bytes == CAPACITY_BYTES and log.failure is None:
+                model.kept_start = model.durable_start = model.start
+                model.settle()
 
     def _flush_due(self) -> None:
         for log in self.logs.flush_due(self.ops.now_ms):
