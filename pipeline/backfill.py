@@ -6,12 +6,11 @@ Everything goes to `<output>/backfill`, which is replaced; dead letters go there
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline import bronze, gold, session, silver, topics
-from pipeline.config import Config
+from pipeline.config import Config, changed
 from pipeline.errors import PipelineError
 from pipeline.explain import explained
 
@@ -20,13 +19,12 @@ RESULTS = ("bronze", "silver", "dead-letters", "windows", "sessions")
 
 def ranged(config: Config, start: str, end: str) -> Config:
     """Start and end as Spark's options: earliest, latest, offsets by partition in JSON, epoch ms, or an ISO time."""
-    source = config.source
-    for text, setting in ((start, "starting"), (end, "ending")):
+    for text, side in ((start, "starting"), (end, "ending")):
         if text in ("earliest", "latest") or text.startswith("{"):
-            source = replace(source, **{f"{setting}_offsets": text})
+            config = changed(config, "source", f"{side}_offsets", text, "backfill")
         elif text:
-            source = replace(source, **{f"{setting}_timestamp": str(epoch_ms(text))})
-    return replace(config, source=source)
+            config = changed(config, "source", f"{side}_timestamp", str(epoch_ms(text)), "backfill")
+    return config
 
 
 def epoch_ms(text: str) -> int:

@@ -100,6 +100,9 @@ class Pipeline:
     max_ahead_ms: int = setting(5_000, "an event further ahead of Kafka's clock is a dead letter (in-the-future)")
     window_seconds: int = setting(10, "length of the windows that page views are counted in")
     session_gap_seconds: int = setting(10, "a user silent for so long begins a new session")
+    session_buckets: int = setting(
+        16, "groups that users are hashed into for sessions; a checkpoint keeps the number it began with"
+    )
     schemas: str = setting("", "folder of Avro schemas named <id>.avsc; empty: those shipped here")
     files_per_trigger: int = setting(200, "Parquet files silver and gold take into one micro-batch at most")
 
@@ -221,7 +224,7 @@ def check(config: Config) -> None:
             f"pipeline.watermark = {pipeline.watermark} is not longer than max_lateness_ms + max_ahead_ms",
             remedy="raise it: rows behind the watermark would be dropped without a dead letter",
         )
-    for name in ("window_seconds", "session_gap_seconds", "files_per_trigger"):
+    for name in ("window_seconds", "session_gap_seconds", "session_buckets", "files_per_trigger"):
         if getattr(pipeline, name) < 1:
             raise PipelineError(f"pipeline.{name} = {getattr(pipeline, name)}", remedy="it must be 1 or more")
     for name in ("assign", "starting_offsets_by_timestamp", "ending_offsets_by_timestamp"):

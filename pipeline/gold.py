@@ -8,10 +8,11 @@ of a key is the truth. A session that a late event joined to another is taken ba
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-NAME, WINDOWS, SESSIONS = "gold", "windows", "sessions"
+NAME: Final = "gold"
+WINDOWS, SESSIONS = "windows", "sessions"
 SESSION = "user STRING, start_ms BIGINT, end_ms BIGINT, events BIGINT, deleted BOOLEAN"
-#: The open spans of a user, side by side.
-STATE = "starts ARRAY<BIGINT>, ends ARRAY<BIGINT>, counts ARRAY<BIGINT>"
+#: The open spans of a bucket of users, side by side.
+STATE = "users ARRAY<STRING>, starts ARRAY<BIGINT>, ends ARRAY<BIGINT>, counts ARRAY<BIGINT>"
 
 
 class Table(NamedTuple):
@@ -65,44 +67,64 @@ def dated(sessions: DataFrame) -> DataFrame:
 
 
 def session_stream(events: DataFrame, config: Config) -> DataFrame:
-    update: Callable[..., Iterator[Any]] = partial(_update_sessions, gap_ms=config.pipeline.session_gap_seconds * 1000)
-    grouped = events.select("user", "event_time").groupBy("user")
+    """Users are grouped into buckets: Spark calls Python once a group, and that call costs some 5 ms with its state."""
+    update: Callable[..., Iterator[Any]] = partial(_update_bucket, gap_ms=config.pipeline.session_gap_seconds * 1000)
+    grouped = in_buckets(events, config.pipeline.session_buckets)
     return dated(grouped.applyInPandasWithState(update, SESSION, STATE, "update", "EventTimeTimeout"))
 
 
 def session_batch(events: DataFrame, config: Config) -> DataFrame:
     find: Callable[..., Any] = partial(_find_sessions, gap_ms=config.pipeline.session_gap_seconds * 1000)
-    return dated(events.select("user", "event_time").groupBy("user").applyInPandas(find, SESSION))
+    return dated(in_buckets(events, config.pipeline.session_buckets).applyInPandas(find, SESSION))
 
 
-def _update_sessions(key: tuple[str], frames: Iterable[Any], state: Any, gap_ms: int) -> Iterator[Any]:
-    """One user in one micro-batch, or after a time-out: then there are no new events and spans only close."""
-    times = [time for frame in frames for time in to_ms(frame["event_time"])]
-    spans = [Span(*each) for each in zip(*state.get, strict=True)] if state.exists else []
-    changes = merged(spans, times, gap_ms)
-    _, still_open = split_closed(changes.spans, state.getCurrentWatermarkMs(), gap_ms)
+def in_buckets(events: DataFrame, buckets: int) -> Any:
+    return events.selectExpr(f"pmod(hash(user), {buckets}) AS bucket", "user", "event_time").groupBy("bucket")
+
+
+def _update_bucket(key: tuple[int], frames: Iterable[Any], state: Any, gap_ms: int) -> Iterator[Any]:
+    """The users of a bucket in one micro-batch, or after a time-out: then there are no new events and spans only close."""
+    times = times_by_user(frames)
+    spans: defaultdict[str, list[Span]] = defaultdict(list)
+    for user, *span in zip(*state.get, strict=True) if state.exists else ():
+        spans[user].append(Span(*span))
+    written: list[tuple[str, Span]] = []
+    deleted: list[tuple[str, int]] = []
+    still_open: list[tuple[str, Span]] = []
+    watermark_ms = state.getCurrentWatermarkMs()
+    for user in spans | times:
+        changes = merged(spans[user], times.get(user, ()), gap_ms)
+        written += [(user, span) for span in changes.written]
+        deleted += [(user, start) for start in changes.deleted]
+        still_open += [(user, span) for span in split_closed(changes.spans, watermark_ms, gap_ms)[1]]
     if still_open:
-        state.update(tuple(list(column) for column in zip(*still_open, strict=True)))
-        state.setTimeoutTimestamp(min(span.end_ms for span in still_open) + gap_ms + 1)
+        columns = zip(*((user, *span) for user, span in still_open), strict=True)
+        state.update(tuple(list(column) for column in columns))
+        state.setTimeoutTimestamp(min(span.end_ms for _, span in still_open) + gap_ms + 1)
     elif state.exists:
         state.remove()
-    yield as_frame(key[0], changes.written, changes.deleted)
+    yield as_frame(written, deleted)
 
 
-def _find_sessions(key: tuple[str], frame: Any, gap_ms: int) -> Any:
-    return as_frame(key[0], merged((), to_ms(frame["event_time"]), gap_ms).spans, [])
+def _find_sessions(key: tuple[int], frame: Any, gap_ms: int) -> Any:
+    found = times_by_user([frame])
+    return as_frame([(user, span) for user in found for span in merged((), found[user], gap_ms).spans], [])
 
 
-def to_ms(times: Any) -> list[int]:
-    """Spark hands over naive or zoned timestamps of ns or us; all are UTC here."""
-    found: list[int] = times.astype("datetime64[ms]").astype("int64").tolist()
+def times_by_user(frames: Iterable[Any]) -> dict[str, list[int]]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for frame in frames:
+        # Spark hands over naive or zoned times of ns or us; all are UTC here.
+        times_ms = frame["event_time"].astype("datetime64[ms]").astype("int64").tolist()
+        for user, time_ms in zip(frame["user"], times_ms, strict=True):
+            found[user].append(time_ms)
     return found
 
 
-def as_frame(user: str, written: list[Span], deleted: list[int]) -> Any:
+def as_frame(written: list[tuple[str, Span]], deleted: list[tuple[str, int]]) -> Any:
     import pandas as pd
 
-    rows = [(user, *span, False) for span in written] + [(user, start, 0, 0, True) for start in deleted]
+    rows = [(user, *span, False) for user, span in written] + [(user, start, 0, 0, True) for user, start in deleted]
     frame = pd.DataFrame(rows, columns=["user", "start_ms", "end_ms", "events", "deleted"])
     return frame.astype({"start_ms": "int64", "end_ms": "int64", "events": "int64", "deleted": "bool"})
 
@@ -123,19 +145,19 @@ def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, 
     """The foreachBatch of a table. The topic first: a batch the table has seen is one the topic has seen."""
 
     def publish(changes: DataFrame, batch_id: int) -> None:
-        if changes.isEmpty():
+        path = config.path("gold", table.name)
+        if batch_id <= upsert.current(path)[0]:
             return
-        if batch_id > upsert.current(config.path("gold", table.name))[0]:
-            sink = messages(changes, table).write.format("kafka").option("topic", topic)
-            sink.options(**client_options(config)).save()
-            upsert.apply(
-                changes.sparkSession,
-                config.path("gold", table.name),
-                changes,
-                batch_id,
-                keys=list(table.keys),
-                partition=table.partition,
-            )
+        changes.persist()  # else each use below runs the stateful step again
+        try:
+            if not changes.isEmpty():
+                sink = messages(changes, table).write.format("kafka").option("topic", topic)
+                sink.options(**client_options(config)).save()
+                upsert.apply(
+                    changes.sparkSession, path, changes, batch_id, keys=list(table.keys), partition=table.partition
+                )
+        finally:
+            changes.unpersist()
 
     return publish
 

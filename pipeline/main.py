@@ -97,10 +97,14 @@ def parser() -> argparse.ArgumentParser:
 
 def run(config: Config, args: argparse.Namespace) -> int:
     from pipeline import run as stages
+    from pipeline import session
 
     if args.once:
         config = configuration.changed(config, "pipeline", "trigger", "once", "--once")
-    stages.run(config, STAGES if args.stage == "all" else (args.stage,))
+    try:
+        stages.run(config, STAGES if args.stage == "all" else (args.stage,))
+    finally:
+        session.stop()
     return 0
 
 
@@ -164,9 +168,9 @@ def truth_path(config: Config, args: argparse.Namespace) -> str:
 
 
 def report(config: Config, args: argparse.Namespace) -> int:
-    from pipeline import report as pages
+    from pipeline.report import write
 
-    print(pages.write(config))
+    print(write(config))
     return 0
 
 

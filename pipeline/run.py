@@ -125,3 +125,5 @@ def submitted(name: str) -> None:
         run(load(args.config, tuple(args.overrides)), [name])
     except PipelineError as error:
         sys.exit(f"ottla-pipeline: {error}")
+    finally:
+        session.stop()

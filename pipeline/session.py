@@ -121,3 +121,13 @@ def send_package(spark: SparkSession) -> None:
         for file in sorted(PACKAGE.rglob("*.py")):
             target.write(file, Path("pipeline") / file.relative_to(PACKAGE))
     context.addPyFile(str(archive))
+
+
+def stop() -> None:
+    """Ends the session, after its listeners have heard everything: else they complain of a Python that is gone."""
+    if "pyspark" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is not None:
+            spark.stop()

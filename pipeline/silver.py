@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-NAME, DEAD_LETTERS = "silver", "dead-letters"
+NAME: Final = "silver"
+DEAD_LETTERS: Final = "dead-letters"
 #: Of bronze: what a dead letter repeats and where it came from.
 TAKEN = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 EVENT = "event_id STRING, event_time TIMESTAMP, user STRING, page STRING, duration_ms BIGINT, referrer STRING"

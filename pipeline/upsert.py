@@ -37,25 +37,21 @@ def apply(
 ) -> bool:
     """Replaces or adds the rows of `changes` by their keys; a true column `deleted` removes. False: this batch was applied before.
 
-    A key must always fall into the same partition and occur once in a batch."""
+    A key must always fall into the same partition and occur once in a batch. `changes` is read several times: persist it."""
     last, folders = current(table)
     if batch_id <= last:
         return False
     folders = dict(folders)
-    changes = changes.persist()
-    try:
-        for row in changes.select(partition).distinct().collect():
-            name = str(row[0])
-            touched = changes.where(changes[partition] == row[0])
-            kept = touched.where("NOT deleted").drop("deleted")
-            if name in folders:
-                before = spark.read.parquet(str(Path(table) / folders[name]))
-                kept = before.join(touched.select(*keys), keys, "left_anti").unionByName(kept)
-            target = f"{name}/{batch_id}"
-            kept.coalesce(1).write.mode("overwrite").parquet(str(Path(table) / target))
-            folders[name] = target
-    finally:
-        changes.unpersist()
+    for row in changes.select(partition).distinct().collect():
+        name = str(row[0])
+        touched = changes.where(changes[partition] == row[0])
+        kept = touched.where("NOT deleted").drop("deleted")
+        if name in folders:
+            before = spark.read.parquet(str(Path(table) / folders[name]))
+            kept = before.join(touched.select(*keys), keys, "left_anti").unionByName(kept)
+        target = f"{name}/{batch_id}"
+        kept.coalesce(1).write.mode("overwrite").parquet(str(Path(table) / target))
+        folders[name] = target
     publish(table, batch_id, folders)
     return True
 
