@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     """Seals the active segment; a new one begins at the log end offset, or at a later one that a follower is sent."""
+    log.check_usable()
     old = log.segments.active
     base_offset = max(base_offset, log.log_end_offset)
     if old.base_offset == base_offset:

@@ -224,6 +224,7 @@ class Log:
             if segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
                 segment = changes.roll(self, now_ms, first_offset)
             segment.make_room(size)
+            self.check_usable()  # again: a flush on another thread may have failed since
         except StorageFailure as failure:
             self.fail(failure)
             raise
@@ -244,9 +245,9 @@ class Log:
 
     def fail(self, failure: StorageFailure) -> None:
         """The disk failed: no more writes. A full disk is no such failure, as nothing was changed."""
+        self.segments.active.room = 0  # the next append goes to make_room, and is refused there
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
-            self.segments.active.room = 0  # the next append goes to make_room, and is refused there
             if self.on_failure is not None:
                 self.on_failure(failure)
 

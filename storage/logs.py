@@ -121,6 +121,7 @@ class Logs:
             )
             log.advance_high_watermark(high_watermarks.get(found, 0))
             self._add(directory, log)
+        self._lower_to_ends(directory)
         return broker_epoch
 
     def _take_clean_mark(self, directory: LogDir) -> tuple[bool, int]:
@@ -345,6 +346,15 @@ class Logs:
             wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
             if wanted != now:
                 self._write_checkpoint(directory, name, {**known, key: wanted})
+
+    def _lower_to_ends(self, directory: LogDir) -> None:
+        """A log that ends before what a checkpoint says will soon have other records there, of which it would say too much."""
+        ends = {(log.topic, log.partition): log.log_end_offset for log in self.in_directory(directory)}
+        for name in CHECKPOINTS:
+            known = self._checkpointed.get(f"{directory.path}/{name}", {})
+            lowered = {key: min(offset, ends[key]) for key, offset in known.items() if key in ends}
+            if any(known[key] != offset for key, offset in lowered.items()):
+                self._write_checkpoint(directory, name, lowered)
 
     def _forget_checkpoints(self, directory: LogDir, key: tuple[str, int]) -> None:
         """What they say of a deleted topic must not be taken for a new one of its name."""

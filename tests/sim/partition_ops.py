@@ -238,7 +238,7 @@ class Operations:
         log.truncate_to(offset)
         model.settle()
         model.truncate(offset)
-        assert log.log_end_offset == model.end
+        check_batches(log, model)
 
     def start_anew(self, partition: Partition) -> None:
         """The leader's log begins behind the end of this one."""

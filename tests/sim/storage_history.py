@@ -275,6 +275,9 @@ class StorageHistory:
                 self._create(other)
             elif other.log.failure is None:
                 model = other.model
+                for batch in model.tail:  # one by one, as far as there was room
+                    if batch.last < other.log.log_end_offset:
+                        model.append(batch)
                 if model.end_floor is not None and other.log.log_end_offset == model.end_floor != model.end:
                     model.truncate(model.end_floor)
                 if model.start_ceiling is not None:
@@ -415,6 +418,8 @@ class StorageHistory:
             # Deleting it was in progress.
             assert log.topic_id == self.leaving.topic_id
             partition.topic_id, partition.model = self.leaving.topic_id, self.leaving.model
+        elif self.leaving is not None and log is None:
+            partition.model = PartitionModel()
         self.leaving = None
         model = partition.model
         if log is None or log.topic_id != partition.topic_id:
