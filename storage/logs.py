@@ -243,8 +243,13 @@ class Logs:
     def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
         uuid = self._rng.randbytes(16)
         target = f"{directory.path}/{name_with_suffix(topic, partition, uuid, suffix)}"
-        self.files.rename(f"{directory.path}/{topic}-{partition}", target)
-        self.files.sync_dir(directory.path)
+        try:
+            self.files.rename(f"{directory.path}/{topic}-{partition}", target)
+            self.files.sync_dir(directory.path)
+        except StorageFailure as failure:
+            if not isinstance(failure, DiskFull):
+                self.directory_failed(directory, failure)
+            raise
         return target
 
     def remove_deleted(self, now_ms: int) -> int:

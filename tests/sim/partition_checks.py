@@ -50,7 +50,7 @@ def _continues(log: Log, model: PartitionModel) -> bool:
 def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     start, end = log.log_start_offset, log.log_end_offset
     everything = [*model.batches, *model.tail]
-    least = model.flushed if power else model.last_end
+    least = min(model.flushed, model.last_end) if power else model.last_end
     if model.end_floor is not None:
         least = min(least, model.end_floor)
     most = everything[-1].last + 1 if everything else model.end
@@ -184,19 +184,19 @@ def check_aborted(log: Log, model: PartitionModel, rng: random.Random) -> None:
         for txn in known:
             if txn.last >= low and txn.first < high:
                 first = found.pop((txn.producer_id, txn.last), None)
-                if first is None and not _has_data(model, txn, start):
-                    continue  # the log begins behind all of its records, and a restart knows nothing of it
+                if first is None and txn.first < start and not _has_data(model, txn, max(low, start), high):
+                    continue  # the log begins behind some of its records, and a restart knows nothing of those
                 assert first is not None, f"{txn} was aborted, and [{low}, {high}) does not say so"
                 assert first == txn.first or txn.first < start, f"{txn} begins at {first}"
         stray = {key: first for key, first in found.items() if not any(key == (t.producer_id, t.last) for t in known)}
         assert not stray, f"never aborted: {stray}"
 
 
-def _has_data(model: PartitionModel, txn: Aborted, start: int) -> bool:
+def _has_data(model: PartitionModel, txn: Aborted, low: int, high: int) -> bool:
     return any(
-        batch.view.producer_id == txn.producer_id and batch.base >= txn.first and batch.last >= start
+        batch.view.producer_id == txn.producer_id and batch.last >= low and batch.base < high
         for batch in model.batches
-        if batch.last < txn.last and not batch.view.is_control
+        if txn.first <= batch.base < txn.last and not batch.view.is_control
     )
 
 

@@ -56,8 +56,8 @@ class Operations:
             rows.append((key, None if rng.random() < 0.08 else value, self.now_ms + rng.randrange(-40, 40)))
         return rows
 
-    def _next_batch(self, model: PartitionModel) -> tuple[bytes, bool]:
-        """A batch that a client or a coordinator could send now, and whether it is a marker."""
+    def _next_batch(self, model: PartitionModel, log: Log | None = None) -> tuple[bytes, bool]:
+        """A batch that a client or a coordinator could send now (to that leader), and whether it is a marker."""
         rng = self.rng
         kind = rng.choice(("plain", "plain", "idempotent", "idempotent", "transactional", "marker"))
         producer_id = rng.randrange(PRODUCERS)
@@ -77,7 +77,10 @@ class Operations:
                 ), True
             kind = "transactional"
         epoch, sequence = max(producer.epoch, 0), producer.next_sequence
-        if producer.open_since < 0 and rng.random() < 0.1:
+        known = log.producers.states.get(producer_id) if log is not None else None
+        # Of a producer whose batches were all deleted a marker may be left: as in Kafka, it has to begin anew then.
+        forgotten = known is not None and not known.batches and sequence != 0
+        if forgotten or (producer.open_since < 0 and rng.random() < 0.1):
             epoch, sequence = epoch + 1, 0
         return build_batch(
             self._rows(rng.randint(1, 3)),
@@ -104,7 +107,7 @@ class Operations:
     def _lead(self, partition: Partition) -> None:
         model, log = partition.model, partition.log
         assert log is not None
-        batch, is_marker = self._next_batch(model)
+        batch, is_marker = self._next_batch(model, log)
         stored = self._placed(batch, model.end, partition.epoch)
         model.tail = [stored]
         origin = Origin.COORDINATOR if is_marker else Origin.CLIENT

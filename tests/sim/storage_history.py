@@ -223,7 +223,8 @@ class StorageHistory:
         def meanwhile(kind: str, path: str) -> None:
             nonlocal busy
             # Index files are written under a lock, where the other thread would have to wait.
-            if busy or not kind.startswith("sync") or rng.random() > 0.4:
+            failed = partition.log is not None and partition.log.failure is not None
+            if busy or failed or not kind.startswith("sync") or rng.random() > 0.4:
                 return
             busy = True
             name = rng.choice(BESIDE)
@@ -414,13 +415,15 @@ class StorageHistory:
     def _find(self, partition: Partition, power: bool) -> None:
         """The partition's log after a restart; the broker creates what is missing."""
         log = self.logs.by_name(partition.name, 0)
-        if log is not None and log.topic_id != partition.topic_id and self.leaving is not None:
-            # Deleting it was in progress.
-            assert log.topic_id == self.leaving.topic_id
-            partition.topic_id, partition.model = self.leaving.topic_id, self.leaving.model
-        elif self.leaving is not None and log is None:
-            partition.model = PartitionModel()
-        self.leaving = None
+        leaving = self.leaving
+        if leaving is not None and leaving.name == partition.name:
+            # Deleting it was in progress: it is there as it was, or gone.
+            if log is None:
+                partition.model = PartitionModel()
+            elif log.topic_id != partition.topic_id:
+                assert log.topic_id == leaving.topic_id
+                partition.topic_id, partition.model = leaving.topic_id, leaving.model
+            self.leaving = None
         model = partition.model
         if log is None or log.topic_id != partition.topic_id:
             assert not model.flushed, f"{partition.name} is not there, and {model.flushed} offsets of it were flushed"
