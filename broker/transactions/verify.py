@@ -60,7 +60,8 @@ class AppendVerifier:
         self._coordinator_of = coordinator_of
         self._verification_enabled = verification_enabled
         # By transactional id: those who ask are answered in their order, so that batches stay in theirs.
-        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._waiting: dict[str, deque[_Question]] = {}
+        self._draining: set[str] = set()
 
     def admit(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
@@ -73,7 +74,7 @@ class AppendVerifier:
         if queue is not None:
             if len(queue) >= WAITING_MAX:
                 return dict.fromkeys(asked, ErrorCode.CONCURRENT_TRANSACTIONS)
-            queue.append(question.ask)
+            queue.append(question)
             return question.pending
         self._waiting[transactional_id] = deque()
         question.ask()
@@ -84,12 +85,20 @@ class AppendVerifier:
         return transactional_id in self._waiting
 
     def settled(self, transactional_id: str) -> None:
-        """A question was answered: the next one may be asked."""
+        """A question was answered: the next ones may be asked, until one has to wait for its answer."""
+        if transactional_id in self._draining:
+            return  # the loop below goes on
+        self._draining.add(transactional_id)
         queue = self._waiting[transactional_id]
-        if queue:
-            queue.popleft()()
-        else:
+        try:
+            while queue:
+                question = queue.popleft()
+                question.ask()
+                if question.answer is None:
+                    return
             del self._waiting[transactional_id]
+        finally:
+            self._draining.discard(transactional_id)
 
     def ask(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation

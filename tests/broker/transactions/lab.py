@@ -332,13 +332,17 @@ class Player:
     def do_exhaust(self, transactional_id: str) -> None:
         """As if the producer had ended transactions until one epoch is left."""
         shard = self.lab.shard
-        transaction = shard.transactions[transactional_id].to(State.EMPTY, self.lab.clock.wall_ms(), producer_epoch=32_765)
+        transaction = shard.transactions[transactional_id].to(
+            State.EMPTY, self.lab.clock.wall_ms(), producer_epoch=32_765
+        )
         key, value = transaction.record()
         _, encoded = TransactionRecordCodec(lambda: 2).encode(key, value)
         assert encoded is not None
         from broker.coordinator import batches
 
-        for batch, _ in batches.build(TransactionRecordCodec(lambda: 2), [(key, value)], self.lab.clock.wall_ms(), None):
+        for batch, _ in batches.build(
+            TransactionRecordCodec(lambda: 2), [(key, value)], self.lab.clock.wall_ms(), None
+        ):
             self.lab.log.append(TP, batch)
         self.lab.restart()
 

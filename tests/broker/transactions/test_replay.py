@@ -28,7 +28,11 @@ actions = st.one_of(
     ),
     st.tuples(st.just("wait"), st.just(""), st.sampled_from(["1", "60", "5000", "20000", "700000000"])),
     st.tuples(st.sampled_from(["later", "fail", "take"]), st.just(""), st.sampled_from(PARTITIONS)),
-    st.tuples(st.sampled_from(["restart", "hold", "release", "refuse", "accept", "ids later", "ids"]), st.just(""), st.just("")),
+    st.tuples(
+        st.sampled_from(["restart", "hold", "release", "refuse", "accept", "ids later", "ids"]),
+        st.just(""),
+        st.just(""),
+    ),
 )
 
 
@@ -73,7 +77,9 @@ class Story:
                 producer.add(detail, version=0 if old else 2)
             case ["commit" | "abort" as outcome, *how]:
                 assert producer is not None
-                producer.end(outcome == "commit", version=0 if how == ["v0"] else 2, epoch=-1 if how == ["again"] else 0)
+                producer.end(
+                    outcome == "commit", version=0 if how == ["v0"] else 2, epoch=-1 if how == ["again"] else 0
+                )
             case ["wait"]:
                 lab.clock.advance(int(detail))
             case ["later"]:

@@ -1,0 +1,20 @@
+"""The answers that Apache Kafka 4.3.1 gave in a long conversation, and ours: line by line the same, but for what is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.broker.conftest import Node
+from tests.broker.transactions.conversation import hold
+
+KAFKA_ANSWERS = Path(__file__).parent / "kafka_answers.txt"
+
+# A commit that lost against the coordinator's abort: Kafka after 4.3 says what clients recover from (KAFKA-20785).
+MEANT = {"commit a epoch 2 v5: INVALID_TXN_STATE - -1": "commit a epoch 2 v5: PRODUCER_FENCED - -1"}
+
+
+def test_we_answer_as_kafka_does(node: Node) -> None:
+    kafka = KAFKA_ANSWERS.read_text().splitlines()
+    assert len(kafka) > 160
+    assert set(MEANT) <= set(kafka)
+    assert hold(node.port) == [MEANT.get(line, line) for line in kafka]

@@ -1,0 +1,230 @@
+"""Before an append: who is asked, in which order, and what a client is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinator.outcome import Pending
+from broker.transactions.markers import MarkerRoutes
+from broker.transactions.verify import WAITING_MAX, AppendVerifier, Operation
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from storage.producers import ProducerStates
+from tests.broker.transactions.lab import HERE, TP, Lab, LabProducer, parse
+
+T0, T1 = parse("t-0"), parse("t-1")
+ELSEWHERE = 2
+
+
+class Stage:
+    """A verifier beside a coordinator; `elsewhere` answers for the coordinator of another broker."""
+
+    def __init__(self) -> None:
+        self.lab = Lab()
+        self.producer = LabProducer(self.lab)
+        self.producer.init()
+        self.coordinator_node = HERE
+        self.enabled = True
+        self.elsewhere: Any = None
+        self.asked: list[AddPartitionsToTxnRequest] = []
+        self.waiting: list[Any] = []
+        routes = MarkerRoutes(HERE, lambda tp: HERE, lambda marker, done: None, self._send, self._spawn, self.lab.clock)
+        self.verifier = AppendVerifier(
+            routes, self.lab.coordinator, lambda transactional_id: self.coordinator_node, lambda: self.enabled
+        )
+
+    async def _send(self, node_id: int, request: Any) -> Any:
+        assert node_id == ELSEWHERE
+        self.asked.append(request)
+        if isinstance(self.elsewhere, KafkaError):
+            raise self.elsewhere
+        return self.elsewhere
+
+    def _spawn(self, coroutine: Any, name: str) -> None:
+        self.waiting.append(coroutine)
+
+    def let_others_answer(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for coroutine in waiting:
+            try:
+                coroutine.send(None)
+            except StopIteration:
+                continue
+            raise AssertionError("an answer waits for something")
+
+    def admit(self, operation: Operation, *partitions: Any, epoch: int = 0) -> Any:
+        asked = frozenset(partitions or [T0])
+        return self.verifier.admit("x", self.producer.producer_id, self.producer.epoch + epoch, asked, operation)
+
+
+def when_given(answer: Any) -> list[Any]:
+    assert type(answer) is Pending
+    given: list[Any] = []
+    answer.when_done(given.append)
+    return given
+
+
+def test_a_broker_adds_the_partition_for_a_client_of_version_2() -> None:
+    stage = Stage()
+    assert stage.admit(Operation.ADDED) == {T0: ErrorCode.NONE}
+    assert stage.lab.shard.transactions["x"].partitions == {T0}
+
+
+def test_what_an_older_client_has_not_added_is_refused_in_words_it_knows() -> None:
+    stage = Stage()
+    stage.producer.add("t-1")
+    assert stage.admit(Operation.EXPECTED, T0, T1) == {T0: ErrorCode.INVALID_TXN_STATE, T1: ErrorCode.NONE}
+    assert stage.admit(Operation.ABORTABLE, T0, T1) == {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}
+    assert stage.admit(Operation.ABORTABLE, T1, epoch=-1) == {T1: ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+def test_verification_can_be_switched_off_but_adding_cannot() -> None:
+    stage = Stage()
+    stage.enabled = False
+    assert stage.admit(Operation.EXPECTED) == {T0: ErrorCode.NONE}
+    assert "x" in stage.lab.shard.transactions and not stage.lab.shard.transactions["x"].partitions
+    assert stage.admit(Operation.ADDED, epoch=5) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+def test_while_the_last_transaction_completes_the_broker_asks_again_before_it_sends_the_client_away() -> None:
+    stage = Stage()
+    stage.lab.marker_behaviour("t-0", "later")
+    stage.producer.add("t-0")
+    stage.producer.end(True)
+    given = when_given(stage.admit(Operation.ADDED, T1))
+    stage.lab.clock.advance(40)
+    assert given == []
+    stage.lab.marker_behaviour("t-0", "NONE")
+    stage.lab.clock.advance(20)
+    assert given == [{T1: ErrorCode.NONE}]
+
+
+def test_a_client_is_sent_away_when_the_last_transaction_takes_too_long() -> None:
+    stage = Stage()
+    stage.lab.marker_behaviour("t-0", "later")
+    stage.producer.add("t-0")
+    stage.producer.end(True)
+    given = when_given(stage.admit(Operation.ADDED, T1))
+    stage.lab.clock.advance(200)
+    assert given == [{T1: ErrorCode.CONCURRENT_TRANSACTIONS}]
+    assert not stage.verifier.is_waiting("x")
+
+
+def test_requests_of_one_producer_are_answered_in_their_order() -> None:
+    stage = Stage()
+    stage.lab.marker_behaviour("t-0", "later")
+    stage.producer.add("t-0")
+    stage.producer.end(True)
+    order: list[str] = []
+    for label, partitions in (("first", [T1]), ("second", [T1]), ("nothing to ask", [])):
+        answer = stage.verifier.admit(
+            "x", stage.producer.producer_id, stage.producer.epoch, frozenset(partitions), Operation.ADDED
+        )
+        assert type(answer) is Pending
+        answer.when_done(lambda verdicts, label=label: order.append(label))
+    assert stage.verifier.is_waiting("x")
+    # The third asks about no partition: it only must not overtake.
+    stage.lab.marker_behaviour("t-0", "NONE")
+    stage.lab.clock.advance(20)
+    assert order == ["first", "second", "nothing to ask"]
+    assert not stage.verifier.is_waiting("x")
+
+
+def test_a_producer_that_asks_without_end_is_refused() -> None:
+    stage = Stage()
+    stage.lab.log.hold = True
+    stage.admit(Operation.ADDED)
+    for _ in range(WAITING_MAX):
+        assert type(stage.admit(Operation.ADDED)) is Pending
+    assert stage.admit(Operation.ADDED) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    stage.lab.log.release(TP)
+    assert not stage.verifier.is_waiting("x")
+
+
+def test_an_added_partition_counts_when_its_record_is_committed() -> None:
+    stage = Stage()
+    stage.lab.log.hold = True
+    given = when_given(stage.admit(Operation.ADDED))
+    assert given == []
+    stage.lab.log.release(TP)
+    assert given == [{T0: ErrorCode.NONE}]
+
+
+def test_without_a_coordinator_nobody_can_say() -> None:
+    stage = Stage()
+    stage.coordinator_node = -1
+    assert stage.admit(Operation.EXPECTED) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_a_coordinator_elsewhere_is_asked_by_its_api() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    stage.elsewhere = AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                "x",
+                [AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, ErrorCode.PRODUCER_FENCED)])],
+            )
+        ]
+    )
+    given = when_given(stage.admit(Operation.EXPECTED))
+    stage.let_others_answer()
+    assert given == [{T0: ErrorCode.INVALID_PRODUCER_EPOCH}]
+    (transaction,) = stage.asked[0].transactions
+    assert (transaction.transactional_id, transaction.verify_only) == ("x", True)
+
+
+def test_a_coordinator_that_cannot_be_reached_is_a_network_error() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    stage.elsewhere = KafkaError(ErrorCode.NETWORK_EXCEPTION)
+    given = when_given(stage.admit(Operation.ADDED))
+    stage.let_others_answer()
+    assert given == [{T0: ErrorCode.NETWORK_EXCEPTION}]
+
+
+def test_a_refusal_between_brokers_is_no_business_of_the_client() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    stage.elsewhere = AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    given = when_given(stage.admit(Operation.ADDED))
+    stage.let_others_answer()
+    assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
+
+
+# ---- the ticket: what was confirmed may have ended before the append
+
+
+def test_a_ticket_is_good_until_its_transaction_begins_or_ends() -> None:
+    states = ProducerStates()
+    ticket = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=True)
+    assert states.may_append(7, 0, ticket)
+    assert not states.may_append(7, 1, ticket)
+    states.update(7, 0, 0, 0, 0, 0, transactional=True)
+    assert states.may_append(7, 0, ticket), "the transaction is open here: others of it need no ticket"
+
+
+def test_a_ticket_of_a_transaction_that_has_ended_admits_nothing_to_the_next_one() -> None:
+    from storage.producers import EndTransaction
+
+    states = ProducerStates()
+    ticket = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=False)
+    states.end_transaction(7, 0, EndTransaction(False, 0), offset=5, timestamp=0)
+    assert not states.may_append(7, 0, ticket)
+    newer = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=False)
+    assert not states.may_append(7, 0, ticket)
+    assert states.may_append(7, 0, newer)
+
+
+def test_a_ticket_that_was_renewed_for_a_newer_epoch_is_worth_nothing_to_the_older() -> None:
+    states = ProducerStates()
+    ticket = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=True)
+    assert states.expect_append(7, 0, 1, now_ms=0, supports_epoch_bump=True) is ticket
+    assert not states.may_append(7, 0, ticket)
+    assert states.may_append(7, 1, ticket)
