@@ -27,12 +27,17 @@ class Prepared(NamedTuple):
 
     properties: dict[str, str]
     log_level: str | None
+    #: Nobody asked for the cluster id: who formats the directories after this step decides it.
+    id_is_default: bool
 
     def write(self, path: str) -> None:
+        properties = dict(self.properties)
+        if self.id_is_default:
+            properties.pop(CLUSTER_ID, None)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         # Passwords may be among them.
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(write_file(self.properties))
+            file.write(write_file(properties))
 
 
 def configure(environment: Environment, dialect: str | None, root: str, say: Callable[[str], None]) -> Prepared:
@@ -57,7 +62,7 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     properties = resolution.properties
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
-    return Prepared(properties, resolution.log_level)
+    return Prepared(properties, resolution.log_level, resolution.cluster_id is None)
 
 
 def launch_properties(path: str) -> dict[str, str]:

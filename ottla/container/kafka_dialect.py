@@ -41,7 +41,8 @@ REPLACED_NAMES = {
     "KAFKA_HOST": "KAFKA_LISTENERS",
     "KAFKA_PORT": "KAFKA_LISTENERS",
 }
-CONFLUENT_REQUIRED = ("KAFKA_PROCESS_ROLES", "CLUSTER_ID")
+#: That image requires CLUSTER_ID too. Here a directory may have been formatted before, as testcontainers does it.
+CONFLUENT_REQUIRED = ("KAFKA_PROCESS_ROLES",)
 _HOST_OF_LISTENER = re.compile(r"://[^:]*:")
 
 
@@ -87,10 +88,7 @@ def check_confluent(environment: Environment) -> None:
             raise Refused(f"{old} is not supported any more", old, f"use {new} instead")
     for variable in CONFLUENT_REQUIRED:
         if not environment.get(variable):
-            example = (
-                "broker,controller" if variable == "KAFKA_PROCESS_ROLES" else "what `kafka-storage random-uuid` prints"
-            )
-            raise Refused(f"{variable} is required", variable, f"set it, for example to {example}")
+            raise Refused(f"{variable} is required", variable, "set it, for example to broker,controller")
     if environment["KAFKA_PROCESS_ROLES"] != "controller" and not environment.get("KAFKA_ADVERTISED_LISTENERS"):
         raise Refused(
             "KAFKA_ADVERTISED_LISTENERS is required",

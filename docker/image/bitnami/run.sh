@@ -1,0 +1,2 @@
+#!/bin/sh
+exec ottla container run --dialect bitnami "$@"
