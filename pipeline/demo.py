@@ -75,6 +75,9 @@ def play(bootstrap: str, args: argparse.Namespace) -> int:
     mix = ["--bad", "3", "--duplicates", "3", "--late", "5"]
     with pipeline("run", "all", *common) as stages:
         try:
+            # A few events first, so that all queries run before the minute begins: Spark starts slowly.
+            pipeline("generate", "--rate", "20", "--seconds", "2", "--seed", "2", *common).wait()
+            caught_up(stages, common)
             pipeline("generate", "--rate", str(args.rate), "--seconds", str(args.seconds), *mix, *common).wait()
             code = caught_up(stages, common)
         finally:

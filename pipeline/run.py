@@ -10,6 +10,7 @@ import argparse
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_SECONDS = 0.5
+#: A micro-batch is waited for so long when the user ends the stages; a second signal ends them at once.
+BATCH_SECONDS_MAX = 30
 
 
 class Stage(NamedTuple):
@@ -70,7 +73,7 @@ def run(config: Config, names: Sequence[str], stop: threading.Event | None = Non
         raise known from None
     finally:
         for query in queries:
-            query.stop()
+            end(query)
         spark.streams.removeListener(watcher)
 
 
@@ -99,6 +102,14 @@ def run_on(
                     if failure is not None
                     else PipelineError(f"the query {query.name} ended", remedy="start it again")
                 )
+
+
+def end(query: StreamingQuery) -> None:
+    """Stops between micro-batches if it can: what is interrupted is only done again, but Spark complains at length."""
+    deadline = time.monotonic() + BATCH_SECONDS_MAX
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS / 10)
+    query.stop()
 
 
 def stopped_by_signals() -> threading.Event:

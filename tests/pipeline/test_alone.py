@@ -1,0 +1,32 @@
+"""The pipeline is a Kafka client like any other, and its files are as short as the rest."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.rules.sources import LAYERS, imported_modules
+
+FOLDER = Path(__file__).resolve().parents[2] / "pipeline"
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+
+def test_it_imports_none_of_our_packages() -> None:
+    wrong = [
+        f"{file.name}:{line} {name}"
+        for file in FOLDER.rglob("*.py")
+        for line, name in imported_modules(ast.parse(file.read_text()))
+        if name.partition(".")[0] in LAYERS
+    ]
+    assert not wrong
+
+
+def test_files_and_functions_are_short_and_say_what_they_are_for() -> None:
+    for file in FOLDER.rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        assert ast.get_docstring(tree), file
+        assert len(file.read_text().splitlines()) <= FILE_LINES_MAX, file
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno <= FUNCTION_LINES_MAX, f"{file}:{node.name}"
