@@ -1,0 +1,42 @@
+"""SCRAM credentials are kept and described, never their keys; nobody can log in with them yet (SASL is not served)."""
+
+from __future__ import annotations
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+from protocol.errors import ErrorCode
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from tests.broker.conftest import Node
+
+
+def test_a_credential_is_added_described_and_deleted(node: Node) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    added = UserScramCredentialUpsertion(
+        "ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192), b"secret", b"salt"
+    )
+    admin.alter_user_scram_credentials([added])["ann"].result(10)
+    described = admin.describe_user_scram_credentials(["ann"])["ann"].result(10)
+    assert [(info.mechanism, info.iterations) for info in described.scram_credential_infos] == [
+        (ScramMechanism.SCRAM_SHA_256, 8192)
+    ]
+    deletion = UserScramCredentialDeletion("ann", ScramMechanism.SCRAM_SHA_256)
+    admin.alter_user_scram_credentials([deletion])["ann"].result(10)
+    with node.wire() as wire:
+        answer = wire.request(DescribeUserScramCredentialsRequest(users=[UserName(name="ann")]), 0)
+    assert answer.results[0].error_code == ErrorCode.RESOURCE_NOT_FOUND
+
+
+def test_a_user_asked_for_twice_gets_an_error_and_the_others_their_answer(node: Node) -> None:
+    with node.wire() as wire:
+        users = [UserName(name="bob"), UserName(name="bob"), UserName(name="eve")]
+        answer = wire.request(DescribeUserScramCredentialsRequest(users=users), 0)
+    assert [(r.user, r.error_code) for r in answer.results] == [
+        ("bob", ErrorCode.DUPLICATE_RESOURCE),
+        ("eve", ErrorCode.RESOURCE_NOT_FOUND),
+    ]
