@@ -135,9 +135,10 @@ def run(
     Path(truth_path).parent.mkdir(parents=True, exist_ok=True)
     with open(truth_path, "a") as file:
         begin = shown = time.monotonic()
-        made = 0
-        while (elapsed := time.monotonic() - begin) < seconds:
-            for _ in range(min(int(elapsed * rate) + 1, int(rate * seconds)) - made):
+        made, total = 0, max(int(rate * seconds), 1)
+        while made < total:
+            elapsed = time.monotonic() - begin
+            for _ in range(min(int(elapsed * rate) + 1, total) - made):
                 send(producer, recipe, file, counts)
                 made += 1
             producer.poll(TICK_SECONDS)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQueryListener
+from typing import Any, ClassVar, TextIO
 
 
 def line(progress: Any) -> dict[str, Any]:
@@ -60,7 +57,7 @@ def shown(each: dict[str, Any]) -> str:
     return f"{text}, {each['rows_per_second']:>9,.1f} rows/s, {each['batch_ms'] / 1000:5.2f} s{lag}{dropped}"
 
 
-def listener(folder: str, out: TextIO) -> StreamingQueryListener:
+def listener(folder: str, out: TextIO) -> Any:
     """The listener, made here because its base class exists only where pyspark does."""
     from pyspark.sql.streaming import StreamingQueryListener
 
@@ -69,6 +66,9 @@ def listener(folder: str, out: TextIO) -> StreamingQueryListener:
     is_for_people = out.isatty()
 
     class Progress(StreamingQueryListener):
+        #: Runs of which everything was heard: Spark tells its listeners late.
+        ended: ClassVar[set[str]] = set()
+
         def onQueryStarted(self, event: Any) -> None: ...
 
         def onQueryProgress(self, event: Any) -> None:
@@ -79,6 +79,7 @@ def listener(folder: str, out: TextIO) -> StreamingQueryListener:
 
         def onQueryIdle(self, event: Any) -> None: ...
 
-        def onQueryTerminated(self, event: Any) -> None: ...
+        def onQueryTerminated(self, event: Any) -> None:
+            self.ended.add(str(event.runId))
 
     return Progress()

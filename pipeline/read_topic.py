@@ -11,7 +11,7 @@ from pipeline import topics
 from pipeline.config import Config
 from pipeline.errors import PipelineError
 
-ANSWER_SECONDS_MAX = 20
+ANSWER_SECONDS_MAX = 10
 SETTINGS = {
     "group.id": "ottla-pipeline-check",
     "enable.auto.commit": False,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 #: A micro-batch is waited for so long when the user ends the stages; a second signal ends them at once.
 BATCH_SECONDS_MAX = 30
+HEAR_OUT_SECONDS_MAX = 5
 
 
 class Stage(NamedTuple):
@@ -61,7 +62,7 @@ def run(config: Config, names: Sequence[str], stop: threading.Event | None = Non
     queries: list[StreamingQuery] = []
     try:
         if config.pipeline.trigger == "once":
-            run_once(spark, config, stages)
+            run_once(spark, config, stages, queries)
         else:
             run_on(spark, config, stages, queries, stop)
     except PipelineError:
@@ -74,15 +75,18 @@ def run(config: Config, names: Sequence[str], stop: threading.Event | None = Non
     finally:
         for query in queries:
             end(query)
+        hear_out(watcher, queries)
         spark.streams.removeListener(watcher)
 
 
-def run_once(spark: SparkSession, config: Config, stages: list[Stage]) -> None:
+def run_once(spark: SparkSession, config: Config, stages: list[Stage], queries: list[StreamingQuery]) -> None:
     for stage in stages:
         if not is_ready(stage, config):
             print(f"{stage.name}: nothing to read, {stage.reads} is empty", file=sys.stderr)
             return
-        for query in stage.start(spark, config):
+        started = stage.start(spark, config)
+        queries += started
+        for query in started:
             query.awaitTermination()
 
 
@@ -110,6 +114,13 @@ def end(query: StreamingQuery) -> None:
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)
     query.stop()
+
+
+def hear_out(watcher: Any, queries: list[StreamingQuery]) -> None:
+    """Waits for the lines of the last micro-batches."""
+    deadline = time.monotonic() + HEAR_OUT_SECONDS_MAX
+    while not {str(query.runId) for query in queries} <= watcher.ended and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS / 10)
 
 
 def stopped_by_signals() -> threading.Event:

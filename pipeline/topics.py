@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline.config import Config
 from pipeline.errors import PipelineError
 
-ANSWER_SECONDS_MAX = 20
+ANSWER_SECONDS_MAX = 10
 COMPACTED = {"cleanup.policy": "compact"}
 #: Java clients configure SASL by one line of JAAS; librdkafka wants the parts. What has no counterpart stays out.
 JAVA_ONLY = (

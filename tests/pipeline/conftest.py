@@ -1,0 +1,121 @@
+"""One node and one Spark session for all tests of the pipeline; where Spark cannot run, they are skipped and say why."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import config as configuration
+from pipeline import session
+from pipeline.config import Config
+
+ROOT = Path(__file__).resolve().parents[2]
+STOP_SECONDS_MAX = 30
+
+
+def why_not() -> str | None:
+    """What keeps Spark from running here."""
+    problem = session.missing()
+    if problem is None and session.jars_folder(Config()) is None:
+        problem = "the connector's jars are not in build/spark-jars; fetch them: make spark-jars (needs Maven)"
+    return problem
+
+
+@dataclass
+class Node:
+    """The cluster's address and clients, and names nobody has used."""
+
+    bootstrap: str
+    names: Iterator[int] = field(default_factory=itertools.count)
+
+    def name(self) -> str:
+        return f"t{os.getpid()}-{next(self.names)}"
+
+    def topic(self, partitions: int = 2, **settings: str) -> str:
+        from confluent_kafka.admin import NewTopic
+
+        name = self.name()
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=given)]).values():
+            future.result(20)
+        return name
+
+    @cached_property  # kept: a client that is collected takes its unanswered requests with it
+    def admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def send(self, topic: str, count: int, *, partition: int = 0, **given: Any) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for number in range(count):
+            producer.produce(topic, value=b"%d" % number, partition=partition, **given)
+        assert producer.flush(20) == 0
+
+    def config(self, folder: Path, *overrides: str) -> Config:
+        """Topics of its own, everything under the folder."""
+        prefix = self.name()
+        own = [f"kafka.{name}={prefix}.{name}" for name in ("events", "dead_letters", "pages", "sessions")]
+        common = (
+            f"kafka.bootstrap_servers={self.bootstrap}",
+            f"pipeline.output={folder}",
+            "pipeline.trigger=once",
+            *own,
+        )
+        return configuration.load(None, (*common, *overrides))
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    folder = tmp_path_factory.mktemp("dev")
+    command = [
+        sys.executable,
+        "-m",
+        "ottla.main",
+        "dev",
+        "--nodes",
+        "1",
+        "--base-port",
+        "0",
+        "--dir",
+        str(folder),
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"ottla dev ended with {process.wait()}"
+        try:
+            yield Node(json.loads(line)["bootstrap"])
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(STOP_SECONDS_MAX) == 0
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    problem = why_not()
+    if problem:
+        pytest.skip(problem)
+    settings = (
+        "spark.shuffle_partitions=1",
+        "spark.options.spark.driver.bindAddress=127.0.0.1",
+        "spark.options.spark.driver.host=127.0.0.1",
+    )
+    # A session reused by the stages keeps the first one's settings.
+    found = session.start(configuration.load(None, settings))
+    yield found
+    found.stop()
