@@ -13,9 +13,15 @@ from typing import Any
 
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage
+from server.clock import Clock
+from server.network.context import Peer
 from server.network.deferred import Deferred
 from server.timer_wheel import TimerWheel
 
+#: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
+#: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this.
+SETTLE_MS = 10
+OLD_CONNECTION_NS = 1_000_000_000
 #: A fence takes 0.1 s, a new controller before it another 0.1 to 0.5 s. What is held back holds back what is behind it on the
 #: same connection, so not longer.
 HOLD_MS = 500
@@ -24,17 +30,31 @@ HOLD_MS = 500
 class HeldAnswers:
     """The answers that wait."""
 
-    def __init__(self, wheel: TimerWheel) -> None:
+    def __init__(self, clock: Clock, wheel: TimerWheel) -> None:
+        self._clock = clock
         self._wheel = wheel
         self._held: dict[_Held, None] = {}
+
+    def is_old(self, connection: Peer) -> bool:
+        """Whoever asks by such a connection has been served before: not a client that is just starting."""
+        return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
     def hold(self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any]) -> Deferred:
         """`answer()` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         held = _Held(names_lost_leader, answer, self._release)
-        self._held[held] = None
-        held.slot = self._wheel.add(held, HOLD_MS)
-        held.deferred.on_cancel = lambda: self._release(held)
+        self._wait(held, HOLD_MS)
         return held.deferred
+
+    def settle(self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any]) -> Deferred:
+        """As `hold`, for an answer that names no lost leader now but soon may."""
+        held = _Held(names_lost_leader, answer, self._settled)
+        self._wait(held, SETTLE_MS)
+        return held.deferred
+
+    def _wait(self, held: _Held, delay_ms: int) -> None:
+        self._held[held] = None
+        held.slot = self._wheel.add(held, delay_ms)
+        held.deferred.on_cancel = lambda: self._forget(held)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the publisher."""
@@ -42,23 +62,34 @@ class HeldAnswers:
             if not held.names_lost_leader():
                 held.expire()
 
+    def _settled(self, held: _Held) -> None:
+        self._forget(held)
+        if held.names_lost_leader():
+            held.on_expiry = self._release
+            self._wait(held, HOLD_MS)
+        else:
+            held.deferred.complete(held.answer())
+
     def _release(self, held: _Held) -> None:
+        self._forget(held)
+        held.deferred.complete(held.answer())
+
+    def _forget(self, held: _Held) -> None:
         self._held.pop(held, None)
         self._wheel.remove(held, held.slot)
 
 
 class _Held:
-    __slots__ = ("answer", "deferred", "names_lost_leader", "release", "slot")
+    __slots__ = ("answer", "deferred", "names_lost_leader", "on_expiry", "slot")
 
     def __init__(
-        self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any], release: Callable[[_Held], None]
+        self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any], on_expiry: Callable[[_Held], None]
     ) -> None:
         self.names_lost_leader = names_lost_leader
         self.answer = answer
-        self.release = release
+        self.on_expiry = on_expiry
         self.deferred = Deferred()
         self.slot = -1
 
     def expire(self) -> None:
-        self.release(self)
-        self.deferred.complete(self.answer())
+        self.on_expiry(self)

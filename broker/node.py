@@ -67,7 +67,7 @@ class BrokerNode:
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
-        held_answers = HeldAnswers(wheel)
+        held_answers = HeldAnswers(world.clock, wheel)
         self.parts = BrokerParts(
             world=world,
             configs=configs,

@@ -9,6 +9,8 @@ v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 top
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.parts import BrokerParts
 from broker.topic_names import is_valid_topic_name
@@ -35,16 +37,25 @@ def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     check(request, context.api_version)
     missing = _creatable(broker, request, context)
     if not missing:
-        if len(broker.metadata.image.cluster.brokers) > 1 and names_lost_leader(broker, request, context.api_version):
-            return broker.held_answers.hold(
-                lambda: names_lost_leader(broker, request, context.api_version),
-                lambda: answer(broker, request, context),
-            )
-        return answer(broker, request, context)
+        if len(broker.metadata.image.cluster.brokers) == 1:
+            return answer(broker, request, context)
+        return _answer_in_cluster(broker, request, context)
     deferred = Deferred()
     finish = lambda: deferred.complete(answer(broker, request, context))  # noqa: E731
     deferred.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
     return deferred
+
+
+def _answer_in_cluster(
+    broker: BrokerParts, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Deferred:
+    held = broker.held_answers
+    names_lost = partial(names_lost_leader, broker, request, context.api_version)
+    if names_lost():
+        return held.hold(names_lost, partial(answer, broker, request, context))
+    if request.topics != [] and held.is_old(context.connection):
+        return held.settle(names_lost, partial(answer, broker, request, context))
+    return answer(broker, request, context)
 
 
 def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version: int) -> bool:

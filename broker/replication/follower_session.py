@@ -141,7 +141,7 @@ class FollowerSession:
             if log is None:
                 continue
             position = Position(log.log_end_offset, log.latest_epoch, partition.leader_epoch, log.log_start_offset)
-            if position == followed.told:
+            if self.is_open and position == followed.told:
                 continue
             followed.told, followed.told_in = position, self.number
             self._forgotten.pop(key, None)

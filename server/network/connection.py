@@ -73,7 +73,7 @@ class Connection(FrameProtocol):
     __slots__ = (
         "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_out", "_out_bytes", "_paused", "_serving",
         "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
-        "index", "last_active_ns", "listener", "local_host", "local_port", "peer_host", "peer_port", "principal", "stamp_ns",
+        "index", "last_active_ns", "listener", "local_host", "local_port", "opened_ns", "peer_host", "peer_port", "principal", "stamp_ns",
         "transport",
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ class Connection(FrameProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
-        self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
+        self.opened_ns = self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
         self.idle_slot = -1
         self.peer_host = self.local_host = ""
         self.peer_port = self.local_port = 0

@@ -1,0 +1,198 @@
+"""How a leader's ISR grows and shrinks: what it proposes, what the watermark waits for meanwhile, and what an answer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.replication.partition import Partition
+from broker.replication.waiting import Wakeups
+from protocol.errors import ErrorCode, KafkaError
+from storage.config import LogConfig
+from storage.files import OsFiles
+from storage.log import Log
+from storage.mappings import Mappings
+from storage.recovery import open_log
+from tests.broker.records import batch
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
+
+LAG_MS = 30_000
+
+
+class Proposals:
+    """Takes what would go to the controller."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[int]] = []
+        self.fenced: set[int] = set()
+
+    def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
+        return replica_id not in self.fenced
+
+    def submit(self, partition: Partition) -> None:
+        assert partition.proposed_isr is not None
+        self.sent.append(sorted(partition.proposed_isr))
+
+    def close(self) -> None:
+        self.sent.clear()
+
+
+@pytest.fixture
+def proposals() -> Proposals:
+    return Proposals()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    opened = open_log(
+        OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2), clean=True
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def partition(proposals: Proposals) -> Partition:
+    return Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), LAG_MS, proposals)  # type: ignore[arg-type]
+
+
+def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: int = 1) -> None:
+    partition.become_leader(log, 1, partition_epoch, (1, 2, 3), isr, NOW_MS)
+
+
+def fetch(partition: Partition, replica: int, offset: int, now_ms: int = NOW_MS, broker_epoch: int = 10) -> None:
+    partition.record_follower_fetch(replica, offset, 0, now_ms, broker_epoch)
+
+
+def append(partition: Partition) -> None:
+    partition.append(batch([b"a"]), -1, NOW_MS)
+
+
+def test_a_follower_that_has_caught_up_is_proposed_and_waited_for_before_the_answer(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    lead(partition, log, (1, 2))
+    append(partition)
+    fetch(partition, 2, 1)
+    assert log.high_watermark == 1
+    fetch(partition, 3, 1)
+    assert proposals.sent == [[1, 2, 3]]
+    append(partition)
+    fetch(partition, 2, 2)
+    assert log.high_watermark == 1, "the controller may have made 3 a candidate already (invariant 6)"
+    fetch(partition, 3, 2)
+    assert log.high_watermark == 2
+
+
+def test_a_follower_behind_the_watermark_is_not_proposed(partition: Partition, log: Log, proposals: Proposals) -> None:
+    lead(partition, log, (1, 2))
+    for _ in range(3):
+        append(partition)
+    fetch(partition, 2, 3)
+    fetch(partition, 3, 2)
+    assert proposals.sent == []
+
+
+def test_a_fenced_broker_is_not_proposed_however_well_it_fetches(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    lead(partition, log, (1, 2))
+    proposals.fenced.add(3)
+    fetch(partition, 3, 0)
+    assert proposals.sent == []
+
+
+def test_a_silent_follower_is_proposed_to_go_and_waited_for_until_the_controller_agrees(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    lead(partition, log, (1, 2, 3))
+    append(partition)
+    late_ms = NOW_MS + LAG_MS + 1
+    fetch(partition, 2, 1, late_ms)
+    partition.maybe_shrink_isr(late_ms)
+    assert proposals.sent == [[1, 2]]
+    assert log.high_watermark == 0
+    partition.isr_altered(1, 2, [1, 2], late_ms)
+    assert (log.high_watermark, partition.partition_epoch, partition.proposed_isr) == (1, 2, None)
+
+
+def test_under_min_isr_the_watermark_stands_still(partition: Partition, log: Log) -> None:
+    lead(partition, log, (1, 2))
+    append(partition)
+    lead(partition, log, (1,), partition_epoch=2)
+    partition.advance_high_watermark(NOW_MS)
+    assert log.high_watermark == 0
+    with pytest.raises(KafkaError) as refused:
+        append(partition)
+    assert refused.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_an_ineligible_replica_is_not_waited_for_any_more(partition: Partition, log: Log, proposals: Proposals) -> None:
+    lead(partition, log, (1, 2))
+    fetch(partition, 3, 0)
+    append(partition)
+    fetch(partition, 2, 1)
+    assert log.high_watermark == 0
+    proposals.fenced.add(3)
+    partition.isr_refused(ErrorCode.INELIGIBLE_REPLICA, NOW_MS)
+    assert log.high_watermark == 1
+
+
+def test_a_proposal_that_was_overtaken_stands_until_the_metadata_comes(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    lead(partition, log, (1, 2))
+    fetch(partition, 3, 0)
+    partition.isr_refused(ErrorCode.INVALID_UPDATE_VERSION, NOW_MS)
+    assert partition.maximal_isr == {1, 2, 3}
+    lead(partition, log, (1, 2), partition_epoch=5)
+    assert (partition.maximal_isr, partition.proposed_isr) == ({1, 2}, None)
+
+
+def test_any_other_refusal_is_asked_again(partition: Partition, log: Log, proposals: Proposals) -> None:
+    lead(partition, log, (1, 2))
+    fetch(partition, 3, 0)
+    partition.isr_refused(ErrorCode.UNKNOWN_SERVER_ERROR, NOW_MS)
+    assert proposals.sent == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_metadata_older_than_the_controllers_answer_is_not_taken_back(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    lead(partition, log, (1, 2))
+    fetch(partition, 3, 0)
+    partition.isr_altered(1, 7, [1, 2, 3], NOW_MS)
+    lead(partition, log, (1, 2), partition_epoch=6)
+    assert (partition.isr, partition.partition_epoch) == ({1, 2, 3}, 7)
+
+
+def test_a_fetch_of_the_process_before_does_not_count(partition: Partition, log: Log) -> None:
+    lead(partition, log, (1, 2, 3))
+    append(partition)
+    fetch(partition, 2, 0, broker_epoch=20)
+    with pytest.raises(KafkaError) as refused:
+        fetch(partition, 2, 1, broker_epoch=10)
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.followers[2].log_end_offset == 0
+
+
+def test_a_follower_takes_over_records_watermark_and_log_start(partition: Partition, log: Log) -> None:
+    partition.become_follower(log, 2, 1, 1, (1, 2, 3), (1, 2, 3))
+    records = bytearray(batch([b"a", b"b"]))
+    records[12:16] = (1).to_bytes(4, "big")  # the leader's epoch
+    partition.append_as_follower(bytes(records), 1, 0, NOW_MS)
+    assert (log.log_end_offset, log.high_watermark, log.latest_epoch) == (2, 1, 1)
+    partition.append_as_follower(b"", 2, 1, NOW_MS)
+    assert (log.high_watermark, log.log_start_offset) == (2, 1)
+
+
+def test_an_epoch_led_without_an_append_is_forgotten_when_the_next_leader_does_not_know_it(
+    partition: Partition, log: Log
+) -> None:
+    lead(partition, log, (1, 2, 3))
+    assert log.latest_epoch == 1
+    partition.become_follower(log, 2, 2, 2, (1, 2, 3), (1, 2, 3))
+    partition.truncate_as_follower(0)
+    assert log.latest_epoch == -1

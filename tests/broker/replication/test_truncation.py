@@ -1,0 +1,32 @@
+"""Where a follower's log goes back to: each row is a pair of epoch histories and what must be left."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.replication.truncation import EndOfEpoch, truncation_offset
+
+NOTHING = EndOfEpoch(-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("situation", "leader", "own", "log_end_offset", "left"),
+    [
+        ("the old leader wrote more in its epoch than was replicated", EndOfEpoch(5, 100), EndOfEpoch(5, 120), 120, 100),
+        ("the follower has less of the epoch than the leader", EndOfEpoch(5, 100), EndOfEpoch(5, 80), 90, 80),
+        ("the leader never heard of our epoch: back to the end of ours before it", EndOfEpoch(4, 70), EndOfEpoch(3, 60), 90, 60),
+        ("all that we have is of later epochs", EndOfEpoch(2, 40), NOTHING, 90, 40),
+        ("an empty log stays empty", EndOfEpoch(2, 40), NOTHING, 0, 0),
+        ("an epoch led without an append: nothing goes", EndOfEpoch(4, 100), EndOfEpoch(4, 90), 90, 90),
+    ],
+)  # fmt: skip
+def test_a_log_goes_back_to_where_it_agrees(
+    situation: str, leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int, left: int
+) -> None:
+    assert truncation_offset(leader, own, log_end_offset) == left, situation
+
+
+def test_truncation_never_asks_for_more_than_the_log_has() -> None:
+    for leader_end in range(0, 50, 7):
+        for own_end in range(0, 50, 7):
+            assert truncation_offset(EndOfEpoch(1, leader_end), EndOfEpoch(1, own_end), 20) <= 20

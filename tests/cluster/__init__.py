@@ -1,0 +1,1 @@
+"""Three real processes, stock clients, and the accidents of ottla.testing."""
