@@ -1,0 +1,54 @@
+"""Compose files as far as they say what our image is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = sorted((ROOT / "docker").glob("compose*.yml"))
+SEEDS = sorted((Path(__file__).parent / "composes").glob("*.yml"))
+
+
+@dataclass(frozen=True)
+class Service:
+    name: str
+    environment: dict[str, str]
+    #: Published: the host's port and the container's.
+    ports: list[tuple[int, int]]
+    raw: dict[str, Any]
+
+    @property
+    def hostname(self) -> str:
+        return str(self.raw.get("hostname", self.name))
+
+    @property
+    def advertised(self) -> dict[str, str]:
+        """Listener -> the address that clients are told."""
+        text = self.environment.get("KAFKA_ADVERTISED_LISTENERS") or self.environment.get(
+            "KAFKA_CFG_ADVERTISED_LISTENERS", ""
+        )
+        return dict(entry.split("://") for entry in text.split(",")) if text else {}
+
+
+def load(path: Path) -> dict[str, Any]:
+    found = yaml.safe_load(path.read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def services(path: Path) -> list[Service]:
+    """Those that run our image."""
+    found = []
+    for name, raw in load(path)["services"].items():
+        if raw["image"] != "ottla":
+            continue
+        given = raw.get("environment", {})
+        pairs = given.items() if isinstance(given, dict) else (entry.split("=", 1) for entry in given)
+        ports = [tuple(map(int, str(port).split(":"))) for port in raw.get("ports", [])]
+        environment = {str(key): "" if value is None else str(value) for key, value in pairs}
+        found.append(Service(name, environment, [(host, inner) for host, inner in ports], raw))
+    return found

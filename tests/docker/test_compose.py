@@ -1,0 +1,90 @@
+"""Compose files, ours and those of tutorials with the image line changed: every node starts with that very environment in a
+network namespace of its own, and stock clients reach it from inside and outside through the addresses it advertises."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.container.checks import check_properties
+from ottla.container.resolve import resolve
+from tests.docker.compose_file import OURS, ROOT, SEEDS, Service, load, services
+from tests.docker.network_lab import READY, NetworkLab, available
+
+ALL = [*OURS, *SEEDS]
+START_S_MAX = 30
+
+needs_namespaces = pytest.mark.skipif(
+    not available(), reason="network namespaces cannot be made here: needs root and ip"
+)
+
+
+def name_of(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_every_environment_is_understood(path: Path) -> None:
+    found = services(path)
+    assert found
+    ids = set()
+    for service in found:
+        config = check_properties(resolve(service.environment, lambda _: None))
+        ids.add(config.node_id)
+        for listener, address in service.advertised.items():
+            endpoint = next(e for e in config.broker_endpoints if e.name == listener)
+            assert f"{endpoint.advertised_host}:{endpoint.advertised_port}" == address
+    assert len(ids) == len(found)
+
+
+@pytest.mark.parametrize("path", OURS, ids=name_of)
+def test_our_files_keep_data_restart_and_watch_health(path: Path) -> None:
+    whole = load(path)
+    for service in services(path):
+        assert any(volume.endswith(":/var/lib/kafka/data") for volume in service.raw["volumes"])
+        assert service.raw["restart"] == "unless-stopped"
+        assert service.raw["healthcheck"]["test"] == ["CMD", "/usr/local/bin/ottla-health"]
+        assert {volume.split(":")[0] for volume in service.raw["volumes"]} <= set(whole["volumes"])
+    published = [host for service in services(path) for host, _ in service.ports]
+    assert len(set(published)) == len(published)
+
+
+def wait_until_started(lab: NetworkLab, found: list[Service]) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    for service in found:
+        while READY not in lab.log(service):
+            process = lab.processes[service.name]
+            assert process.poll() is None, f"{service.name} ended:\n{lab.log(service)[-3000:]}"
+            assert time.monotonic() < deadline, f"{service.name} did not start:\n{lab.log(service)[-3000:]}"
+            time.sleep(0.1)
+
+
+def ask(lab: NetworkLab, where: str, bootstrap: str, copies: int) -> None:
+    done = lab.run(where, sys.executable, str(ROOT / "tests/docker/stock_client.py"), bootstrap, str(copies))
+    assert done.returncode == 0, f"{bootstrap} from {where}: {done.stdout}{done.stderr[-2000:]}"
+
+
+@needs_namespaces
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_clients_inside_and_outside_produce_and_consume(path: Path, tmp_path: Path) -> None:
+    found = services(path)
+    brokers = [service for service in found if service.environment.get("KAFKA_PROCESS_ROLES") != "controller"]
+    copies = min(3, len(brokers))
+    with NetworkLab(found, tmp_path) as lab:
+        for service in found:
+            lab.start(service)
+        wait_until_started(lab, found)
+        service = brokers[0]
+        for address in service.advertised.values():
+            outside = address.startswith("localhost:")
+            ask(lab, "host" if outside else brokers[-1].name, address, copies)
+        health = lab.run(service.name, "bash", str(ROOT / "docker/image/ottla-health"))
+        assert health.returncode == 0, health.stderr
+    for service in found:
+        if "KAFKA_JMX_PORT" in service.environment:
+            ignored = next(line for line in lab.log(service).splitlines() if "Not known, and ignored" in line)
+            assert "jmx.port (KAFKA_JMX_PORT)" in ignored
