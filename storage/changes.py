@@ -316,9 +316,11 @@ def close(log: Log, clean: bool) -> bool:
     if log.failure is None and clean:
         try:
             take_snapshot(log, sync=True)
-            if log.segments.active.close(trim=True) and log.recovery_point == log.log_end_offset:
-                log.segments.active.flush()
+            log.segments.active.close(trim=True)
             flush(log, 0)
+            for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
+                if segment.trimmed:  # behind the recovery point, so that the flush passed it over
+                    segment.flush()
             saved = True
         except StorageFailure as failure:
             log.fail(failure)

@@ -89,7 +89,7 @@ class LeaderEpochs:
         for i, (_, start) in enumerate(self.entries):
             if start <= start_offset:
                 at = i
-        if self.entries and self.entries[at][1] < start_offset:
+        if self.entries and (at or self.entries[at][1] < start_offset):
             self._replace([(self.entries[at][0], start_offset), *self.entries[at + 1 :]])
 
     def clear(self) -> None:

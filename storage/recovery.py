@@ -118,7 +118,7 @@ def open_log(
         # The log lost more than its start allows (its files were removed): it can only go on empty, from there.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
-    if not epochs_known:
+    if not epochs_known or (not clean and _begins_before_epochs(log)):
         _read_epochs(log)
     if not clean or not epochs_known:
         history.truncate_from_end(log.log_end_offset)
@@ -213,16 +213,16 @@ def _find_end(
     expected = segments[first].base_offset
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        valid = check_segment(segment, history, recovery_point)
-        if following is None and valid.position == 0 and segment.base_offset > expected:
-            # No batch is behind the gap, so it is none: the last segment was begun, and what was before it is lost.
-            _remove(files, directory, segments[i:])
-            segments[i - 1].reopen()
-            return segments[:i], expected
+        valid, before = check_segment(segment, history, recovery_point), expected
         expected = valid.offset
         # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
         whole = valid.position == segment.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
+        if valid.position == 0 and segment.base_offset > before and (damaged or following is None):
+            # No batch is behind the gap, so it is none: the segment was begun, and what was before it is lost.
+            _remove(files, directory, segments[i:])
+            segments[i - 1].reopen()
+            return segments[:i], before
         if damaged:
             logger.warning(
                 "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
@@ -356,6 +356,12 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
         logger.warning("%s: does not fit the log, made again", segment.indexes.offsets.path)
     segment.indexes.clear()
     return 0, segment.base_offset
+
+
+def _begins_before_epochs(log: Log) -> bool:
+    """Records were deleted, and the crash undid it: of these records the history knows nothing any more."""
+    known, first = log.epochs.entries, next(log.batches(log.log_start_offset), None)
+    return first is not None and bool(known) and max(first.base_offset, log.log_start_offset) < known[0][1]
 
 
 def _read_epochs(log: Log) -> None:

@@ -12,6 +12,7 @@ from storage.errors import CorruptFile
 from storage.producers import ProducerStates
 from storage.replicate import take_in
 from storage.segment import Segment, segment_path
+from storage.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -45,16 +46,17 @@ def check_txn_indexes(log: Log) -> None:
 
 
 def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
-    damaged.txn_index.clear(log.files)
+    entries: list[AbortedTxn] = []
     producers = ProducerStates()
     start = _load_snapshot(log, producers, damaged.base_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
             aborted = take_in(producers, header, batch)
             if aborted is not None and segment is damaged:
-                segment.txn_index.append(log.files, aborted)
+                entries.append(aborted)
         if segment is damaged:
-            return
+            break
+    damaged.txn_index.replace(log.files, entries)
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:

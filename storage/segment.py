@@ -62,6 +62,7 @@ class Segment:
         "removed",
         "room",
         "size",
+        "trimmed",
         "txn_index",
     )
 
@@ -97,6 +98,7 @@ class Segment:
         )
         self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
         self.recently_used = False
+        self.trimmed = False  # since it was last flushed
         self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
         # `room`: up to this position an append may write at once; 0 sends it through make_room.
         self.room = 0
@@ -360,6 +362,7 @@ class Segment:
         self.indexes.complete()
         self.indexes.save()
         self._trim()
+        self.trimmed = True
         self.active = False
         self.room = 0
 
@@ -441,6 +444,7 @@ class Segment:
         True when the directory must be synced as well: it has names that a crash could still take back.
         """
         self.indexes.save()
+        self.trimmed = False
         self.sync_log()
         names = self.indexes.flush()
         return self.txn_index.flush(self._files) or names
@@ -465,15 +469,12 @@ class Segment:
                 self.indexes.save()
             self.indexes.unload()
 
-    def close(self, trim: bool) -> bool:
-        """Lets go of the files, cut to their content if asked to; False when they were so already."""
+    def close(self, trim: bool) -> None:
         untouched = self._map is None and self._files.size(self.log_path) == self.size
-        trim &= self.active and not (untouched and not self.indexes.loaded)
-        if trim:
+        if self.active and trim and not (untouched and not self.indexes.loaded):
             self.seal()
             self.active = True  # sealed in form only: it may be opened again and go on
         self.unmap()
-        return trim
 
     def file_names(self) -> list[str]:
         return [self._named(suffix) for suffix in SUFFIXES]

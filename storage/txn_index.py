@@ -63,10 +63,10 @@ class TransactionIndex:
             files.truncate(self.path, len(kept) * ENTRY_BYTES)
             self._entries = kept
 
-    def clear(self, files: Files) -> None:
-        files.remove(self.path)
-        self._entries = []
-        self._unsynced = False
+    def replace(self, files: Files, entries: list[AbortedTxn]) -> None:
+        """All entries anew, on the disk when this returns: a recovery point may vouch for those that were lost."""
+        files.write_atomic(self.path, b"".join(_ENTRY.pack(VERSION, *txn) for txn in entries))
+        self._entries = entries
 
     def collect(self, files: Files, start: int, end: int, into: list[AbortedTxn]) -> bool:
         """Adds what overlaps [start, end) and tells whether no later segment can add more.

@@ -17,9 +17,10 @@ def batches_of(log: Log, start: int | None = None) -> list[Stored]:
 def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
     """What a crash left of the log is what the model allows; afterwards the model is what is there."""
     start, end = log.log_start_offset, log.log_end_offset
-    if model.reset_to is not None and not _continues(log, model):
+    if model.reset_to is not None and not _continues(log, model, power):
         # In the middle of starting anew elsewhere: whatever is there only has to be sound.
         model.reset(start)
+        model.high_watermark = log.high_watermark
         model.batches, model.end = batches_of(log), end
         model.producers = Producers(model.batches)
     else:
@@ -39,9 +40,9 @@ def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
     model.settle()
 
 
-def _continues(log: Log, model: PartitionModel) -> bool:
+def _continues(log: Log, model: PartitionModel, power: bool) -> bool:
     try:
-        _check_extent(log, model, power=False)
+        _check_extent(log, model, power)
         return True
     except AssertionError:
         return False
@@ -50,9 +51,11 @@ def _continues(log: Log, model: PartitionModel) -> bool:
 def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     start, end = log.log_start_offset, log.log_end_offset
     everything = [*model.batches, *model.tail]
-    least = min(model.flushed, model.last_end) if power else model.last_end
+    least = model.flushed if power else model.end
     if model.end_floor is not None:
         least = min(least, model.end_floor)
+    # A log may end in a gap, until it is opened again.
+    least = max((batch.last + 1 for batch in model.batches if batch.last < least), default=min(least, model.start))
     most = everything[-1].last + 1 if everything else model.end
     assert least <= end <= max(most, model.end), f"the log ends at {end}, expected [{least}, {most}]"
     ends = {batch.last + 1 for batch in everything} | {batch.base for batch in everything}
@@ -90,7 +93,8 @@ def check_compacted(log: Log, model: PartitionModel, found: list[Stored]) -> Non
         assert original is not None and batch.last == original.last, f"{batch} was never appended"
         records = {record.offset: record[1:] for record in original.records}
         assert all(records.get(record.offset) == record[1:] for record in batch.records), f"{batch} of {original}"
-    stable = min(log.last_stable_offset, end)
+    # The high watermark may be behind after a crash; what was cleaned had been committed.
+    stable = min(max(log.last_stable_offset, until), end)
     aborted = [Aborted(t.producer_id, t.first_offset, t.last_offset) for t in log.aborted_transactions(start, end)]
     assert fold(committed_records(found, aborted, start, stable)) == fold(
         committed_records(wanted, model.producers.aborted, start, stable)
@@ -102,20 +106,18 @@ def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> 
     compacted = model.cleaned_until > 0
     visible = Producers(model.readable(log.log_start_offset)).by_id
     for producer_id, state in log.producers.states.items():
-        actual = (state.epoch, state.last_sequence, state.last_offset, state.current_txn_first_offset)
-        allowed = []
+        actual = (state.epoch, state.last_sequence, state.last_offset)
+        open_since, allowed, opened = state.current_txn_first_offset, [], []
         for producer in (model.producers.by_id.get(producer_id), visible.get(producer_id)):
             if producer is not None:
                 last = producer.sent[-1] if producer.sent else None
-                allowed.append(
-                    (
-                        producer.epoch,
-                        last.last_sequence if last else -1,
-                        last.last_offset if last else -1,
-                        producer.open_since,
-                    )
-                )
+                allowed.append((producer.epoch, last.last_sequence if last else -1, last.last_offset if last else -1))
+                opened.append(producer.open_since)
         assert actual in allowed, f"producer {producer_id} is {actual}, the log says {allowed}"
+        # A restart takes a transaction to begin with the first record that is left of it.
+        assert open_since in opened or 0 <= opened[0] <= open_since <= opened[-1], (
+            f"open since {open_since}, not {opened}"
+        )
         reference = model.producers.by_id[producer_id]
         if not compacted:
             assert state.coordinator_epoch in (

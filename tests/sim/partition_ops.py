@@ -44,6 +44,7 @@ class Operations:
     def __init__(self, rng: random.Random, now_ms: int) -> None:
         self.rng, self.now_ms = rng, now_ms
         self.written = 0
+        self.large = False  # whether segments are large enough for large batches
 
     # Making batches
 
@@ -52,6 +53,8 @@ class Operations:
         for _ in range(count):
             self.written += 1
             value = b"%d:" % self.written + rng.randbytes(4) * rng.choice((0, 5, 40, 90))
+            if count == 1 and self.large and rng.random() < 0.3:
+                value *= 9000 // len(value)  # above storage.segment.WRITE_BYTES_MIN
             key = b"key%d" % rng.randrange(12)
             rows.append((key, None if rng.random() < 0.08 else value, self.now_ms + rng.randrange(-40, 40)))
         return rows
@@ -279,7 +282,10 @@ class Operations:
         model.cleaned_until = max(before, until)
         cleaner = Cleaner(logs)
         cleaner.load()
-        for _ in cleaner.run(self.now_ms):
-            meanwhile()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("storage.cleaner.SLICE_BYTES", 1500)
+            for _ in cleaner.run(self.now_ms):
+                if self.rng.random() < 0.3:
+                    meanwhile()
         if log.failure is None and not log.closed:
             check_batches(log, model)

@@ -72,6 +72,7 @@ class StorageHistory:
         self.ops = Operations(rng, START_MS)
         self.disk = SimDisk(random.Random(rng.getrandbits(32)), lambda: self.ops.now_ms)
         self.config = self._config("delete")
+        self.ops.large = self.config.segment_bytes >= 20_000
         self.fsync_first = rng.random() < 0.3  # flush.messages=1
         self.trace: list[str] = []
         self.restarts = 0
@@ -101,7 +102,7 @@ class StorageHistory:
         if topic == "compacted":
             return LogConfig(
                 cleanup_policy=("compact",),
-                segment_bytes=2000,
+                segment_bytes=min(self.config.segment_bytes, 3000) if not self.ops.large else 20_000,
                 index_interval_bytes=200,
                 min_cleanable_dirty_ratio=0.0,
                 delete_retention_ms=self.config.delete_retention_ms,
@@ -163,7 +164,7 @@ class StorageHistory:
             pass
         disk.room_bytes = CAPACITY_BYTES
         disk.disarm()
-        if any(p.log is None or p.log.failure is not None for p in self.partitions):
+        if not self.logs.directories[0].online:
             assert fault != "none", f"failed for no reason: {self.logs.directories[0].failure}"
             self._offline(partition)
             return False
@@ -182,7 +183,7 @@ class StorageHistory:
             "delete_records": lambda: self.ops.delete_records(
                 partition, self.logs, durable=self.disk.room_bytes == CAPACITY_BYTES
             ),
-            "compact": lambda: self.ops.compact(partition, self.logs, lambda: None),
+            "compact": lambda: self.ops.compact(partition, self.logs, lambda: self._meanwhile(partition, "a slice")),
         }
         if name in own:
             own[name]()
@@ -218,29 +219,33 @@ class StorageHistory:
 
     def _flush_beside(self, partition: Partition) -> None:
         """A flush on another thread, while this one goes on with the log."""
-        rng, busy = self.rng, False
+        busy = False
 
         def meanwhile(kind: str, path: str) -> None:
             nonlocal busy
             # Index files are written under a lock, where the other thread would have to wait.
-            failed = partition.log is not None and partition.log.failure is not None
-            if busy or failed or not kind.startswith("sync") or rng.random() > 0.4:
-                return
-            busy = True
-            name = rng.choice(BESIDE)
-            self.note(f"  meanwhile, before {kind} {path}: {name}")
-            try:
-                self._do(name, partition)
-            except StorageFailure:
-                pass
-            finally:
-                busy = False
+            if not busy and kind.startswith("sync") and self.rng.random() < 0.4:
+                busy = True
+                try:
+                    self._meanwhile(partition, f"{kind} {path}")
+                finally:
+                    busy = False
 
         self.disk.on_call = meanwhile
         try:
             self.ops.flush(partition)
         finally:
             self.disk.on_call = None
+
+    def _meanwhile(self, partition: Partition, what: str) -> None:
+        if partition.log is None or partition.log.failure is not None or partition.log.closed:
+            return
+        name = self.rng.choice(BESIDE)
+        self.note(f"  meanwhile, before {what}: {name}")
+        try:
+            self._do(name, partition)
+        except StorageFailure:
+            self._adopt_tail(partition)
 
     def _recreate(self, partition: Partition) -> None:
         """The topic is deleted, and another one created under its name."""
@@ -276,9 +281,7 @@ class StorageHistory:
                 self._create(other)
             elif other.log.failure is None:
                 model = other.model
-                for batch in model.tail:  # one by one, as far as there was room
-                    if batch.last < other.log.log_end_offset:
-                        model.append(batch)
+                self._adopt_tail(other)
                 if model.end_floor is not None and other.log.log_end_offset == model.end_floor != model.end:
                     model.truncate(model.end_floor)
                 if model.start_ceiling is not None:
@@ -288,11 +291,20 @@ class StorageHistory:
                 check_producers(other.log, model)
                 model.settle()
 
+    def _adopt_tail(self, partition: Partition) -> None:
+        """A leader's batches are written one by one, if need be: as many as there was room for."""
+        log, model = partition.log, partition.model
+        if log is not None and log.failure is None:
+            for batch in model.tail:
+                if batch.last < log.log_end_offset:
+                    model.append(batch)
+            model.tail = []
+
     def _offline(self, partition: Partition) -> None:
         """The disk failed: no more writes, reads go on; then the node ends one way or another."""
         self.note(f"offline: {self.disk.failed}")
         for other in self.partitions:
-            if other.log is None:
+            if other.log is None or other.log.closed:
                 continue
             with pytest.raises(StorageFailure):
                 other.log.append(self._any_batch(), leader_epoch=other.epoch, now_ms=self.ops.now_ms)
