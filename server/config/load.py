@@ -32,7 +32,9 @@ class NodeConfig:
     def __init__(self, static: Mapping[str, str]) -> None:
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
-        self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_PROPERTIES)
+        self.unknown = sorted(
+            name for name in self.static if key_of(name) is None and name not in AUTHORIZER_PROPERTIES
+        )
         self._levels = Levels({}, {}, self.static)
         self._values = broker_values(self._levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []
