@@ -38,6 +38,7 @@ def handle(broker: BrokerParts, request: DeleteRecordsRequest, context: RequestC
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    broker.replicas.logs.write_log_starts()  # once for all: what is answered here does not come back after a crash
     return response
 
 

@@ -208,10 +208,11 @@ class StorageHistory:
         for partition in partitions:
             log, model = partition.log, partition.model
             assert log is not None and model.start <= log.log_start_offset <= max(model.high_watermark, model.start)
+            moved = model.start < log.log_start_offset
             model.start = log.log_start_offset
-            if self.disk.room_bytes == CAPACITY_BYTES and log.failure is None:
+            if moved and self.disk.room_bytes == CAPACITY_BYTES and log.failure is None:
                 model.kept_start = model.durable_start = model.start
-                model.settle()
+            model.settle()
 
     def _flush_due(self) -> None:
         for log in self.logs.flush_due(self.ops.now_ms):
