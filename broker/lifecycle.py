@@ -260,6 +260,10 @@ class BrokerLifecycle:
             response = await self._controller.request(request, timeout_ms=self._heartbeat_interval_ms)
         except KafkaError as error:
             log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)
+            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                # No controller in a whole heartbeat interval: the quorum is stopping too, and nobody is left to hand over to.
+                self._finish()
+                return
             await self._pause(RETRY_MS_MIN)
             return
         if response.error_code != ErrorCode.NONE:

@@ -51,7 +51,14 @@ class Writer:
         self.times: list[float] = []
         self.errors: list[str] = []
         self._producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                # A sleeping broker keeps its connections: how long the client waits for an answer is up to the client.
+                "socket.timeout.ms": 3000,
+            }
         )
 
     def write(self, count: int = 1, per_second: float = 0) -> None:
