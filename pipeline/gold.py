@@ -7,6 +7,7 @@ of a key is the truth. A session that a late event joined to another is taken ba
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 NAME: Final = "gold"
 WINDOWS, SESSIONS = "windows", "sessions"
 SESSION = "user STRING, start_ms BIGINT, end_ms BIGINT, events BIGINT, deleted BOOLEAN"
-#: The open spans of a bucket of users, side by side.
-STATE = "users ARRAY<STRING>, starts ARRAY<BIGINT>, ends ARRAY<BIGINT>, counts ARRAY<BIGINT>"
+#: The open spans of a bucket of users as JSON, [[user, start_ms, end_ms, events], ...]: pyspark 4.0 cannot read arrays back.
+STATE = "spans STRING"
 
 
 class Table(NamedTuple):
@@ -86,7 +87,7 @@ def _update_bucket(key: tuple[int], frames: Iterable[Any], state: Any, gap_ms: i
     """The users of a bucket in one micro-batch, or after a time-out: then there are no new events and spans only close."""
     times = times_by_user(frames)
     spans: defaultdict[str, list[Span]] = defaultdict(list)
-    for user, *span in zip(*state.get, strict=True) if state.exists else ():
+    for user, *span in json.loads(state.get[0]) if state.exists else ():
         spans[user].append(Span(*span))
     written: list[tuple[str, Span]] = []
     deleted: list[tuple[str, int]] = []
@@ -98,8 +99,7 @@ def _update_bucket(key: tuple[int], frames: Iterable[Any], state: Any, gap_ms: i
         deleted += [(user, start) for start in changes.deleted]
         still_open += [(user, span) for span in split_closed(changes.spans, watermark_ms, gap_ms)[1]]
     if still_open:
-        columns = zip(*((user, *span) for user, span in still_open), strict=True)
-        state.update(tuple(list(column) for column in columns))
+        state.update((json.dumps([(user, *span) for user, span in still_open]),))
         state.setTimeoutTimestamp(min(span.end_ms for _, span in still_open) + gap_ms + 1)
     elif state.exists:
         state.remove()
