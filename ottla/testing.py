@@ -22,7 +22,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -39,8 +39,16 @@ POLL_SECONDS = 0.02
 class Cluster:
     """See the module. Nodes are named by their ids, 1 to `nodes`."""
 
-    def __init__(self, nodes: int = 3, *, directory: str | None = None, base_port: int = 0, **properties: str) -> None:
-        """`properties` for every node, with underscores for the dots of their names."""
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        directory: str | None = None,
+        base_port: int = 0,
+        per_node: Mapping[int, Mapping[str, str]] | None = None,
+        **properties: str,
+    ) -> None:
+        """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names."""
         self._temporary = directory is None
         self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
         os.makedirs(self.directory, exist_ok=True)
@@ -48,7 +56,10 @@ class Cluster:
         common = {name.replace("_", "."): value for name, value in properties.items()}
         common = {"cluster.id": dev.cluster_id(self.directory)} | common
         every = list(self.nodes.values())
-        self._properties = {node.id: dev.properties_of(node, every) | common for node in every}
+        own = per_node or {}
+        self._properties = {
+            node.id: dev.properties_of(node, every) | common | dict(own.get(node.id, {})) for node in every
+        }
         self._paused: set[int] = set()
 
     def __enter__(self) -> Cluster:

@@ -21,6 +21,7 @@ from broker.replication.fetch_session import (
 )
 from broker.replication.partition import Partition
 from broker.replication.read import READ_COMMITTED, Reader, failed, read
+from broker.replication.read_replica import RACK_AWARE_SELECTOR, nearer_replica
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -53,7 +54,7 @@ class Fetching:
     """One fetch request while it is being served."""
 
     __slots__ = (
-        "_broker", "_context", "_deferred", "_full", "_is_new_session", "_ready_bytes", "_results", "_session", "_slot",
+        "_broker", "_context", "_deferred", "_full", "_is_new_session", "_rack", "_ready_bytes", "_results", "_session", "_slot",
         "_uses_topic_ids", "_watched", "max_bytes", "min_bytes", "must_answer", "reader", "wanted",
     )  # fmt: skip
 
@@ -70,6 +71,7 @@ class Fetching:
             # Before KIP-392 a consumer could not know that it reads from a follower.
             require_leader=replica_id >= 0 or version < 11,
         )
+        self._rack = self._rack_of(request)
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.must_answer = False
@@ -81,6 +83,13 @@ class Fetching:
         self._session, self._full, self._is_new_session = self._open_session(request)
         #: In reading order. A copy: the session's own order changes while its answer is made.
         self.wanted = list((self._session.partitions if self._session else self._full).values())
+
+    def _rack_of(self, request: FetchRequest) -> str:
+        """The consumer's rack, if that matters here."""
+        if not request.rack_id or self.reader.is_follower:
+            return ""
+        by_rack = self._broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR
+        return request.rack_id if by_rack else ""
 
     def _open_session(
         self, request: FetchRequest
@@ -152,7 +161,7 @@ class Fetching:
                 total += size
                 remaining = max(0, remaining - size)
                 min_one = False
-            elif data.error_code or data.diverging_epoch.epoch >= 0:
+            elif data.error_code or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
                 self.must_answer = True
         return total
 
@@ -185,6 +194,13 @@ class Fetching:
         try:
             if partition is None:
                 partition = self._broker.replicas.lookup(wanted.topic, wanted.topic_id, wanted.index)
+            if self._rack and partition.is_leader:
+                cluster = self._broker.metadata.image.cluster
+                nearer = nearer_replica(partition, self._rack, wanted.fetch_offset, cluster)
+                if nearer is not None:
+                    data = read(partition, wanted, self.reader, -1, False, now_ms, first=first)
+                    data.preferred_read_replica = nearer
+                    return data
             return read(partition, wanted, self.reader, max_bytes, min_one, now_ms, first=first)
         except KafkaError as error:
             if partition is not None:
@@ -277,7 +293,7 @@ class Fetching:
                 data.high_watermark,
                 data.log_start_offset,
                 has_records=has_records,
-                has_error=data.error_code != 0 or data.diverging_epoch.epoch >= 0,
+                has_error=data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0,
             )
             if not must_tell:
                 del self._results[wanted]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from broker.replication.follower_session import Followed, FollowerSession, Key
-from broker.replication.partition import Partition
+from broker.replication.partition import EVERY_RECORD, Partition
 from broker.replication.truncation import EndOfEpoch, truncation_offset
 from protocol.api import APIS, ApiKey
 from protocol.errors import ErrorCode, KafkaError
@@ -30,6 +30,7 @@ from server.clock import TimerHandle
 from server.network.client import Channel, ChannelClosed, ChannelProtocol
 from server.world import World
 from storage.errors import StorageFailure, UnexpectedAppendOffset
+from storage.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -299,11 +300,24 @@ class LeaderFetcher:
                     data.log_start_offset,
                     self._world.clock.wall_ms(),
                 )
-                if data.records or own_log.log_start_offset != told.log_start_offset:
+                if data.records and partition.flush_messages == EVERY_RECORD:
+                    self._delay(key, self._settings.timeout_ms)
+                    self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+                elif data.records or own_log.log_start_offset != told.log_start_offset:
                     self.session.changed(key)
         except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
+
+    async def _flush(self, key: Key, own_log: Log) -> None:
+        """flush.messages=1: only what is on the disk here may count there, so the next fetch says so after the flush."""
+        try:
+            await self._world.workers.run(own_log.flush, self._world.clock.wall_ms())
+        except StorageFailure as failure:
+            log.error("flush of %s: %s", own_log, failure)
+            return
+        self._delay(key, 0)
+        self._schedule(0)
 
     def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:

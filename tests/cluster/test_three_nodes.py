@@ -20,6 +20,7 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 
@@ -253,3 +254,41 @@ def test_a_controlled_restart_hardly_stops_writes(cluster: Cluster) -> None:
     assert writer.errors == []
     assert writer.longest_gap < 1.5
     assert read(cluster, "handed", writer.sent) == list(range(writer.sent))
+
+
+def test_with_flush_messages_1_a_record_is_acknowledged_when_followers_have_flushed_it(cluster: Cluster) -> None:
+    create(cluster, "flushed", flush_messages="1")
+    writer = Writer(cluster, "flushed")
+    writer.write(200)
+    writer.flush()
+    assert writer.errors == [] and len(writer.acknowledged) == 200
+    cluster.kill(cluster.leaders("flushed")[0])
+    writer.write(50)
+    writer.flush()
+    assert read(cluster, "flushed", writer.sent) == list(range(writer.sent))
+
+
+def test_a_consumer_is_sent_to_the_follower_in_its_own_rack() -> None:
+    racks = {node_id: {"broker.rack": f"r{node_id}"} for node_id in (1, 2, 3)}
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    with Cluster(3, per_node=racks, replica_selector_class=selector) as cluster:
+        create(cluster, "racks")
+        writer = Writer(cluster, "racks")
+        writer.write(100)
+        writer.flush()
+        leader = cluster.leaders("racks")[0]
+        other = next(n for n in cluster.nodes if n != leader)
+        topic_id = cluster.metadata(["racks"]).topics[0].topic_id
+        asked = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
+        request = FetchRequest(rack_id=f"r{other}", min_bytes=1, max_wait_ms=500, topics=[asked])
+        with Wire(cluster.nodes[leader].port) as wire:
+            told = wire.request(request).responses[0].partitions[0]
+        assert (told.preferred_read_replica, bytes(told.records or b"")) == (other, b"")
+        with Wire(cluster.nodes[other].port) as wire:
+
+            def readable() -> int:
+                return int(wire.request(request).responses[0].partitions[0].high_watermark)
+
+            eventually(lambda: readable() == 100, "the follower to hear of the watermark")
+            served = wire.request(request).responses[0].partitions[0]
+        assert served.error_code == 0 and len(bytes(served.records or b"")) > 100
