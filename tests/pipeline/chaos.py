@@ -95,19 +95,19 @@ def run(kills: int, rate: int, seed: int, folder: Path) -> bool:
                         wait_for_batches(folder, 1, stages)
                         cluster.start(victim)
                 assert generator.wait() == 0, "the generator lost acknowledgements"
-                return catch_up(config, path)
+                return catch_up(config, path, stages)
             finally:
                 stages.kill()
                 generator.kill()
 
 
-def catch_up(config: configuration.Config, path: str) -> bool:
+def catch_up(config: configuration.Config, path: str, stages: Stages) -> bool:
     """Until all checks hold, or time is up; then prints them."""
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
     while True:
         checks = verify.verify(config, path)
         holds = all(check.holds for check in checks)
-        if holds or time.monotonic() > deadline:
+        if holds or time.monotonic() > deadline or stages.process.poll() is not None:
             for check in checks:
                 print(json.dumps(check._asdict()), flush=True)
             return holds
