@@ -1,0 +1,127 @@
+"""Every shipped alert is silent on a healthy cluster and fires when its reason is there; dashboards name what nodes emit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.deploy.nodes import ROOT, Node, eventually, three_nodes
+from tests.deploy.promql import Scrapes, firing, metric_names
+
+MONITORING = ROOT / "deploy" / "monitoring"
+#: Of Prometheus itself.
+NOT_OURS = {"up"}
+
+
+def rules() -> dict[str, str]:
+    groups = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
+def dashboard_expressions() -> list[str]:
+    dashboard: dict[str, Any] = json.loads((MONITORING / "dashboard.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+
+
+def scrape(nodes: list[Node], times: int = 1) -> Scrapes:
+    scrapes = Scrapes("kafka")
+    for _ in range(times):
+        for node in nodes:
+            scrapes.add(f"127.0.0.1:{node.admin_port}", node.scrape())
+    return scrapes
+
+
+def alerts(nodes: list[Node]) -> set[str]:
+    scrapes = scrape(nodes)
+    return {name for name, expression in rules().items() if firing(expression, scrapes)}
+
+
+def write(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1"})
+    for number in range(count):
+        producer.produce(topic, str(number))
+    assert producer.flush(20) == 0
+
+
+def test_the_names_are_those_that_strimzis_users_know() -> None:
+    assert {
+        "UnderReplicatedPartitions", "AbnormalControllerState", "OfflinePartitions", "UnderMinIsrPartitionCount",
+        "OfflineLogDirectoryCount", "UnderReplicatedPartition", "TooLargeConsumerGroupLag", "NoMessageForTooLong",
+    } <= rules().keys()  # fmt: skip
+
+
+@pytest.mark.timeout(240)
+def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
+    with three_nodes(tmp_path) as nodes:
+        bootstrap = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        made = admin.create_topics(
+            [
+                NewTopic("copied", 3, 3, config={"min.insync.replicas": "3"}),
+                NewTopic("lone", 1, replica_assignment=[[2]]),
+                NewTopic("read", 1, replica_assignment=[[1, 3]]),
+            ]
+        )
+        for future in made.values():
+            future.result(20)
+        write(bootstrap, "read", 1200)
+        write(bootstrap, "copied", 10)
+
+        # Node 3 began with a log directory that is not there; everything else is well.
+        eventually(lambda: alerts(nodes) == {"OfflineLogDirectoryCount"}, "only the log directory is missed")
+
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "slow"})
+        consumer.commit(offsets=[TopicPartition("read", 0, 5)], asynchronous=False)
+        consumer.close()
+        eventually(lambda: "TooLargeConsumerGroupLag" in alerts(nodes), "a group is behind")
+        names = {line.split("{")[0].split(" ")[0] for node in nodes for line in (node.scrape() or "").splitlines()}
+        for expression in [*rules().values(), *dashboard_expressions()]:
+            assert metric_names(expression) - NOT_OURS <= names, expression
+        silence = firing(rules()["NoMessageForTooLong"], scrape(nodes, 2))
+        assert any(("topic", "lone") in labels for labels in silence)
+
+        nodes[1].kill()
+        expected = {
+            "BrokerDown", "UnderReplicatedPartitions", "UnderReplicatedPartition", "UnderMinIsrPartitionCount",
+            "OfflinePartitions", "OfflineLogDirectoryCount",
+        }  # fmt: skip
+        eventually(lambda: expected <= alerts(nodes), "a broker is gone")
+        assert "AbnormalControllerState" not in alerts(nodes)
+
+        nodes[2].kill()
+        eventually(lambda: "AbnormalControllerState" in alerts(nodes), "one of three is no quorum")
+        assert nodes[0].get("/healthz"), "restarting it would not bring the others back"
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "fires"),
+    [
+        ("a 1", "a > 0", True),
+        ("a 1", "a > 1", False),
+        ('a{t="x"} 1\na{t="y"} 2', 'a{t!="y"} > 1', False),
+        ('a{t="x"} 1\na{t="y"} 2', "sum(a) == 3", True),
+        ('a{t="x"} 1\na{t="y"} 2', 'max(a{t=~"x|z"}) == 1', True),
+        ("b 1", "sum(a) != 1", False),
+    ],
+)
+def test_the_evaluator(text: str, expression: str, fires: bool) -> None:
+    scrapes = Scrapes("kafka", {"one": [text]})
+    assert bool(firing(expression, scrapes)) == fires
+
+
+def test_grafana_finds_its_panels() -> None:
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        assert re.fullmatch(r"row|stat|timeseries", panel["type"])
+        assert panel["type"] == "row" or panel["targets"]

@@ -1,0 +1,168 @@
+"""The image without an engine: the Dockerfile's instructions, the scripts it installs, and an estimate of its layers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from ottla.shims.__main__ import TOOLS
+from tests.docker.compose_file import ROOT
+
+DOCKERFILE = ROOT / "docker" / "Dockerfile"
+IMAGE_MB_MAX = 150
+#: Uncompressed, of Debian 12: the slim base image, and the Installed-Size of python3, netcat-openbsd and what they pull in.
+BASE_MB = 75
+PYTHON_MB = 33
+#: What `strip` leaves of the extension modules, measured: uvloop's 14 MB become 1.6.
+STRIPPED_SHARE = 0.45
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"(?m)^\s*#.*\n", "", DOCKERFILE.read_text()).replace("\\\n", " ")
+    return [
+        (word, " ".join(rest.split())) for word, _, rest in (line.partition(" ") for line in text.splitlines()) if word
+    ]
+
+
+def test_the_dockerfile_is_built_of_known_instructions() -> None:
+    known = {"FROM", "RUN", "COPY", "WORKDIR", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "CMD"}
+    assert {word for word, _ in instructions()} <= known
+    assert instructions()[0][0] == "FROM"
+
+
+def test_it_ends_as_another_user_with_a_health_check() -> None:
+    last_stage = [i for i, (word, _) in enumerate(instructions()) if word == "FROM"][-1]
+    final = instructions()[last_stage:]
+    assert [text for word, text in final if word == "USER"] == ["appuser"]
+    assert any(word == "HEALTHCHECK" and "ottla-health" in text for word, text in final)
+    assert ("CMD", '["/etc/kafka/docker/run"]') in final
+    assert not any("pip install" in text or "binutils" in text for _, text in final), (
+        "tools for building stay in their stage"
+    )
+
+
+def test_package_lists_do_not_stay_in_a_layer() -> None:
+    for word, text in instructions():
+        if word == "RUN" and "apt-get update" in text:
+            assert "--no-install-recommends" in text
+            assert "rm -rf /var/lib/apt/lists/*" in text
+
+
+def test_what_it_copies_is_there_and_not_ignored() -> None:
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for word, text in instructions():
+        if word == "COPY" and "--from" not in text:
+            for source in text.split()[:-1]:
+                assert (ROOT / source).exists(), source
+                assert source.rstrip("/") in allowed, source
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What install.sh puts into the image."""
+    prefix = tmp_path_factory.mktemp("image")
+    subprocess.run(["sh", str(ROOT / "docker/image/install.sh")], env={**os.environ, "PREFIX": str(prefix)}, check=True)
+    return prefix
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "etc/kafka/docker/run",
+        "etc/confluent/docker/configure",
+        "etc/confluent/docker/launch",
+        "etc/confluent/docker/run",
+        "etc/confluent/docker/bash-config",
+        "opt/bitnami/scripts/kafka/entrypoint.sh",
+        "opt/bitnami/scripts/kafka/run.sh",
+        "opt/kafka/bin/kafka-topics.sh",
+        "usr/local/bin/cub",
+        "usr/local/bin/ottla-health",
+    ],
+)
+def test_scripts_are_where_three_images_have_them(path: str, installed: Path) -> None:
+    script = installed / path
+    assert os.access(script, os.X_OK)
+    shell = "bash" if "bash" in script.read_text().splitlines()[0] else "sh"
+    subprocess.run([shell, "-n", str(script)], check=True)
+
+
+def test_every_tool_has_every_spelling(installed: Path) -> None:
+    names = (ROOT / "docker/image/tools.txt").read_text().split()
+    assert set(names) == set(TOOLS) - {"kafka-ready"}
+    for name in names:
+        assert (installed / f"opt/kafka/bin/{name}.sh").exists()
+        assert (installed / f"opt/bitnami/kafka/bin/{name}.sh").is_symlink()
+        assert (installed / f"usr/bin/{name}").is_symlink()
+
+
+def test_a_tool_is_found_by_its_name(installed: Path) -> None:
+    environment = {**os.environ, "OTTLA_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    tool = installed / "opt/kafka/bin/kafka-storage.sh"
+    done = subprocess.run([str(tool), "random-uuid"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, len(done.stdout.strip())) == (0, 22), done.stderr
+
+
+def core_distributions() -> set[str]:
+    """Ottla's own dependencies and theirs, without extras."""
+    found: set[str] = set()
+    todo = [re.split(r"[ ;<>=!~\[]", line)[0] for line in re.findall(r'^    "([^"]+)",$', _dependencies(), re.M)]
+    while todo:
+        name = todo.pop().lower()
+        if name in found:
+            continue
+        found.add(name)
+        needed = (r for r in metadata.requires(name) or [] if "extra ==" not in r and "sys_platform" not in r)
+        todo.extend(re.split(r"[ ;<>=!~\[(]", requirement)[0] for requirement in needed)
+    return found
+
+
+def _dependencies() -> str:
+    text = (ROOT / "pyproject.toml").read_text()
+    return text[text.index("\ndependencies = [") : text.index("]", text.index("\ndependencies = ["))]
+
+
+def test_the_layers_stay_below_150_mb() -> None:
+    own = sum(f.stat().st_size for p in PACKAGES for f in (ROOT / p).rglob("*.py"))
+    total = own * 2.0  # with the compiled files
+    for name in core_distributions():
+        for file in metadata.files(name) or []:
+            path = Path(str(file.locate()))
+            if path.exists() and path.suffix != ".pyc":
+                size = path.stat().st_size
+                total += (
+                    size * STRIPPED_SHARE if path.suffix == ".so" else size * (2.0 if path.suffix == ".py" else 1.0)
+                )
+    layers = {"debian:bookworm-slim": BASE_MB, "python3, nc": PYTHON_MB, "/opt/ottla": total / 1e6, "scripts": 1}
+    print({name: round(size) for name, size in layers.items()}, round(sum(layers.values())), "MB")
+    assert sum(layers.values()) <= IMAGE_MB_MAX
+
+
+PACKAGES = ("protocol", "storage", "server", "controller", "broker", "ottla")
+
+
+def test_the_wheel_that_it_installs_has_everything(tmp_path: Path) -> None:
+    if shutil.which("git") is None and not (ROOT / ".git").exists():
+        pytest.skip("no source tree")
+    build = "import hatchling.build, sys; print(hatchling.build.build_wheel(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    if "No module named 'hatchling'" in done.stderr:
+        pytest.skip("hatchling is not installed: pip fetches it when the image is built")
+    assert done.returncode == 0, done.stderr
+    names = subprocess.run(
+        [sys.executable, "-m", "zipfile", "-l", str(tmp_path / done.stdout.split()[-1])], capture_output=True, text=True
+    ).stdout
+    for wanted in (
+        "ottla/container/entry.py",
+        "ottla/shims/__main__.py",
+        "ottla/commands/container.py",
+        "server/admin.py",
+    ):
+        assert wanted in names
