@@ -30,6 +30,8 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 #: Ports of the controllers come this much after the brokers', as far as --base-port says them.
 CONTROLLER_PORT_STEP = 100
+#: And those of the admin listeners (health, metrics) this much.
+ADMIN_PORT_STEP = 200
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Node:
     id: int
     port: int
     controller_port: int
+    admin_port: int
     dir: str
     process: subprocess.Popen[bytes] | None = None
     ready_fd: int = -1
@@ -81,11 +84,13 @@ def plan(node_count: int, base_port: int, directory: str) -> list[Node]:
     if base_port:
         ports = [base_port + i for i in range(node_count)]
         controller_ports = [port + CONTROLLER_PORT_STEP for port in ports]
+        admin_ports = [port + ADMIN_PORT_STEP for port in ports]
     else:
-        found = free_ports(2 * node_count)
-        ports, controller_ports = found[:node_count], found[node_count:]
+        found = free_ports(3 * node_count)
+        ports, controller_ports, admin_ports = (found[i * node_count : (i + 1) * node_count] for i in range(3))
     return [
-        Node(i + 1, ports[i], controller_ports[i], os.path.join(directory, f"node-{i + 1}")) for i in range(node_count)
+        Node(i + 1, ports[i], controller_ports[i], admin_ports[i], os.path.join(directory, f"node-{i + 1}"))
+        for i in range(node_count)
     ]
 
 
@@ -96,6 +101,7 @@ def properties_of(node: Node, nodes: list[Node]) -> dict[str, str]:
         "node.id": str(node.id),
         "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
         "controller.quorum.voters": ",".join(f"{n.id}@{HOST}:{n.controller_port}" for n in nodes),
+        "ottla.admin.listener": f"{HOST}:{node.admin_port}",
         "log.dirs": os.path.join(node.dir, "data"),
         "default.replication.factor": copies,
         "min.insync.replicas": min_isr,
@@ -207,7 +213,8 @@ def bootstrap(nodes: list[Node]) -> str:
 def tell(nodes: list[Node], as_json: bool, seconds: float) -> None:
     if as_json:
         described = [
-            {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "dir": n.dir} for n in nodes
+            {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "admin": n.admin_port, "dir": n.dir}
+            for n in nodes
         ]
         print(json.dumps({"bootstrap": bootstrap(nodes), "nodes": described}), flush=True)
         return

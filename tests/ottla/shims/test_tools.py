@@ -83,9 +83,17 @@ def test_records_go_in_and_out_with_keys_headers_and_places(tool: Tool, name: st
     described = tool("kafka-consumer-groups", "--describe", "--group", name)
     assert f"Consumer group '{name}' has no active members." in described.err
     header, row = described.out.splitlines()[1:]
-    assert (
-        header.split() == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
-    )
+    assert header.split() == [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+    ]
     assert row.split() == [name, name, "0", "2", "2", "0", "-", "-", "-"]
     assert name in tool("kafka-consumer-groups", "--list").out.splitlines()
 
