@@ -10,7 +10,7 @@ import pytest
 
 from protocol.api import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest
@@ -78,7 +78,7 @@ def test_api_versions_tells_exactly_what_is_served(node: Node) -> None:
         assert versions[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
         assert versions[ApiKey.FETCH] == (4, 18)
         assert ApiKey.VOTE not in versions
-        assert ApiKey.ADD_OFFSETS_TO_TXN not in versions
+        assert ApiKey.ALTER_PARTITION not in versions
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_v0(node: Node) -> None:
@@ -91,7 +91,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_v0(node: Node) -> Non
 
 def test_an_api_that_is_not_served_gets_an_error_and_no_hang(node: Node) -> None:
     with node.wire() as wire:
-        refused = wire.request(AddOffsetsToTxnRequest(transactional_id="t", group_id="g"), 3)
+        refused = wire.request(AlterPartitionRequest(broker_id=1), 3)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
