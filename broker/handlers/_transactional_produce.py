@@ -7,7 +7,7 @@ the request is appended like any other, unless an earlier one of the same produc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.coordinator.outcome import Pending
 from broker.coordinator.partition_log import TopicPartition
@@ -21,8 +21,9 @@ from server.network.context import RequestContext
 from storage.log import Log
 from storage.producers import Verification
 
-# In a batch: the low byte of its attributes.
-ATTRIBUTES_AT = 22
+# In a batch: its format, and the low byte of its attributes.
+MAGIC_AT, ATTRIBUTES_AT = 16, 22
+MAGIC = 2
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
@@ -44,8 +45,7 @@ NO_REFUSALS: Refusals = {}
 def is_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
-            records = data.records
-            if records is not None and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT:  # type: ignore[operator]
+            if _has_transactional_batch(data.records):
                 return True
     return False
 
@@ -132,11 +132,17 @@ def _operation(api_version: int) -> Operation:
     return Operation.ABORTABLE if api_version >= ABORTABLE_SINCE else Operation.EXPECTED
 
 
+def _has_transactional_batch(records: Any) -> bool:
+    return (
+        records is not None
+        and len(records) >= HEADER_BYTES
+        and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+        and records[MAGIC_AT] == MAGIC
+    )
+
+
 def _transactional_batch(data: PartitionProduceData) -> BatchView | None:
-    records = data.records
-    if records is None or len(records) < HEADER_BYTES or not records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT:  # type: ignore[operator]
-        return None
-    return BatchView(records)  # type: ignore[arg-type]
+    return BatchView(data.records) if _has_transactional_batch(data.records) else None  # type: ignore[arg-type]
 
 
 def _partition(broker: BrokerParts, topic: str, topic_id: bytes, index: int) -> Partition | None:

@@ -297,11 +297,6 @@ def test_producer_ids_are_never_given_twice(wire: Wire) -> None:
     assert min(ids) >= 0
 
 
-def test_transactions_are_refused_in_a_way_that_clients_give_up_on(wire: Wire) -> None:
-    refused = wire.request(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
-    assert (refused.error_code, refused.producer_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
-
-
 def test_telemetry_asks_for_nothing_and_refuses_what_it_did_not_ask_for(wire: Wire) -> None:
     subscription = wire.request(GetTelemetrySubscriptionsRequest())
     assert subscription.client_instance_id != bytes(16)

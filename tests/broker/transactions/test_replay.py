@@ -26,7 +26,7 @@ actions = st.one_of(
         st.sampled_from(PRODUCERS),
         st.just(""),
     ),
-    st.tuples(st.just("wait"), st.just(""), st.sampled_from(["1", "60", "5000", "20000", "700000000"])),
+    st.tuples(st.just("wait"), st.just(""), st.sampled_from(["1", "60", "5000", "20000", "150000"])),
     st.tuples(st.sampled_from(["later", "fail", "take"]), st.just(""), st.sampled_from(PARTITIONS)),
     st.tuples(
         st.sampled_from(["restart", "hold", "release", "refuse", "accept", "ids later", "ids"]),
@@ -55,8 +55,8 @@ class Story:
     def __init__(self, transaction_version: int) -> None:
         self.lab = Lab(
             transaction_version=transaction_version,
-            transactional_id_expiration_ms=600_000_000,
-            remove_expired_interval_ms=3_600_000,
+            transactional_id_expiration_ms=100_000,
+            remove_expired_interval_ms=20_000,
             transaction_max_timeout_ms=900_000_000,
         )
         self.producers = {
