@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+
 from pipeline.backfill import epoch_ms, ranged
 from pipeline.config import Config, documented, load
 from pipeline.errors import PipelineError

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+
 from pipeline import truth
 from pipeline.tables import finished_files
 from pipeline.truth import Sent, WindowRow, expected
