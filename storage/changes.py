@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import ErrorCode, KafkaError
 from storage import producer_snapshot, replay
 from storage.errors import DiskFull, StorageFailure
-from storage.partition_dir import sync_topic_id
+from storage.partition_dir import TRUNCATION, sync_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
 
@@ -100,6 +100,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     try:
         _before_cut(log, offset)
         log.epochs.truncate_from_end(offset)
+        log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         log.fail(failure)  # a full disk: nothing has changed
         raise
@@ -143,6 +144,7 @@ def _cut(log: Log, offset: int) -> None:
         replay.remove_snapshot(log, snapshot)
     last.erase(end, offset)
     log.files.sync_dir(log.directory)
+    log.files.remove(f"{log.directory}/{TRUNCATION}")
 
 
 def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> None:
@@ -160,6 +162,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     try:
         _before_cut(log, offset, start)
         log.epochs.clear()
+        log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         log.fail(failure)
         raise
@@ -171,6 +174,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         delete_segments(log, gone[::-1])
         fresh = new_segment(log, offset, 0, allocate=False)
         log.segments.replace([fresh])
+        log.files.remove(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
@@ -289,6 +293,12 @@ def flush(log: Log, now_ms: int) -> None:
             sync_topic_id(log.files, log.directory)
             log.files.sync_dir(log.directory.rpartition("/")[0])
             log.entry_synced = True
+    except FileNotFoundError as missing:
+        if log.closed:
+            return  # deleted meanwhile
+        failure = StorageFailure(log.directory, missing)
+        log.fail(failure)
+        raise failure from missing
     except StorageFailure as failure:
         log.fail(failure)
         raise

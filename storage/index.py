@@ -121,7 +121,8 @@ class OffsetIndex:
         mixed = array("I", data)
         _to_big_endian(mixed)
         offsets, positions = mixed[0::2], mixed[1::2]
-        if offsets and not (_grows(offsets) and _grows(positions) and positions[-1] < log_bytes):
+        # The first batch has no entry, so position 0 is a page that was lost.
+        if offsets and not (positions[0] and _grows(offsets) and _grows(positions) and positions[-1] < log_bytes):
             raise CorruptFile(self.path, "entries are out of order or beyond the end of the log")
         if offsets and offsets[-1] > RELATIVE_OFFSET_MAX:
             raise CorruptFile(self.path, "an offset is too far from the base offset")
@@ -228,6 +229,8 @@ class TimeIndex:
             offsets.append(relative)
         if timestamps and not (_grows(timestamps) and _grows(offsets, strictly=False)):
             raise CorruptFile(self.path, "entries are out of order")
+        if timestamps and timestamps[0] == offsets[0] == 0:
+            raise CorruptFile(self.path, "begins with zeros, as a page that was lost")
         self.timestamps, self.offsets, self._saved, self._cut = timestamps, offsets, len(timestamps), False
 
     def clear(self) -> None:

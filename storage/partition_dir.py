@@ -15,6 +15,9 @@ from storage.files import Files
 from storage.log_dirs import id_from_text, id_to_text
 
 PARTITION_METADATA = "partition.metadata"
+# There while batches are being removed from the end of a log. A process that is killed meanwhile leaves the page cache and
+# the disk in different states, and only this tells the next one that it must not build upon what it sees.
+TRUNCATION = "truncation-in-progress"
 DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
 _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
@@ -58,6 +61,13 @@ def sync_topic_id(files: Files, directory: str) -> None:
     path = f"{directory}/{PARTITION_METADATA}"
     if files.exists(path):
         files.sync_file(path)
+
+
+def rewrite_topic_id(files: Files, directory: str) -> None:
+    """With the same bytes, so that they are dirty: if a sync of them failed earlier, the kernel takes them for clean."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if data := files.read(path):
+        files.pwrite(path, 0, data)
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes, sync: bool = True) -> None:

@@ -28,6 +28,7 @@ from storage.files import Files
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.log import Log
 from storage.mappings import Mappings
+from storage.partition_dir import TRUNCATION, rewrite_topic_id
 from storage.producers import ProducerStates
 from storage.segment import (
     CLEANED_SUFFIX,
@@ -114,12 +115,20 @@ def open_log(
         jitter=jitter,
     )
     log.snapshots = snapshots
+    if not clean and recovery_point == 0 < end_offset:
+        rewrite_topic_id(files, directory)  # a recovery point tells that its sync did not fail
+    if files.exists(f"{directory}/{TRUNCATION}"):
+        log.segments.active.settle_tail()
+        files.sync_dir(directory)
+        files.remove(f"{directory}/{TRUNCATION}")
     if start_offset > end_offset:
         # The log lost more than its start allows (its files were removed): it can only go on empty, from there.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
     if not epochs_known or (not clean and _begins_before_epochs(log)):
         _read_epochs(log)
+    if clean:
+        history.truncate_from_end(log.log_end_offset + 1)  # of a log that ended in a gap
     if not clean or not epochs_known:
         history.truncate_from_end(log.log_end_offset)
         history.truncate_from_start(log.log_start_offset)
@@ -220,9 +229,12 @@ def _find_end(
         damaged = following is not None and (not whole or following < expected)
         if valid.position == 0 and segment.base_offset > before and (damaged or following is None):
             # No batch is behind the gap, so it is none: the segment was begun, and what was before it is lost.
+            files.create(f"{directory}/{TRUNCATION}")
             _remove(files, directory, segments[i:])
             segments[i - 1].reopen()
             return segments[:i], before
+        if damaged or not valid.zeros:
+            files.create(f"{directory}/{TRUNCATION}")
         if damaged:
             logger.warning(
                 "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
@@ -255,6 +267,8 @@ def _mend(segment: Segment, valid: Valid) -> None:
     if not segment.active:
         segment.active = True
         segment.seal()
+    if valid.remade:
+        segment.sync_indexes()
 
 
 def _clean_end(active: Segment) -> int | None:
@@ -290,6 +304,7 @@ class Valid(NamedTuple):
     """How far the batches of a segment are valid."""
 
     checked_from: int  # byte where checking began
+    remade: bool  # the indexes were of no use
     position: int  # byte behind the last valid batch
     offset: int  # that follows it
     zeros: bool  # nothing but zeros lies behind
@@ -297,7 +312,7 @@ class Valid(NamedTuple):
 
 def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> Valid:
     """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off."""
-    start, expected = _resume(segment, recovery_point)
+    start, expected, remade = _resume(segment, recovery_point)
     buffer, end, position = segment.view(), segment.size, start
     unpack, latest = HEADER.unpack_from, history.latest
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
@@ -323,7 +338,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
         expected = last + 1
         segment.indexes.add(position, length + 12, last, header[8])
         position = following
-    return Valid(start, position, expected, _only_zeros(buffer, position, end))
+    return Valid(start, remade, position, expected, _only_zeros(buffer, position, end))
 
 
 def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
@@ -335,11 +350,14 @@ def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
     return True
 
 
-def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
-    """Where checking begins, and the least offset there: the last index entry below the recovery point, or the start."""
+def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
+    """Where checking begins, and the least offset there: the last index entry below the recovery point, or the start.
+
+    And whether an index that the recovery point vouched for is not there.
+    """
+    vouched = usable = recovery_point > segment.base_offset
     try:
         segment.indexes.read(segment.size)
-        usable = recovery_point > segment.base_offset
     except CorruptFile as error:
         logger.warning("%s: made again from the log", error)
         usable = False
@@ -349,13 +367,13 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int]:
         position = segment.indexes.offsets.floor(recovery_point - 1)
         segment.indexes.resume_at(position)
         if position == 0:
-            return 0, segment.base_offset
+            return 0, segment.base_offset, False
         end, expected = valid_until(segment.view(), position, segment.size, segment.base_offset, one=True)
         if end > position and expected - 1 == segment.indexes.offsets.last_offset:
-            return position, segment.offset_at(position)
+            return position, segment.offset_at(position), False
         logger.warning("%s: does not fit the log, made again", segment.indexes.offsets.path)
     segment.indexes.clear()
-    return 0, segment.base_offset
+    return 0, segment.base_offset, vouched
 
 
 def _begins_before_epochs(log: Log) -> bool:

@@ -409,6 +409,13 @@ class Segment:
             position += size
         if not self.active:
             self.indexes.complete()
+            self.sync_indexes()  # no flush comes here any more
+
+    def sync_indexes(self) -> None:
+        """Indexes made again are on the disk when this returns: part of a time index would pass for the whole of it."""
+        self.indexes.save()
+        if self.indexes.flush():
+            self._files.sync_dir(self.path.rpartition("/")[0])
 
     def cut_back(self, size: int, end_offset: int, zeros: bool) -> None:
         """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
@@ -438,6 +445,14 @@ class Segment:
             if mapped is not self._map:
                 mapped.close()
 
+    def settle_tail(self) -> None:
+        """What lies behind the last batch is on the disk as it is here, when this returns: see `erase`."""
+        self.view()
+        mapped = self._map
+        assert mapped is not None
+        mapped.touch(self.size, mapped.size)
+        self.sync_log()
+
     def flush(self) -> bool:
         """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one.
 
@@ -464,9 +479,10 @@ class Segment:
             self._mappings.closed(self)
         self.room = 0
         self._hints.clear()
-        if not self.active and self.indexes.loaded:
-            if not self.removed:
-                self.indexes.save()
+        if self.removed:
+            self.indexes.unload()  # a flush that is on its way must not write them into the files of a successor
+        elif not self.active and self.indexes.loaded:
+            self.indexes.save()
             self.indexes.unload()
 
     def close(self, trim: bool) -> None:

@@ -61,8 +61,13 @@ def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     ends = {batch.last + 1 for batch in everything} | {batch.base for batch in everything}
     assert end in ends or end in (model.end, start), f"the log ends at {end}, inside a batch"
     start_least = model.durable_start if power else model.kept_start
+    if model.end_floor is not None:
+        start_least = min(start_least, model.end_floor)
     start_most = model.start if model.start_ceiling is None else max(model.start, model.start_ceiling)
-    assert start_least <= start <= max(start_most, 0), f"the log starts at {start}: [{start_least}, {start_most}]"
+    # Where there is a gap it may begin anywhere.
+    behind = next((batch.base for batch in everything if batch.last >= start_most), end)
+    start_most = max(start_most, behind)
+    assert start_least <= start <= start_most, f"the log starts at {start}: [{start_least}, {start_most}]"
 
 
 def check_batches(log: Log, model: PartitionModel) -> None:
@@ -113,9 +118,11 @@ def check_producers(log: Log, model: PartitionModel, *, exact: bool = False) -> 
                 last = producer.sent[-1] if producer.sent else None
                 allowed.append((producer.epoch, last.last_sequence if last else -1, last.last_offset if last else -1))
                 opened.append(producer.open_since)
-        assert actual in allowed, f"producer {producer_id} is {actual}, the log says {allowed}"
-        # A restart takes a transaction to begin with the first record that is left of it.
-        assert open_since in opened or 0 <= opened[0] <= open_since <= opened[-1], (
+        # What was already deleted at a restart is not known since, neither the last batch nor where a transaction begins.
+        forgotten = allowed[0][2] < log.log_start_offset and actual == (allowed[0][0], -1, -1)
+        assert actual in allowed or forgotten, f"producer {producer_id} is {actual}, the log says {allowed}"
+        latest = max(opened[-1], log.log_start_offset) if opened[0] >= 0 else -1
+        assert open_since in opened or 0 <= opened[0] <= open_since <= latest or (open_since < 0 and forgotten), (
             f"open since {open_since}, not {opened}"
         )
         reference = model.producers.by_id[producer_id]
@@ -141,7 +148,7 @@ def check_epochs(log: Log, model: PartitionModel) -> None:
     entries = log.epochs.entries
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)), f"epochs {entries}"
     assert not entries or entries[-1][1] <= end, f"epochs {entries} of a log that ends at {end}"
-    batches = model.readable(start)
+    batches = batches_of(log)
     for batch in batches:
         at = max(batch.base, start)
         assert log.epochs.epoch_of(at) == batch.epoch, f"offset {at}: epochs {entries}, but {batch}"
@@ -212,12 +219,4 @@ def facts(log: Log) -> tuple[object, ...]:
     )
     content = b"".join(batch.data for batch in batches_of(log))
     aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset))
-    return (
-        log.log_start_offset,
-        log.log_end_offset,
-        log.high_watermark,
-        content,
-        producers,
-        log.epochs.entries,
-        aborted,
-    )
+    return (log.log_start_offset, log.log_end_offset, log.high_watermark, content, producers, aborted)

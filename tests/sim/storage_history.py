@@ -62,7 +62,18 @@ OPERATIONS = (
 NAMES = [name for name, _ in OPERATIONS]
 WEIGHTS = [weight for _, weight in OPERATIONS]
 #: What another thread's flush may meet half-way.
-BESIDE = ("append", "append", "append", "roll", "truncate", "retain", "delete_records", "advance", "start_anew")
+BESIDE = (
+    "append",
+    "append",
+    "append",
+    "roll",
+    "truncate",
+    "retain",
+    "delete_records",
+    "advance",
+    "start_anew",
+    "recreate",
+)
 
 
 class StorageHistory:
@@ -164,6 +175,9 @@ class StorageHistory:
             pass
         disk.room_bytes = CAPACITY_BYTES
         disk.disarm()
+        for other in self.partitions:
+            if other.log is None and self.logs.directories[0].online:
+                self._create(other)  # it was refused
         if not self.logs.directories[0].online:
             assert fault != "none", f"failed for no reason: {self.logs.directories[0].failure}"
             self._offline(partition)
@@ -278,9 +292,7 @@ class StorageHistory:
     def _after_full(self, partition: Partition) -> None:
         """A full disk changed nothing, or took the directory offline: never half of an operation."""
         for other in self.partitions:
-            if other.log is None:  # refused to be created
-                self._create(other)
-            elif other.log.failure is None:
+            if other.log is not None and other.log.failure is None and not other.log.closed:
                 model = other.model
                 self._adopt_tail(other)
                 if model.end_floor is not None and other.log.log_end_offset == model.end_floor != model.end:
