@@ -6,6 +6,7 @@ transaction does is in the verbs' modules.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -28,6 +29,8 @@ from protocol.messages import describe_transactions
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+log = logging.getLogger(__name__)
 
 TOPIC = TRANSACTION_STATE_TOPIC
 
@@ -202,6 +205,7 @@ class TransactionCoordinator:
             del self._sendings[transactional_id]
 
     def abort(self, transaction: Transaction) -> None:
+        log.info("%s ran out of time after %d ms: aborted", transaction.transactional_id, transaction.timeout_ms)
         self._write_with_producer_id(transaction.transactional_id, end.abort_timed_out, _code, transaction)
 
     def unwritten_markers(self, transactional_id: str) -> frozenset[TopicPartition] | None:
