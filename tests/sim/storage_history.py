@@ -444,7 +444,7 @@ class StorageHistory:
         if leaving is not None and leaving.name == partition.name:
             # Deleting it was in progress: it is there as it was, or gone.
             if log is None:
-                partition.model = PartitionModel()
+                partition.topic_id, partition.model = self.rng.randbytes(16), PartitionModel()
             elif log.topic_id != partition.topic_id:
                 assert log.topic_id == leaving.topic_id
                 partition.topic_id, partition.model = leaving.topic_id, leaving.model
