@@ -76,23 +76,14 @@ def open_log(
         int(name[: -len(producer_snapshot.SUFFIX)]) for name in sizes if _is_numbered(name, producer_snapshot.SUFFIX)
     )
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
-    segments = [
-        Segment(
-            files,
-            mappings,
-            directory,
-            base,
-            config,
-            size=sizes[f"{base:020d}{LOG_SUFFIX}"],
-            active=base == bases[-1],
-            now_ms=now_ms,
-        )
-        for base in bases
-    ]
+
+    def segment(base: int, size: int, active: bool) -> Segment:
+        return Segment(files, mappings, directory, base, config, size=size, active=active, now_ms=now_ms)
+
+    segments = [segment(base, sizes[f"{base:020d}{LOG_SUFFIX}"], base == bases[-1]) for base in bases]
     if not segments:
-        fresh = Segment(files, mappings, directory, log_start_offset, config, size=0, active=True, now_ms=now_ms)
-        fresh.create_files()
-        segments = [fresh]
+        segments = [segment(log_start_offset, 0, True)]
+        segments[0].create_files()
     epochs_known = _load_epochs(history)
     if not clean:
         history.forget_from(recovery_point)
@@ -125,25 +116,32 @@ def open_log(
         # The log lost more than its start allows (its files were removed): it can only go on empty, from there.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
+    _settle(log, clean, epochs_known)
+    log.segments.active.unmap()  # most logs of a node are idle: they are mapped again when somebody comes
+    return log
+
+
+def _settle(log: Log, clean: bool, epochs_known: bool) -> None:
+    """Brings epochs, snapshots, transaction indexes and producers in line with the batches that are there."""
     if not epochs_known or (not clean and _begins_before_epochs(log)):
         _read_epochs(log)
     if clean:
-        history.truncate_from_end(log.log_end_offset + 1)  # of a log that ended in a gap
+        log.epochs.truncate_from_end(log.log_end_offset + 1)  # of a log that ended in a gap
     if not clean or not epochs_known:
-        history.truncate_from_end(log.log_end_offset)
-        history.truncate_from_start(log.log_start_offset)
-        history.save()
+        log.epochs.truncate_from_end(log.log_end_offset)
+        log.epochs.truncate_from_start(log.log_start_offset)
+        log.epochs.save()
     if not clean:
         # What the recovery point does not vouch for may be newer than the transaction index next to it.
-        for snapshot in [offset for offset in snapshots if offset > log.recovery_point]:
+        for snapshot in [offset for offset in log.snapshots if offset > log.recovery_point]:
             replay.remove_snapshot(log, snapshot)
     replay.check_txn_indexes(log)
     if not clean:
         for segment in log.segments.from_offset(log.recovery_point):
-            segment.txn_index.truncate_to(files, max(log.recovery_point, segment.base_offset))  # made again just below
+            segment.txn_index.truncate_to(
+                log.files, max(log.recovery_point, segment.base_offset)
+            )  # made again just below
     replay.rebuild_producers(log)
-    log.segments.active.unmap()  # most logs of a node are idle: they are mapped again when somebody comes
-    return log
 
 
 def _is_numbered(name: str, suffix: str) -> bool:

@@ -37,5 +37,14 @@ def test_a_seed_makes_one_history_only() -> None:
 def test_histories_meet_every_kind_of_fault() -> None:
     """A harness that finds nothing may be one that does nothing."""
     seen = "\n".join(line for seed in range(60) for line in run_history(seed).trace)
-    for what in ("power loss", "kill", "failure", "full", "died while starting", "clean True", "clean False", "meanwhile"):
+    for what in (
+        "power loss",
+        "kill",
+        "failure",
+        "full",
+        "died while starting",
+        "clean True",
+        "clean False",
+        "meanwhile",
+    ):
         assert what in seen, f"no history has {what!r}"
