@@ -25,7 +25,9 @@ def create(bootstrap: str, topic: str, partitions: int = 2) -> None:
 
 
 def producer_of(bootstrap: str, transactional_id: str, **settings: Any) -> Producer:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0, **settings})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0, **settings}
+    )
     producer.init_transactions(WAIT_SECONDS_MAX)
     return producer
 
@@ -87,7 +89,9 @@ def test_records_of_an_open_transaction_are_not_there_yet(bootstrap: str, topic:
     partition = TopicPartition(topic, 0)
 
     def end(isolation: IsolationLevel) -> int:
-        return int(admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=isolation)[partition].result().offset)
+        return int(
+            admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=isolation)[partition].result().offset
+        )
 
     assert read_to_end(bootstrap, topic, partitions=1) == []
     assert (end(IsolationLevel.READ_COMMITTED), end(IsolationLevel.READ_UNCOMMITTED)) == (0, 2)
