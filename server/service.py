@@ -24,7 +24,7 @@ class Tasks:
         self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:
         self._loop = loop
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order, so that a simulated run can be repeated
         self.on_failure = on_failure
 
     def __len__(self) -> int:
@@ -33,12 +33,12 @@ class Tasks:
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run the coroutine until it ends or the node stops."""
         task = self._loop.create_task(coroutine, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         failure = task.exception()

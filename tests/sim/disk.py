@@ -97,7 +97,7 @@ class SimDisk:
         self.failed: str | None = None  # the call that `fail_after` let fail
         self.on_call: Callable[[str, str], None] | None = None
         self._fail_in = self._kill_in = 0
-        self._killed = False
+        self.killed = False
         self._root = Directory()
         self._locks: set[str] = set()
 
@@ -108,11 +108,17 @@ class SimDisk:
         self.process += 1
         self._locks.clear()
         self.disarm()
-        self._killed = False
+        self.killed = False
         for inode in self._root.files():
             inode.detach()
         if power:
             self._root.after_power_loss(self._rng)
+
+    def kill(self) -> None:
+        """From now on every call raises `Killed`, until `crash` makes room for the next process."""
+        self.killed = True
+        for inode in self._root.files():
+            inode.detach()
 
     def fail_after(self, calls: int) -> None:
         self._fail_in, self.failed = calls, None
@@ -126,7 +132,7 @@ class SimDisk:
 
     def changing(self, kind: str, path: str, process: int | None = None) -> None:
         """A call is about to change something; here is where faults strike."""
-        if self._killed or (process is not None and process != self.process):
+        if self.killed or (process is not None and process != self.process):
             raise Killed
         self.calls += 1
         if self.on_call is not None:
@@ -134,9 +140,7 @@ class SimDisk:
         if self._kill_in:
             self._kill_in -= 1
             if not self._kill_in:
-                self._killed = True
-                for inode in self._root.files():
-                    inode.detach()
+                self.kill()
                 raise Killed
         if self._fail_in:
             self._fail_in -= 1
@@ -322,7 +326,7 @@ class SimDisk:
         return node
 
     def _place(self, path: str) -> tuple[Directory, str]:
-        if self._killed:
+        if self.killed:
             raise Killed
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
 

@@ -27,7 +27,7 @@ class SimHub:
     def __init__(self, rng: random.Random, delay_ms: tuple[float, float] = (0.1, 2.0)) -> None:
         self.rng, self.delay_ms = rng, delay_ms
         self.listeners: dict[Address, tuple[str, ProtocolFactory]] = {}
-        self.transports: set[SimTransport] = set()
+        self.transports: dict[SimTransport, None] = {}  # in order, for a run that repeats
         self._cut: set[tuple[str, str]] = set()
         self._next_port = 50_000
 
@@ -87,7 +87,7 @@ class SimTransport(asyncio.Transport):
         self._eof_after_outgoing = False
         self._timer: asyncio.TimerHandle | None = None
         self._give_up: asyncio.TimerHandle | None = None
-        hub.transports.add(self)
+        hub.transports[self] = None
 
     # -- asyncio.Transport -------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class SimTransport(asyncio.Transport):
         self.lose(ConnectionResetError("simulated end of the process"))
 
     def _forget(self) -> None:
-        self.hub.transports.discard(self)
+        self.hub.transports.pop(self, None)
         for timer in (self._timer, self._give_up):
             if timer is not None:
                 timer.cancel()

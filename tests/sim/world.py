@@ -18,10 +18,11 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class SimClock:
-    """Virtual time; `skew_ms` moves this host's wall clock against the others'."""
+    """Virtual time, for one process; `skew_ms` moves its wall clock against the others'."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, skew_ms: int = 0) -> None:
         self._loop, self.skew_ms = loop, skew_ms
+        self.is_over = False  # the process is gone, and its timers with it
 
     def wall_ms(self) -> int:
         return EPOCH_MS + self.skew_ms + self.mono_ms()
@@ -33,7 +34,7 @@ class SimClock:
         return int(self._loop.time() * 1_000_000_000)
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, callback)
+        return self._loop.call_later(delay_ms / 1000, lambda: None if self.is_over else callback())
 
 
 class SimWorkers:
@@ -52,19 +53,22 @@ class SimHost:
 
     def __init__(self, name: str, hub: SimHub, rng: random.Random) -> None:
         self.name, self.hub, self.rng = name, hub, rng
-        loop = asyncio.get_running_loop()
-        self.clock = SimClock(loop)
-        self.disk = SimDisk(random.Random(rng.getrandbits(64)), self.clock.wall_ms)
+        self.clock = SimClock(asyncio.get_running_loop())
+        self.disk = SimDisk(random.Random(rng.getrandbits(64)), lambda: self.clock.wall_ms())
         self.tasks: Tasks | None = None
 
     def boot(self) -> World:
         """A new process on this host."""
-        self.tasks = Tasks(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self.clock = SimClock(loop, self.clock.skew_ms)
+        self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
         return World(self.clock, rng, self.disk, self.hub.host(self.name), SimWorkers(rng), self.tasks.spawn)
 
     async def crash(self, power: bool) -> None:
         """The process ends without running another line; with `power` lost, unsynced pages go too."""
+        self.clock.is_over = True
+        self.disk.kill()
         self.hub.take_down(self.name)
         tasks: Any = self.tasks
         if tasks is not None:
