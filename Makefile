@@ -41,6 +41,7 @@ compat: $(VENV)/dev
 
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos $(ARGS)
+	OTTLA_CHAOS=1 $(PYTEST) tests/chaos
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 
 # The connector of format("kafka") for the pinned pyspark; kafka-clients of the version it was built with.
