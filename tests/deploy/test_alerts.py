@@ -66,7 +66,7 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
             [
                 NewTopic("copied", 3, 3, config={"min.insync.replicas": "3"}),
                 NewTopic("lone", 1, replica_assignment=[[2]]),
-                NewTopic("read", 1, replica_assignment=[[1, 3]]),
+                NewTopic("read", 1, replica_assignment=[[1, 2, 3]]),
             ]
         )
         for future in made.values():
