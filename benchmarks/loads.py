@@ -138,8 +138,13 @@ def end_to_end(o: Options) -> dict[str, float]:
 
 
 def one_record(o: Options) -> dict[str, float]:
-    host, port = o["bootstrap"].split(",")[0].rsplit(":", 1)
-    return raw.one_in_flight(host, int(port), o["topic"], o["partitions"], o["connections"], o["seconds"])
+    from confluent_kafka.admin import AdminClient
+
+    metadata = AdminClient({"bootstrap.servers": o["bootstrap"]}).list_topics(o["topic"], 10)
+    brokers = metadata.brokers
+    partitions = metadata.topics[o["topic"]].partitions
+    leaders = [(brokers[partitions[p].leader].host, brokers[partitions[p].leader].port) for p in range(o["partitions"])]
+    return raw.one_in_flight(leaders, o["topic"], o["connections"], o["seconds"])
 
 
 LOADS: dict[str, Callable[[Options], dict[str, float]]] = {

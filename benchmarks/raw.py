@@ -42,23 +42,26 @@ def produce_error(reply: bytes, topic: str) -> int:
     return int(struct.unpack_from(">h", reply, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0])
 
 
-def first_ack(host: str, port: int, topic: str, deadline: float) -> float:
-    """Sends Produce to a server that may not be up yet; returns time.monotonic() of the first acknowledgement."""
+def first_ack(addresses: list[tuple[str, int]], topic: str, deadline: float) -> float:
+    """Sends Produce to servers that may not be up yet; returns time.monotonic() of the first acknowledgement.
+
+    The topic is created by asking for it; whoever leads it acknowledges, so the nodes are asked in turns.
+    """
     frame = produce_frame(topic, 0, one_record_batch(b"first"))
     metadata = struct.pack(">hhih", 3, 4, 1, 5) + b"bench" + struct.pack(">ih", 1, len(topic)) + topic.encode() + b"\1"
     metadata = struct.pack(">i", len(metadata)) + metadata  # v4 with auto-creation allowed
     while time.monotonic() < deadline:
-        try:
-            with socket.create_connection((host, port), timeout=5) as conn:
-                while time.monotonic() < deadline:
+        for address in addresses:
+            try:
+                with socket.create_connection(address, timeout=5) as conn:
                     conn.sendall(metadata)
                     _read_frame(conn)
                     conn.sendall(frame)
                     if produce_error(_read_frame(conn), topic) == 0:
                         return time.monotonic()
-                    time.sleep(0.005)
-        except OSError:
-            time.sleep(0.005)
+            except OSError:
+                pass
+        time.sleep(0.005)
     raise TimeoutError("the server acknowledged nothing in time")
 
 
@@ -72,16 +75,15 @@ def _read_frame(conn: socket.socket) -> bytes:
     return data
 
 
-def one_in_flight(
-    host: str, port: int, topic: str, partitions: int, connections: int, seconds: float
-) -> dict[str, float]:
-    """Each connection has one Produce under way, always; answers are counted for `seconds`."""
+def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, seconds: float) -> dict[str, float]:
+    """Each connection has one Produce under way, always, to the leader of its partition; answers are counted for `seconds`."""
     selector = selectors.DefaultSelector()
     batch = one_record_batch(bytes(100))
     for i in range(connections):
-        conn = socket.create_connection((host, port))
+        partition = i % len(leaders)
+        conn = socket.create_connection(leaders[partition])
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        frame = produce_frame(topic, i % partitions, batch)
+        frame = produce_frame(topic, partition, batch)
         selector.register(conn, selectors.EVENT_READ, [conn, frame, b"", time.perf_counter()])
         conn.sendall(frame)
     done = errors = 0
