@@ -96,6 +96,7 @@ class SimDisk:
         self.fail_next_syncs = 0
         self.failed: str | None = None  # the call that `fail_after` let fail
         self.on_call: Callable[[str, str], None] | None = None
+        self.on_killed: Callable[[], None] | None = None
         self._fail_in = self._kill_in = 0
         self.killed = False
         self._root = Directory()
@@ -116,9 +117,13 @@ class SimDisk:
 
     def kill(self) -> None:
         """From now on every call raises `Killed`, until `crash` makes room for the next process."""
+        if self.killed:
+            return
         self.killed = True
         for inode in self._root.files():
             inode.detach()
+        if self.on_killed is not None:
+            self.on_killed()
 
     def fail_after(self, calls: int) -> None:
         self._fail_in, self.failed = calls, None

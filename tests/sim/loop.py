@@ -1,57 +1,208 @@
-"""An asyncio event loop whose clock jumps to the next timer instead of waiting for it."""
+"""An asyncio event loop for many simulated processes, whose clock jumps to the next timer instead of waiting for it.
+
+Every callback belongs to the process in whose context it was scheduled: its `Lane`. A lane that is paused gets no turns (SIGSTOP):
+what becomes due meanwhile runs, in order, when it goes on. A lane that is closed gets none any more. The test itself, and
+the kernels and cables of the simulated hosts, run in the lane `OUTSIDE`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
+import contextvars
+import heapq
+import itertools
+import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from tests.sim.disk import Killed
+
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Deadlock(Exception):
     """Nothing is ready, no timer is set: the run would wait for ever."""
 
 
-class _NoSockets(selectors.BaseSelector):
-    """A selector that watches nothing; being asked to wait is what moves the time."""
+class Lane:
+    """The turns of one process."""
 
-    def __init__(self, advance: Callable[[float | None], None]) -> None:
-        self._advance = advance
-        self._map: dict[Any, selectors.SelectorKey] = {}
+    __slots__ = ("_parked", "closed", "context", "name", "paused")
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
-        self._map[fileobj] = key
-        return key
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.paused = self.closed = False
+        self._parked: list[Handle] = []
+        self.context = contextvars.copy_context()
+        self.context.run(LANE.set, self)
 
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._map.pop(fileobj)
+    def park(self, handle: Handle) -> None:
+        self._parked.append(handle)
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or timeout > 0:
-            self._advance(timeout)
-        return []
-
-    def get_map(self) -> Any:
-        return self._map
+    def take_parked(self) -> list[Handle]:
+        parked, self._parked = self._parked, []
+        return parked
 
 
-class SimLoop(asyncio.SelectorEventLoop):
+LANE: contextvars.ContextVar[Lane] = contextvars.ContextVar("LANE")
+OUTSIDE = Lane("outside")
+
+
+class Handle:
+    """See asyncio.Handle and asyncio.TimerHandle."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_when", "lane")
+
+    def __init__(
+        self, callback: Callable[..., Any], args: Any, context: contextvars.Context | None, when: float = 0.0
+    ) -> None:
+        self._callback, self._args, self._when = callback, args, when
+        self._context = contextvars.copy_context() if context is None else context
+        self.lane = self._context.get(LANE, OUTSIDE)
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does: nothing is kept alive
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        return self._when
+
+    def run(self) -> None:
+        try:
+            self._context.run(self._callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except Killed:
+            pass  # its process is gone: nobody is left to hear of it
+        except BaseException as failure:
+            asyncio.get_running_loop().call_exception_handler({"exception": failure})
+
+
+class SimLoop(asyncio.AbstractEventLoop):
     """Virtual seconds since the run began are `loop.time()`."""
 
     def __init__(self) -> None:
         self._now = 0.0
-        super().__init__(_NoSockets(self._advance))
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._sequence = itertools.count()
+        self._stopping = self._running = self._closed = False
+        #: Failures that no task or caller took: of callbacks, and of tasks that nobody waited for.
+        self.on_failure: Callable[[BaseException], None] | None = None
+        self.turns = 0
+
+    # -- Scheduling --------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self._now
 
-    def _advance(self, timeout: float | None) -> None:
-        if timeout is None:
-            raise Deadlock("nothing is ready and no timer is set")
-        self._now += timeout
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, context, when)
+        heapq.heappush(self._timers, (when, next(self._sequence), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[T]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    # -- Lanes -------------------------------------------------------------------------------------------------------
+
+    def resume(self, lane: Lane) -> None:
+        lane.paused = False
+        self._ready.extend(lane.take_parked())
+
+    # -- Running -----------------------------------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Any) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(lambda _: self.stop())
+        self.run_forever()
+        return task.result()
+
+    def run_forever(self) -> None:
+        self._stopping, self._running = False, True
+        asyncio._set_running_loop(self)
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            asyncio._set_running_loop(None)
+            self._running = False
+
+    def _turn(self) -> None:
+        ready, timers = self._ready, self._timers
+        if not ready:
+            while timers and timers[0][2]._cancelled:
+                heapq.heappop(timers)
+            if not timers:
+                raise Deadlock("nothing is ready and no timer is set")
+            self._now = max(self._now, timers[0][0])
+            while timers and timers[0][0] <= self._now:
+                ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled or handle.lane.closed:
+                continue
+            if handle.lane.paused:
+                handle.lane.park(handle)
+                continue
+            self.turns += 1
+            handle.run()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        failure = context.get("exception")
+        if isinstance(failure, Killed):
+            return
+        if self.on_failure is not None and failure is not None:
+            self.on_failure(failure)
+        else:
+            log.error("%s", context.get("message", "a callback failed"), exc_info=failure)
+
+    async def shutdown_asyncgens(self) -> None:
+        return None
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

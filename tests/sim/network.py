@@ -2,23 +2,29 @@
 
 A link delivers the bytes of a direction in order, in pieces cut at random, after a random delay. A cut link keeps bytes
 back, as TCP would retransmit them, until it is healed or the connection is given up after `GIVE_UP_SECONDS`. A host that
-is down refuses connections, and resets those it had.
+is down refuses connections, and resets those it had. Bytes travel in the lane of nobody, and are handed to a process in
+its own: one that is paused is connected to and sent to, and answers nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from server.network.transport import LISTEN_BACKLOG, ProtocolFactory
+from tests.sim.loop import LANE, OUTSIDE, Lane
 
 #: Linux gives up an established connection after some fifteen minutes; thirty seconds show the same within a run.
 GIVE_UP_SECONDS = 30.0
 CONNECT_SECONDS_MAX = 10.0
+CUT_RETRY_SECONDS = 0.2
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 Address = tuple[str, int]
+#: Who listens: the host, its process, and what makes a protocol for a connection.
+Entry = tuple[str, Lane, ProtocolFactory]
 
 
 class SimHub:
@@ -26,9 +32,12 @@ class SimHub:
 
     def __init__(self, rng: random.Random, delay_ms: tuple[float, float] = (0.1, 2.0)) -> None:
         self.rng, self.delay_ms = rng, delay_ms
-        self.listeners: dict[Address, tuple[str, ProtocolFactory]] = {}
+        self.listeners: dict[Address, Entry] = {}
         self.transports: dict[SimTransport, None] = {}  # in order, for a run that repeats
         self._cut: set[tuple[str, str]] = set()
+        self._slow: dict[tuple[str, str], float] = {}
+        self.dark: set[str] = set()  # hosts without power: nobody there says that a connection is gone
+        self.ended: Counter[str] = Counter()  # processes of each host
         self._next_port = 50_000
 
     def host(self, name: str) -> SimNetwork:
@@ -45,13 +54,18 @@ class SimHub:
                 self.cut(one, other)
                 self.cut(other, one)
 
+    def slow_down(self, source: str, target: str, delay_ms: float) -> None:
+        """What goes from `source` to `target` takes about so much longer from now on."""
+        self._slow[source, target] = delay_ms
+
     def heal(self) -> None:
         self._cut.clear()
+        self._slow.clear()
         for transport in list(self.transports):
             transport.deliver_soon()
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cut
+        return (source, target) in self._cut or (bool(self.dark) and (source in self.dark or target in self.dark))
 
     def reset(self, some: str, other: str) -> None:
         """Every connection between the two ends with ECONNRESET on both sides."""
@@ -60,12 +74,14 @@ class SimHub:
 
     def take_down(self, host: str) -> None:
         """The process of `host` ended: its sockets are closed by the kernel."""
+        self.ended[host] += 1
         self.listeners = {address: entry for address, entry in self.listeners.items() if entry[0] != host}
         for transport in [t for t in self.transports if t.host == host]:
             transport.silence()
 
-    def delay(self) -> float:
-        return self.rng.uniform(*self.delay_ms) / 1000
+    def delay(self, source: str, target: str) -> float:
+        extra = self._slow.get((source, target), 0.0)
+        return (self.rng.uniform(*self.delay_ms) + (extra and self.rng.uniform(0.5, 1.5) * extra)) / 1000
 
     def new_port(self) -> int:
         self._next_port += 1
@@ -75,9 +91,9 @@ class SimHub:
 class SimTransport(asyncio.Transport):
     """One side of a connection."""
 
-    def __init__(self, hub: SimHub, host: str, peer_host: str, local: Address, remote: Address) -> None:
+    def __init__(self, hub: SimHub, host: str, peer_host: str, lane: Lane, local: Address, remote: Address) -> None:
         super().__init__({"sockname": local, "peername": remote})
-        self.hub, self.host, self.peer_host = hub, host, peer_host
+        self.hub, self.host, self.peer_host, self.lane = hub, host, peer_host, lane
         self.peer: SimTransport | None = None
         self._protocol: Any = None
         self._loop = asyncio.get_running_loop()
@@ -93,6 +109,13 @@ class SimTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+
+    def begin(self, factory: ProtocolFactory) -> None:
+        """The process hears of the connection."""
+        if not self._lost:
+            self._protocol = factory()
+            self._protocol.connection_made(self)
+            self._hand_over()
 
     def get_protocol(self) -> Any:
         return self._protocol
@@ -123,7 +146,7 @@ class SimTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._reading_paused = False
-        self._loop.call_soon(self._hand_over)
+        self._soon(self._hand_over)
 
     def is_reading(self) -> bool:
         return not self._reading_paused
@@ -133,7 +156,7 @@ class SimTransport(asyncio.Transport):
             self._closing = True
             self._eof_after_outgoing = True
             self.deliver_soon()
-            self._loop.call_soon(self.lose, None, False)
+            self._soon(self.lose, None, False)
 
     def abort(self) -> None:
         self._outgoing.clear()
@@ -144,7 +167,11 @@ class SimTransport(asyncio.Transport):
 
     def deliver_soon(self) -> None:
         if self._timer is None and (self._outgoing or self._eof_after_outgoing):
-            self._timer = self._loop.call_later(self.hub.delay(), self._deliver)
+            delay = self.hub.delay(self.host, self.peer_host)
+            self._timer = self._loop.call_later(delay, self._deliver, context=OUTSIDE.context)
+
+    def _soon(self, callback: Callable[..., object], *args: object) -> None:
+        self._loop.call_soon(callback, *args, context=self.lane.context)
 
     def _deliver(self) -> None:
         self._timer = None
@@ -153,25 +180,32 @@ class SimTransport(asyncio.Transport):
             return
         if self.hub.is_cut(self.host, self.peer_host):
             if self._give_up is None:
-                self._give_up = self._loop.call_later(GIVE_UP_SECONDS, self._time_out)
+                self._give_up = self._loop.call_later(GIVE_UP_SECONDS, self._time_out, context=OUTSIDE.context)
             return
         if self._give_up is not None:
             self._give_up.cancel()
             self._give_up = None
         if self._outgoing:
             n = len(self._outgoing)
-            n = n if self.hub.rng.random() < 0.7 else self.hub.rng.randint(1, n)
+            n = n if self.hub.rng.random() < 0.9 else self.hub.rng.randint(1, n)
             peer._incoming += self._outgoing[:n]
             del self._outgoing[:n]
-            peer._hand_over()
-        if self._writing_paused and len(self._outgoing) < WRITE_BUFFER_HIGH_BYTES // 4:
+            peer._soon(peer._hand_over)
+        if self._writing_paused and not self._lost and len(self._outgoing) < WRITE_BUFFER_HIGH_BYTES // 4:
             self._writing_paused = False
-            self._protocol.resume_writing()
+            self._soon(self._protocol.resume_writing)
         if self._outgoing:
             self.deliver_soon()
         elif self._eof_after_outgoing:
             self._eof_after_outgoing = False
-            peer.lose(None)
+            if self._lost:
+                self._forget()
+            peer._soon(peer._end, None)
+
+    def _end(self, error: Exception | None) -> None:
+        """The other side is gone. What came before is handed over first; what the process does not read is lost with it."""
+        self._hand_over()
+        self.lose(error, tell_peer=False)
 
     def _time_out(self) -> None:
         if self.hub.is_cut(self.host, self.peer_host):
@@ -179,6 +213,8 @@ class SimTransport(asyncio.Transport):
 
     def _hand_over(self) -> None:
         """Gives the protocol what came, through whichever of asyncio's two interfaces it has."""
+        if self._protocol is None:
+            return  # the process has not accepted the connection yet
         while self._incoming and not self._reading_paused and not self._lost and not self._closing:
             if isinstance(self._protocol, asyncio.BufferedProtocol):
                 room = memoryview(self._protocol.get_buffer(len(self._incoming)))
@@ -199,11 +235,22 @@ class SimTransport(asyncio.Transport):
         self._lost = self._closing = True
         if not self._eof_after_outgoing:
             self._forget()
-        if not self._silent:
-            self._loop.call_soon(self._protocol.connection_lost, error)
+        if not self._silent and self._protocol is not None:
+            self._soon(self._protocol.connection_lost, error)
         peer = self.peer
         if tell_peer and peer is not None and not peer._lost:
-            self._loop.call_later(self.hub.delay(), peer.lose, error)
+            delay = self.hub.delay(self.host, self.peer_host)
+            self._loop.call_later(delay, self._tell_peer, error, context=OUTSIDE.context)
+
+    def _tell_peer(self, error: Exception | None) -> None:
+        """A reset or an end travels as everything does: not over a cut link."""
+        peer = self.peer
+        if peer is None or peer._lost:
+            return
+        if self.hub.is_cut(self.host, self.peer_host):
+            self._loop.call_later(CUT_RETRY_SECONDS, self._tell_peer, error, context=OUTSIDE.context)
+        else:
+            peer._soon(peer._end, error)
 
     def silence(self) -> None:
         """The process is gone: this side runs no more code of the node; the other side sees a reset."""
@@ -221,7 +268,7 @@ class SimTransport(asyncio.Transport):
 class SimServer:
     """See `server.network.transport.Server`."""
 
-    def __init__(self, hub: SimHub, address: Address, entry: tuple[str, ProtocolFactory]) -> None:
+    def __init__(self, hub: SimHub, address: Address, entry: Entry) -> None:
         self._hub, self._address, self._entry = hub, address, entry
 
     @property
@@ -240,40 +287,43 @@ class SimNetwork:
 
     def __init__(self, hub: SimHub, host: str) -> None:
         self._hub, self._host = hub, host
+        self._process = hub.ended[host]
+
+    def _check_alive(self) -> None:
+        if self._hub.ended[self._host] != self._process:
+            raise ConnectionAbortedError("the process has ended")
 
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None, backlog: int = LISTEN_BACKLOG
     ) -> SimServer:
+        self._check_alive()
         address = (self._host, port or self._hub.new_port())
         if address in self._hub.listeners:
             raise OSError(98, f"address {address} is in use")
-        return SimServer(self._hub, address, (self._host, protocol_factory))
+        return SimServer(self._hub, address, (self._host, LANE.get(OUTSIDE), protocol_factory))
 
     async def connect(
         self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None
     ) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
         begin = loop.time()
-        await asyncio.sleep(self._hub.delay())
+        await asyncio.sleep(self._hub.delay(self._host, host))
         while self._hub.is_cut(self._host, host) or self._hub.is_cut(host, self._host):
             if loop.time() - begin > CONNECT_SECONDS_MAX:
                 raise TimeoutError(f"no answer from {host}:{port}")
             await asyncio.sleep(0.2)
+        self._check_alive()
         entry = self._hub.listeners.get((host, port))
         if entry is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
         return self._join(entry, (host, port), protocol_factory)
 
-    def _join(
-        self, entry: tuple[str, ProtocolFactory], remote: Address, protocol_factory: ProtocolFactory
-    ) -> SimTransport:
-        peer_host, accept = entry
+    def _join(self, entry: Entry, remote: Address, protocol_factory: ProtocolFactory) -> SimTransport:
+        peer_host, lane, accept = entry
         local = (self._host, self._hub.new_port())
-        ours = SimTransport(self._hub, self._host, peer_host, local, remote)
-        theirs = SimTransport(self._hub, peer_host, self._host, remote, local)
+        ours = SimTransport(self._hub, self._host, peer_host, LANE.get(OUTSIDE), local, remote)
+        theirs = SimTransport(self._hub, peer_host, self._host, lane, remote, local)
         ours.peer, theirs.peer = theirs, ours
-        for transport, factory in ((theirs, accept), (ours, protocol_factory)):
-            protocol = factory()
-            transport.set_protocol(protocol)
-            protocol.connection_made(transport)
+        theirs._soon(theirs.begin, accept)
+        ours.begin(protocol_factory)
         return ours

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from server.service import Tasks
 from server.world import World
 from tests.sim.disk import SimDisk
+from tests.sim.loop import Lane, SimLoop
 from tests.sim.network import SimHub
 
 T = TypeVar("T")
@@ -49,28 +50,48 @@ class SimWorkers:
 
 
 class SimHost:
-    """One host: its disk outlives its processes, each of which gets a `World` and a set of tasks of its own."""
+    """One host: its disk outlives its processes, each of which gets a `World`, turns and a set of tasks of its own."""
 
     def __init__(self, name: str, hub: SimHub, rng: random.Random) -> None:
         self.name, self.hub, self.rng = name, hub, rng
         self.clock = SimClock(asyncio.get_running_loop())
         self.disk = SimDisk(random.Random(rng.getrandbits(64)), lambda: self.clock.wall_ms())
+        self.disk.on_killed = self._process_ended
+        self.lane = Lane(name)
         self.tasks: Tasks | None = None
+
+    def _process_ended(self) -> None:
+        """What still runs of it, until `crash`, has no way to tell anybody."""
+        self.clock.is_over = True
+        self.hub.take_down(self.name)
 
     def boot(self) -> World:
         """A new process on this host."""
         loop = asyncio.get_running_loop()
+        self.hub.dark.discard(self.name)
+        self.lane = Lane(self.name)
         self.clock = SimClock(loop, self.clock.skew_ms)
         self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
         return World(self.clock, rng, self.disk, self.hub.host(self.name), SimWorkers(rng), self.tasks.spawn)
 
+    def pause(self) -> None:
+        """SIGSTOP: no line of the process runs until `resume`; its kernel goes on taking what it is sent."""
+        self.lane.paused = True
+
+    def resume(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        loop.resume(self.lane)
+
     async def crash(self, power: bool) -> None:
         """The process ends without running another line; with `power` lost, unsynced pages go too."""
-        self.clock.is_over = True
+        if power:
+            self.hub.dark.add(self.name)
         self.disk.kill()
-        self.hub.take_down(self.name)
+        self.resume()
         tasks: Any = self.tasks
         if tasks is not None:
             await tasks.close()
+        self.lane.closed = True
         self.disk.crash(power)
