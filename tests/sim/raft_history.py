@@ -36,6 +36,7 @@ DATA = "/data"
 PORT = 9093
 #: How long a healed quorum may take to agree, in virtual milliseconds.
 AGREE_MS_MAX = 60_000
+STOP_SECONDS_MAX = 10
 
 
 class Truth:
@@ -207,12 +208,19 @@ class RaftHistory:
                 self._snapshot(replica)
             elif what == "stop":
                 replica.is_up = False
-                await replica.raft.stop()
+                await self._stop(replica)
                 await replica.host.crash(self.rng.random() < 0.5)
             else:
                 await self._crash(replica, "at random")
         except (Killed, StorageFailure) as end:
             await self._crash(replica, repr(end))
+
+    async def _stop(self, replica: Replica) -> None:
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await replica.raft.stop()
+        except TimeoutError:
+            assert replica.host.disk.killed, "a living process takes too long to stop"
 
     def _append(self, replica: Replica) -> None:
         rng, records = self.rng, []
