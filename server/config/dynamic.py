@@ -17,6 +17,7 @@ from protocol.errors import ErrorCode
 from server.config.broker import (
     BROKER_CONFIGS,
     CLUSTER_LEVEL_LISTENER_CONFIGS,
+    DYNAMIC_ONLY,
     LISTENER_PREFIX,
     base_name,
     is_dynamic,
@@ -74,7 +75,7 @@ class Levels(NamedTuple):
 
 def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> dict[str, Any]:
     """Every configuration's value, parsed. A dynamic value that is no good is passed over and goes to `refused`."""
-    values: dict[str, Any] = {name: key.default for name, key in BROKER_CONFIGS.items()}
+    values: dict[str, Any] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
     for name, text in levels.static.items():
         key = BROKER_CONFIGS.get(name)
         if key is not None:
@@ -131,7 +132,7 @@ def _describe_broker(
     secret = is_secret(name)
     value = None
     if not secret:
-        value = to_text(values[name], BROKER_CONFIGS[name].type) if name in values else texts[name]
+        value = to_text(values[name], key.type) if key is not None and name in values else texts[name]
     found = broker_synonyms(name, synonyms(name), levels, secret)
     if not per_broker:
         found = [synonym for synonym in found if synonym.source is Source.DYNAMIC_DEFAULT_BROKER]

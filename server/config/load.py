@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from server.config.broker import BROKER_CONFIGS, key_of
+from server.config.broker import key_of
 from server.config.dynamic import Levels, broker_values
 from server.config.errors import ConfigError
 from server.config.key import REQUIRED
@@ -186,9 +186,9 @@ def check_required(values: Mapping[str, Any]) -> None:
         if value is REQUIRED:
             message = f'Missing required configuration "{name}" which has no default value.'
             raise ConfigError(name, None, "", EXAMPLES.get(name, ""), message=message)
-        validator = BROKER_CONFIGS[name].validator
-        if validator is not None and value is not None:
-            validator(name, value)
+        key = key_of(name)
+        if key is not None and key.validator is not None and value is not None:
+            key.validator(name, value)
 
 
 EXAMPLES = {

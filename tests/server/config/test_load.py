@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from server.config.dynamic import describe_broker
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig, load
 from server.network.listener import Endpoint
@@ -150,6 +151,18 @@ def test_dynamic_values_win_and_go_again() -> None:
     assert config["log.retention.ms"] == 1
     assert told[0] == {"log.retention.ms", "message.max.bytes"}
     assert len(told) == 3
+
+
+def test_a_rate_that_no_file_may_say_is_set_and_taken_back_while_the_node_runs() -> None:
+    name = "leader.replication.throttled.rate"
+    config = NodeConfig(COMBINED)
+    unlimited = config[name]
+    assert config.set_dynamic({name: "1000"}, {}) == {name}
+    assert config[name] == 1000
+    described = {row.name: row for row in describe_broker(config.levels, config.values)}
+    assert described[name].value == "1000"
+    assert config.set_dynamic({}, {}) == {name}
+    assert config[name] == unlimited
 
 
 def test_a_dynamic_value_that_is_no_good_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
