@@ -64,6 +64,10 @@ FATAL = {
 DUPLICATE_ID = (
     "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
 )
+REPLACED = (
+    "another process has taken over this node's id while this one was silent; only one may run: stop the other, or give"
+    " one of them an id and log directories of its own"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,9 @@ class BrokerLifecycle:
         self._cordoned_directories: list[bytes] | None = []
         self._wake = asyncio.Event()
         self._left_in_order = False
+        self._replaced = False
+        #: Told of a refusal that comes after the start, when nobody waits for `unfenced` any more.
+        self.on_refused: Callable[[RegistrationRefused], None] = lambda error: None
         loop = asyncio.get_running_loop()
         self.caught_up: asyncio.Future[None] = loop.create_future()
         self.unfenced: asyncio.Future[None] = loop.create_future()
@@ -137,8 +144,20 @@ class BrokerLifecycle:
         self._cordoned_directories = sorted(directories)
         self._wake.set()
 
+    def is_replaced_in(self, image: MetadataImage) -> bool:
+        """Whether another process is registered under this id since: what is said of the broker there is not said of us.
+
+        Leadership in such an image would be taken by both, and each would acknowledge what the other does not have.
+        """
+        own = image.cluster.brokers.get(self._identity.node_id)
+        return self._registered and own is not None and own.epoch > self.broker_epoch
+
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A broker that is waiting to be let in has read more."""
+        if self.is_replaced_in(image):
+            self._replaced = True
+            self._wake.set()
+            return
         if self.state in (BrokerState.STARTING, BrokerState.PENDING_CONTROLLED_SHUTDOWN):
             self._wake.set()
         if (
@@ -183,17 +202,21 @@ class BrokerLifecycle:
     async def _run(self) -> None:
         try:
             while self.state is not BrokerState.SHUTTING_DOWN:
+                if self._replaced:
+                    raise self._cannot_register(REPLACED)
                 if not self._registered:
                     await self._register()
                 else:
                     await self._beat()
         except RegistrationRefused as error:
             log.error("%s", error)
-            for waiting in (self.caught_up, self.unfenced):
-                if not waiting.done():
-                    waiting.set_exception(error)
-                    waiting.exception()  # whoever waits gets it; nobody waiting is no second failure
+            starting = [waiting for waiting in (self.caught_up, self.unfenced) if not waiting.done()]
+            for waiting in starting:
+                waiting.set_exception(error)
+                waiting.exception()  # whoever waits gets it; nobody waiting is no second failure
             self._finish()
+            if not starting:
+                self.on_refused(error)
 
     async def _register(self) -> None:
         """Until it succeeds; a refusal that will not change, or a time-out before the first success, ends it."""
@@ -204,12 +227,20 @@ class BrokerLifecycle:
             if error is None:
                 return
             if error in FATAL:
-                raise RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {FATAL[error]}")
+                raise self._cannot_register(FATAL[error])
+            is_duplicate = error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if is_duplicate and self.broker_epoch >= 0:
+                raise self._cannot_register(REPLACED)
             if self.broker_epoch < 0 and self._world.clock.mono_ms() + retry_ms > deadline_ms:
-                why = DUPLICATE_ID if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION else error.message
-                raise RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {why}")
+                raise self._cannot_register(DUPLICATE_ID if is_duplicate else error.message)
+            if is_duplicate and retry_ms == RETRY_MS_MIN:
+                # The other one may be our own former process, whose session has not ended yet.
+                log.warning("Broker %d cannot register yet: %s", self._identity.node_id, DUPLICATE_ID)
             await self._pause(retry_ms)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    def _cannot_register(self, why: str) -> RegistrationRefused:
+        return RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {why}")
 
     async def _try_to_register(self) -> ErrorCode | None:
         identity = self._identity

@@ -1,5 +1,6 @@
 """New metadata takes effect on a broker: roles, logs and configs, in the one order that is safe.
 
+    0  whose metadata is it        a process that was replaced by another of the same id stops leading, and applies no more
     1  the cache                   clients see the new leaders
     2  the broker's own configs    because the logs of step 3 take their defaults from them
     3  replicas                    create, lead, follow, delete; this tells the coordinators
@@ -26,15 +27,28 @@ Listener = Callable[[MetadataDelta, MetadataImage], None]
 class BrokerPublisher:
     """A `controller.metadata.publisher.Publisher`."""
 
-    def __init__(self, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas) -> None:
+    def __init__(
+        self,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        replicas: Replicas,
+        is_replaced_in: Callable[[MetadataImage], bool],
+    ) -> None:
         self._own = (ResourceType.BROKER.value, str(configs.node_id))
         self._all_brokers = (ResourceType.BROKER.value, "")
         self._configs = configs
         self._metadata = metadata
         self._replicas = replicas
+        self._is_replaced_in = is_replaced_in
+        self._replaced = False
         self.listeners: list[Listener] = []
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if not self._replaced and self._is_replaced_in(image):
+            self._replaced = True
+            self._replicas.resign_all()
+        if self._replaced:
+            return
         self._metadata.image = image
         changed = {} if delta.configs is None else delta.configs.changed_resources
         broker_configs_changed = self._own in changed or self._all_brokers in changed

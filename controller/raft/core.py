@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from controller.raft import elections, reconfiguration, replication
+from controller.raft.agreement import Refusals
 from controller.raft.config import RaftConfig
 from controller.raft.effects import Effects, ElectionState, LeaderAndEpoch, Reply, Request
 from controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
@@ -91,6 +92,7 @@ class RaftCore:
         self.rng = rng
         self.peers = Peers(config.request_timeout_ms, config.retry_backoff_ms)
         self.high_watermark = -1
+        self.refusals = Refusals()
         self.elections_lost = 0
         self.effects = Effects()
         self._durable = election
@@ -385,6 +387,10 @@ class RaftCore:
             return
         destination_id, request = found
         role = self.role
+        self.refusals.heard(destination_id, reply.error)
+        self.effects.disagreement = self.refusals.verdict(
+            self.key.id, self.config.cluster_id, self.voters.last, len(self.config.bootstrap_servers)
+        )
         match request, reply:
             case Fetch(), FetchReply():
                 handled = replication.on_fetch_reply(self, request, reply, now_ms)

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from controller.raft import handlers
+from controller.raft.agreement import QuorumDisagreement, check_changed_voters
 from controller.raft.batches import split
 from controller.raft.channels import Channels
 from controller.raft.config import RaftConfig
@@ -82,6 +83,7 @@ class RaftNode:
         self._timer_ms = NEVER
         self._flush_wanted = self._flushing = False
         self._stopped = True  # until it is opened
+        self._last_note = ""
         self._log: MetadataLog
         self._core: RaftCore
         self._delivery: Delivery
@@ -99,6 +101,7 @@ class RaftNode:
         now_ms = world.clock.mono_ms()
         self._log = MetadataLog(world.files, self._directory, self.config, world.clock.wall_ms())
         election = self._log.election.read()
+        check_changed_voters(self._log.election.voter_ids, self._log.voters)
         self._core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
         self._delivery = Delivery(self._core, self._log, self._listener, world.clock, self._fail)
         self._stopped = False
@@ -312,13 +315,23 @@ class RaftNode:
         for reply in effects.replies:
             self._reply(reply)
         for note in effects.notes:
-            logger.info("[raft %d] %s", self.config.node_id, note)
+            self._say(note)
+        if effects.disagreement is not None:
+            self._fail(QuorumDisagreement(effects.disagreement))
+            return
         if effects.leader_change is not None:
             self._delivery.leader_to_tell = effects.leader_change
         self._arm_timer()
         self._delivery.run()
         if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
             self._finish_download(effects.snapshot_chunk)
+
+    def _say(self, note: str) -> None:
+        # What is refused is asked again and again: once is enough, until something else has happened.
+        if note != self._last_note:
+            self._last_note = note
+            level = logging.WARNING if note.startswith("REFUSED") else logging.INFO
+            logger.log(level, "[raft %d] %s", self.config.node_id, note)
 
     def _write(self, effects: Effects) -> None:
         log, core = self._log, self._core
@@ -341,7 +354,8 @@ class RaftNode:
             return
         self.failure = failure
         self._delivery.is_over = True
-        logger.error("[raft %d] stops: %s", self.config.node_id, failure, exc_info=failure)
+        is_expected = isinstance(failure, QuorumDisagreement)
+        logger.error("[raft %d] stops: %s", self.config.node_id, failure, exc_info=None if is_expected else failure)
         if self._timer is not None:
             self._timer.cancel()
         self._channels.close()

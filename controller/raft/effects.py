@@ -78,3 +78,5 @@ class Effects:
     leader_change: LeaderAndEpoch | None = None
     #: 10. Say it in the node's log; nothing depends on it.
     notes: list[str] = field(default_factory=list)
+    #: 11. Stop, and say this to whoever configured the node: the others do not take it for one of theirs.
+    disagreement: str | None = None

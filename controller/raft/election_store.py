@@ -21,6 +21,8 @@ class ElectionStore:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self.path = f"{directory}/{FILE}"
+        #: Who voted in the election that was read; empty if there was none, or with dynamic voters.
+        self.voter_ids: frozenset[int] = frozenset()
 
     def read(self) -> ElectionState | None:
         """None if there is no file yet. CorruptFile if there is one that cannot be trusted: guessing could vote twice."""
@@ -28,7 +30,10 @@ class ElectionStore:
         if data is None:
             return None
         try:
-            return _decode(json.loads(data))
+            state = json.loads(data)
+            election = _decode(state)
+            self.voter_ids = frozenset(int(voter["voterId"]) for voter in state.get("currentVoters") or ())
+            return election
         except (ValueError, KeyError, TypeError) as fault:
             raise CorruptFile(self.path, f"is not a quorum-state file: {fault}") from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from controller.raft.agreement import is_stranger
 from controller.raft.effects import ElectionState
 from controller.raft.messages import (
     BeginQuorumEpoch,
@@ -34,6 +35,15 @@ PRE_VOTE_RETRY_MS = 50
 #: A replica that starts and knows no leader asks for pre-votes after at most this, not after the election timeout:
 #: a cluster that starts has nobody to disturb, and pre-votes disturb nobody in one that runs.
 START_ELECTION_MS_MAX = 100
+
+#: Who answers so does not talk to us at all: neither epoch nor leader of such a reply means anything.
+REFUSALS = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INCONSISTENT_VOTER_SET,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 
 _AnyReply = (
     VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
@@ -67,14 +77,31 @@ def initial_role(core: RaftCore, election: ElectionState, now_ms: int) -> Role:
 def on_vote(core: RaftCore, vote: Vote, now_ms: int) -> VoteReply:
     if core.is_foreign_cluster(vote.cluster_id):
         return VoteReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    is_meant = vote.candidate.id >= 0 and vote.candidate.id != core.key.id and _is_possible(vote)
+    if is_meant and _refuses_stranger(core, vote.candidate.id):
+        return VoteReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error, granted = _judge_vote(core, vote, now_ms)
     return VoteReply(error, core.epoch, core.leader_id, core.leader_endpoints, granted)
 
 
-def _judge_vote(core: RaftCore, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
+def _refuses_stranger(core: RaftCore, sender_id: int) -> bool:
+    if sender_id < 0 or not is_stranger(core.voters, sender_id):
+        return False
+    core.note(
+        f"REFUSED: node {sender_id} acts as a voter, but controller.quorum.voters here is"
+        f" {','.join(map(str, core.voters.last.ids))}; give all nodes the same list"
+    )
+    return True
+
+
+def _is_possible(vote: Vote) -> bool:
     # A candidate has raised its epoch above that of its log; a prospective has not.
     epoch_of_log_max = vote.epoch if vote.pre_vote else vote.epoch - 1
-    if vote.log_end.offset < 0 or not 0 <= vote.log_end.epoch <= epoch_of_log_max:
+    return vote.log_end.offset >= 0 and 0 <= vote.log_end.epoch <= epoch_of_log_max
+
+
+def _judge_vote(core: RaftCore, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
+    if not _is_possible(vote):
         return ErrorCode.INVALID_REQUEST, False
     if vote.epoch < core.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH, False
@@ -103,6 +130,8 @@ def is_own_key(core: RaftCore, meant: ReplicaKey | None) -> bool:
 def on_begin_quorum_epoch(core: RaftCore, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
     if core.is_foreign_cluster(begin.cluster_id):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if _refuses_stranger(core, begin.leader_id):
+        return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error = _follow_sender(core, begin, now_ms)
     if error is ErrorCode.NONE and not is_own_key(core, begin.voter):
         error = ErrorCode.INVALID_VOTER_KEY
@@ -112,6 +141,8 @@ def on_begin_quorum_epoch(core: RaftCore, begin: BeginQuorumEpoch, now_ms: int) 
 def on_end_quorum_epoch(core: RaftCore, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
     if core.is_foreign_cluster(end.cluster_id):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if _refuses_stranger(core, end.leader_id):
+        return EndQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error = _follow_sender(core, end, now_ms)
     role = core.role
     if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == end.leader_id:
@@ -151,7 +182,7 @@ def accept(core: RaftCore, reply: _AnyReply, now_ms: int) -> bool:
 
     Afterwards the reply itself is worth reading only if its error is NONE and its epoch is ours: see `is_current`.
     """
-    if reply.error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+    if reply.error in REFUSALS:
         core.note(f"a replica of the quorum refused us: {reply.error.name}: {reply.error.message}")
         return False
     if reply.epoch < core.epoch or reply.error is ErrorCode.UNKNOWN_LEADER_EPOCH:

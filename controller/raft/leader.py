@@ -13,6 +13,7 @@ from typing import Any
 from controller.raft.effects import ElectionState
 from controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
+from protocol.primitives import ZERO_UUID
 
 #: A deadline that never comes.
 NEVER = 1 << 62
@@ -29,6 +30,8 @@ class Progress:
     """How far one replica has got; -1 means unknown."""
 
     key: ReplicaKey
+    #: Of a voter that the configuration names by its node id alone: the directory that fetches as this voter.
+    directory_id: bytes = ZERO_UUID
     end_offset: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
@@ -128,14 +131,27 @@ class Leader:
         self._fetched_since_check &= set(voters)
 
     def progress_of(self, replica: ReplicaKey) -> Progress:
-        voter = self.voters.get(replica.id)
-        if voter is not None and (not voter.key.knows_directory or voter.key == replica):
-            return voter
+        if self.is_counted(replica):
+            return self.voters[replica.id]
         return self.observers.setdefault(replica, Progress(replica))
 
     def is_counted(self, replica: ReplicaKey) -> bool:
         voter = self.voters.get(replica.id)
-        return voter is not None and (not voter.key.knows_directory or voter.key == replica)
+        if voter is None:
+            return False
+        if voter.key.knows_directory:
+            return voter.key == replica
+        return voter.directory_id in (ZERO_UUID, replica.directory_id)
+
+    def admit(self, replica: ReplicaKey, now_ms: int) -> None:
+        """A fetch came. A second node with a voter's id is not counted while the first is there: what one of them has on
+        its disk the other has not, and a record on a majority of disks has to be on a majority of voters."""
+        voter = self.voters.get(replica.id)
+        if voter is None or voter.key.knows_directory or not replica.knows_directory:
+            return
+        is_silent = now_ms - voter.last_fetch_ms > self.check_quorum_ms
+        if voter.directory_id == ZERO_UUID or is_silent:
+            voter.directory_id = replica.directory_id
 
     def record_local_end(self, flushed_offset: int) -> bool:
         """What this replica's own disk has. Returns whether the high watermark moved."""
@@ -146,6 +162,7 @@ class Leader:
 
     def record_fetch(self, replica: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
         """Returns whether the high watermark moved."""
+        self.admit(replica, now_ms)
         self.progress_of(replica).fetched(offset, log_end_offset, now_ms)
         self.record_contact(replica, now_ms)
         return self.is_counted(replica) and self._advance()

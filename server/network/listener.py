@@ -148,9 +148,13 @@ class Listener:
     async def bind(self) -> None:
         """Takes the port; whoever dials is refused until `accept`."""
         endpoint = self.endpoint
-        self._server = await self._world.network.listen(
-            endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.listen_backlog
-        )
+        try:
+            self._server = await self._world.network.listen(
+                endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.listen_backlog
+            )
+        except OSError as failure:
+            where = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
+            raise OSError(f"cannot listen on {where}: {failure.strerror or failure}") from failure
 
     async def accept(self) -> None:
         assert self._server is not None, "bound first"

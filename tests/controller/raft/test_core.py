@@ -14,6 +14,9 @@ from controller.raft.messages import (
     Answered,
     Batch,
     BeginQuorumEpoch,
+    BeginQuorumEpochReply,
+    EndQuorumEpoch,
+    EndQuorumEpochReply,
     Failed,
     Fetch,
     FetchReply,
@@ -291,3 +294,51 @@ def test_a_node_without_the_controller_role_never_asks_for_votes() -> None:
     core.tick(0)
     core.tick(60_000)
     assert isinstance(core.role, Unattached)
+
+
+@pytest.mark.parametrize(
+    ("request_of_a_stranger", "reply_type"),
+    [
+        (Vote(None, None, 9, ReplicaKey(7, directory_of(7)), OffsetAndEpoch(99, 8)), VoteReply),
+        (BeginQuorumEpoch(None, None, 9, 7, (endpoint_of(7),)), BeginQuorumEpochReply),
+        (EndQuorumEpoch(None, 9, 7, (), (endpoint_of(7),)), EndQuorumEpochReply),
+    ],
+)
+def test_who_is_no_voter_by_our_list_moves_nothing_and_learns_nothing(
+    request_of_a_stranger: Any, reply_type: type
+) -> None:
+    core = follower()
+    effects = core.step(Received(request_of_a_stranger, "him"), 1)
+    assert [reply.body for reply in effects.replies] == [reply_type(ErrorCode.INCONSISTENT_VOTER_SET)]
+    assert (core.leader_id, core.epoch) == (2, 5)
+
+
+def test_a_voter_of_the_list_that_lives_in_the_past_is_told_of_the_present() -> None:
+    effects = follower().step(Received(BeginQuorumEpoch(None, None, 4, 3, (endpoint_of(3),)), "him"), 1)
+    assert [(reply.body.error, reply.body.epoch) for reply in effects.replies] == [(ErrorCode.FENCED_LEADER_EPOCH, 5)]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_VOTER_SET])
+def test_a_node_that_a_majority_of_its_list_refuses_stops_and_one_that_a_minority_refuses_does_not(
+    error: ErrorCode,
+) -> None:
+    core = make(voters=(1, 2, 3))
+    core.tick(0)
+    effects = core.tick(5_000)
+    asked = {request.destination_id: request.request_id for request in effects.requests}
+    assert set(asked) == {2, 3}, "pre-votes"
+    assert core.step(Answered(asked[2], VoteReply(error)), 5_001).disagreement is None
+    assert core.step(Answered(asked[3], VoteReply(error)), 5_002).disagreement
+
+
+def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches() -> None:
+    core = elected()
+    leader = core.role
+    assert isinstance(leader, Leader)
+    impostor = ReplicaKey(2, b"i" * 16)
+    fetch(core, 2, 10, 4)
+    core.step(Received(Fetch(None, impostor, core.epoch, core.log.end), "impostor"), 3002)
+    assert leader.voters[2].end_offset == 10, "what the impostor has, the voter has not"
+    later_ms = 3003 + leader.check_quorum_ms
+    core.step(Received(Fetch(None, impostor, core.epoch, core.log.end), "replaced"), later_ms)
+    assert leader.voters[2].end_offset == 11, "its disk was replaced: the old one does not come back"

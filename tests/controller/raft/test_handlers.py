@@ -66,19 +66,18 @@ REFUSED: list[tuple[str, Any, ErrorCode, ErrorCode | None]] = [
     ("a vote on another topic", a_vote(topic="t"), E.INVALID_REQUEST, None),
     ("a vote on no topic", vote.VoteRequest(CLUSTER_ID, 1, []), E.INVALID_REQUEST, None),
     ("a vote in an old epoch", a_vote(replica_epoch=0, last_offset_epoch=-1), E.NONE, E.INVALID_REQUEST),
-    ("a vote from the past", a_vote(replica_epoch=0, last_offset_epoch=0, pre_vote=True), E.NONE, E.FENCED_LEADER_EPOCH),
+    ("a candidate that is no voter", a_vote(), E.INCONSISTENT_VOTER_SET, None),
     ("a candidate whose log is ahead of its epoch", a_vote(last_offset_epoch=5), E.NONE, E.INVALID_REQUEST),
     ("a candidate with a negative log", a_vote(last_offset=-1), E.NONE, E.INVALID_REQUEST),
     ("a candidate with our node id", a_vote(replica_id=1), E.NONE, E.INVALID_REQUEST),
     ("a candidate with no node id", a_vote(replica_id=-1), E.NONE, E.INVALID_REQUEST),
     ("another cluster's leader", a_begin(cluster="other"), E.INCONSISTENT_CLUSTER_ID, None),
     ("a leader of another topic", a_begin(topic="t"), E.INVALID_REQUEST, None),
-    ("an old leader", a_begin(epoch=0), E.NONE, E.FENCED_LEADER_EPOCH),
-    ("a second leader of our epoch", a_begin(epoch=EPOCH), E.NONE, E.INVALID_REQUEST),
+    ("a leader that is no voter", a_begin(), E.INCONSISTENT_VOTER_SET, None),
     ("a leader with our node id", a_begin(leader=1), E.NONE, E.INVALID_REQUEST),
     ("another cluster's resignation", an_end(cluster="other"), E.INCONSISTENT_CLUSTER_ID, None),
     ("a resignation on another topic", an_end(topic="t"), E.INVALID_REQUEST, None),
-    ("an old resignation", an_end(epoch=0), E.NONE, E.FENCED_LEADER_EPOCH),
+    ("the resignation of who is no voter", an_end(), E.INCONSISTENT_VOTER_SET, None),
     ("another cluster fetches", a_fetch(cluster="other"), E.INCONSISTENT_CLUSTER_ID, None),
     ("a fetch of another topic", a_fetch(topic_id=b"t" * 16), E.INVALID_REQUEST, None),
     ("a fetch of another partition", a_fetch(partition=1), E.INVALID_REQUEST, None),
@@ -123,7 +122,8 @@ async def test_a_vote_meant_for_another_replica_is_not_given(tmp_path: Path, mea
         node = await made.elect()
         channel = Channel(node.real.world, "127.0.0.1", node.config.endpoints[0].port)
         own = {"voter": node.config.node_id} | meant_for
-        request = a_vote(replica_epoch=node.raft.epoch, last_offset_epoch=0, replica_id=7, **own)
+        other = node.config.node_id % 3 + 1
+        request = a_vote(replica_epoch=node.raft.epoch, last_offset_epoch=0, replica_id=other, **own)
         response = await channel.request(request)
         part = response.topics[0].partitions[0]
         assert (part.error_code, part.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)

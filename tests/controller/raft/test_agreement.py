@@ -1,0 +1,35 @@
+"""Lists of voters that do not go together: told before anybody could decide without the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.raft.agreement import QuorumDisagreement, check_changed_voters
+from controller.raft.voters import VoterHistory
+from tests.controller.raft.cluster import static_voters
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "safe"),
+    [
+        ((), (1,), True),
+        ((1, 2, 3), (1, 2, 3), True),
+        ((1, 2, 3), (1, 2), True),
+        ((1, 2), (1, 2, 3), True),
+        ((1, 2, 3), (1, 2, 3, 4), True),
+        ((1, 2, 3), (1, 2, 4), False),
+        ((1,), (1, 2, 3), False),
+        ((1, 2, 3), (3,), False),
+        ((1, 2, 3), (1, 2, 3, 4, 5), False),
+        ((1, 2, 3), (4, 5, 6), False),
+    ],
+)
+def test_a_list_may_change_only_where_every_two_majorities_have_a_member_in_common(
+    before: tuple[int, ...], now: tuple[int, ...], safe: bool
+) -> None:
+    voters = VoterHistory(static_voters(*now))
+    if safe:
+        check_changed_voters(frozenset(before), voters)
+    else:
+        with pytest.raises(QuorumDisagreement, match="one voter at a"):
+            check_changed_voters(frozenset(before), voters)
