@@ -33,13 +33,20 @@ class AuthorizedFetching(Fetching):
 
     def __init__(self, broker: BrokerParts, request: FetchRequest, context: RequestContext) -> None:
         super().__init__(broker, request, context)
-        names = {wanted.topic for wanted in self.wanted if wanted.topic}
         authorizer = broker.authorizer
+        session = self.session
+        if self.reader.is_follower and authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+            self._forbidden: set[str] = set()
+            return
+        names = {wanted.topic for wanted in session.partitions.values()}
         if self.reader.is_follower:
-            allowed = authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
-            self._forbidden = set() if allowed else {*names, ""}
+            self._forbidden = names
         else:
-            self._forbidden = {name for name in names if not authorizer.allows(context, READ, TOPIC, name)}
+            self._forbidden = {name for name in names if name and not authorizer.allows(context, READ, TOPIC, name)}
+        if self._forbidden:
+            for wanted in session.partitions.values():
+                if wanted.topic in self._forbidden:
+                    session.active[wanted] = None  # also what was idle while it was allowed
 
     def _find(self, wanted: FetchPartition) -> Partition | None:
         return None if wanted.topic in self._forbidden else super()._find(wanted)

@@ -1,8 +1,8 @@
 """Fetch (1): record batches for consumers and followers. A hot path: answered at once, or when enough bytes are there.
 
-The order of things: the session says which partitions are meant (replication/fetch_session.py), `Fetching.attempt` reads
-them in the session's order until max_bytes are found, and if that is less than min_bytes the request waits, in the lists of
-its partitions and in the timer wheel, until a wake-up finds enough, an error turns up, or max_wait_ms is over.
+The order of things: the session says which partitions may have something (replication/fetch_session.py), `Fetching.attempt` reads
+them in the session's order until max_bytes are found, and if that is less than min_bytes the request waits, by the session's
+watches and in the timer wheel, until a wake-up finds enough, an error turns up, or max_wait_ms is over.
 
 v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and preferred_read_replica (KIP-392) · v12 flexible,
 last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
@@ -15,6 +15,7 @@ from broker.parts import BrokerParts
 from broker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    INVALID_SESSION_ID,
     FetchPartition,
     FetchSession,
     PartitionKey,
@@ -43,9 +44,19 @@ def handle(broker: BrokerParts, request: FetchRequest, context: RequestContext) 
     return serve(Fetching(broker, request, context), request)
 
 
+def is_told_at_once(data: PartitionData) -> bool:
+    """An answer that has no records and yet cannot wait for some."""
+    return data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+
+
 def serve(fetching: Fetching, request: FetchRequest) -> FetchResponse | Deferred:
     found = fetching.attempt(first=True)
-    if found >= fetching.min_bytes or fetching.must_answer or request.max_wait_ms <= 0 or not fetching.wanted:
+    if (
+        found >= fetching.min_bytes
+        or fetching.must_answer
+        or request.max_wait_ms <= 0
+        or not fetching.session.partitions
+    ):
         return fetching.response()
     return fetching.wait(request.max_wait_ms)
 
@@ -54,8 +65,8 @@ class Fetching:
     """One fetch request while it is being served."""
 
     __slots__ = (
-        "_broker", "_context", "_deferred", "_full", "_is_new_session", "_rack", "_ready_bytes", "_results", "_session", "_slot",
-        "_uses_topic_ids", "_watched", "max_bytes", "min_bytes", "must_answer", "reader", "wanted",
+        "_broker", "_context", "_deferred", "_opens_session", "_rack", "_ready_bytes", "_results", "_slot", "_uses_topic_ids",
+        "fresh", "max_bytes", "min_bytes", "must_answer", "reader", "session",
     )  # fmt: skip
 
     def __init__(self, broker: BrokerParts, request: FetchRequest, context: RequestContext) -> None:
@@ -76,13 +87,13 @@ class Fetching:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.must_answer = False
         self._results: dict[FetchPartition, PartitionData] = {}
-        self._watched: dict[Partition, FetchPartition] = {}
-        self._ready_bytes: dict[Partition, int] = {}
+        #: While waiting: what has changed since the last look, and how much each partition had to read then.
+        self.fresh: dict[FetchPartition, None] = {}
+        self._ready_bytes: dict[FetchPartition, int] = {}
         self._slot = -1
         self._deferred: Deferred | None = None
-        self._session, self._full, self._is_new_session = self._open_session(request)
-        #: In reading order. A copy: the session's own order changes while its answer is made.
-        self.wanted = list((self._session.partitions if self._session else self._full).values())
+        self._opens_session = request.session_epoch == INITIAL_EPOCH
+        self.session = self._find_session(request)
 
     def _rack_of(self, request: FetchRequest) -> str:
         """The consumer's rack, if that matters here."""
@@ -91,16 +102,14 @@ class Fetching:
         by_rack = self._broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR
         return request.rack_id if by_rack else ""
 
-    def _open_session(
-        self, request: FetchRequest
-    ) -> tuple[FetchSession | None, dict[PartitionKey, FetchPartition], bool]:
-        """(the session of an incremental fetch, the partitions of a full one, whether to open a session for those)"""
+    def _find_session(self, request: FetchRequest) -> FetchSession:
+        """The session of an incremental fetch; for a full one that of its own partitions, which has no id (yet)."""
         sessions = self._broker.fetch_sessions
         asked = self._asked(request)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id:
                 sessions.close(request.session_id)
-            return None, asked, request.session_epoch == INITIAL_EPOCH
+            return FetchSession(asked, replica_id=self.reader.replica_id, uses_topic_ids=self._uses_topic_ids)
         session = sessions.incremental(
             request.session_id,
             request.session_epoch,
@@ -114,8 +123,8 @@ class Fetching:
         if not session.partitions:
             # Kafka's rule: a session that has become empty is closed and its client told by session id 0.
             sessions.close(session.id)
-            return None, {}, False
-        return session, {}, False
+            return FetchSession({})
+        return session
 
     def _asked(self, request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
         asked: dict[PartitionKey, FetchPartition] = {}
@@ -140,28 +149,25 @@ class Fetching:
     # -- Reading -----------------------------------------------------------------------------------------------------
 
     def attempt(self, *, first: bool) -> int:
-        """Read everything that is wanted; the sum of the bytes found."""
-        reader = self.reader
-        now_ms = self._broker.world.clock.wall_ms() if reader.is_follower else 0
-        # A follower's fetch moves its progress and a committed reader has its own limit: only the plain case is skipped.
-        may_skip = self._session is not None and not reader.is_follower and not reader.read_committed
+        """Read everything that may have something; the sum of the bytes found."""
+        session = self.session
+        now_ms = 0
+        if first and self.reader.is_follower:
+            now_ms = session.contact_ms = self._broker.world.clock.wall_ms()
         remaining = self.max_bytes
         min_one = True
         total = 0
         self.must_answer = False
         self._results = results = {}
-        for wanted in self.wanted:
-            partition = self._find(wanted)
-            if may_skip and partition is not None and self._is_idle(partition, wanted):
-                continue
-            data = self._read(partition, wanted, min(wanted.max_bytes, remaining), min_one, now_ms, first)
+        for wanted in list(session.active):
+            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, remaining), min_one, now_ms, first)
             results[wanted] = data
             size = len(data.records)  # type: ignore[arg-type]
             if size:
                 total += size
                 remaining = max(0, remaining - size)
                 min_one = False
-            elif data.error_code or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
+            elif is_told_at_once(data):
                 self.must_answer = True
         return total
 
@@ -169,18 +175,6 @@ class Fetching:
         replicas = self._broker.replicas
         partitions = replicas.by_id.get(wanted.topic_id) if self._uses_topic_ids else replicas.by_name.get(wanted.topic)
         return None if partitions is None else partitions.get(wanted.index)
-
-    @staticmethod
-    def _is_idle(partition: Partition, wanted: FetchPartition) -> bool:
-        """Nothing to read and nothing to tell: this is what makes idle partitions of a session cost next to nothing."""
-        log = partition.leader_log
-        return (
-            log is not None
-            and log.high_watermark == wanted.fetch_offset == wanted.told_high_watermark
-            and log.log_start_offset == wanted.told_log_start_offset
-            and (wanted.current_leader_epoch == partition.leader_epoch or wanted.current_leader_epoch < 0)
-            and wanted.last_fetched_epoch < 0
-        )
 
     def _read(
         self,
@@ -217,88 +211,108 @@ class Fetching:
 
     def wait(self, max_wait_ms: int) -> Deferred:
         self._deferred = deferred = Deferred()
-        deferred.on_cancel = self._stop_waiting
-        for wanted in self.wanted:
-            if (partition := self._find(wanted)) is not None:
-                self._watched[partition] = wanted
-                partition.fetches[self] = None
-                found = self._results.get(wanted)
-                if found is not None and found.records:
-                    self._ready_bytes[partition] = len(found.records)
+        deferred.on_cancel = self._gone
+        session = self.session
+        for wanted in session.active:
+            wanted.watch(self._find(wanted))
+        if self.min_bytes > 1:
+            self._ready_bytes = {wanted: len(data.records or b"") for wanted, data in self._results.items()}
         self._slot = self._broker.wheel.add(self, max_wait_ms)
-        if self._session is not None:
-            self._session.waiting = self
+        session.waiting = self
         return deferred
 
-    def wake(self, partition: Partition) -> None:
-        """The partition has more to read, another role, or is gone. Only it is looked at, not the whole session."""
-        wanted = self._watched[partition]
-        data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True, 0, False)
-        self._ready_bytes[partition] = len(data.records)  # type: ignore[arg-type]
-        if data.error_code or data.diverging_epoch.epoch >= 0 or sum(self._ready_bytes.values()) >= self.min_bytes:
+    def wake(self) -> None:
+        """Something has changed since the last look: only that is looked at, not the whole session."""
+        if self._deferred is None:
+            return  # answered earlier in this turn
+        fresh, self.fresh = self.fresh, {}
+        if self.min_bytes > 1 and not self._has_enough(fresh):
+            enough = False
+        else:
+            enough = self.attempt(first=False) >= self.min_bytes or self.must_answer
+        if enough:
             self._answer()
+            return
+        for wanted in fresh:
+            wanted.watch(self._find(wanted))
+
+    def _has_enough(self, fresh: dict[FetchPartition, None]) -> bool:
+        """Whether there is min_bytes to read by now, or something that cannot wait."""
+        for wanted in fresh:
+            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True, 0, False)
+            self._ready_bytes[wanted] = len(data.records or b"")
+            if is_told_at_once(data):
+                return True
+        return sum(self._ready_bytes.values()) >= self.min_bytes
 
     def expire(self) -> None:
+        self.attempt(first=False)
         self._answer()
 
     def _answer(self) -> None:
         deferred = self._deferred
         self._stop_waiting()
-        if deferred is not None:
-            self.attempt(first=False)
-            deferred.complete(self.response())
+        assert deferred is not None
+        deferred.complete(self.response())
+
+    def _gone(self) -> None:
+        """The client has gone."""
+        self._stop_waiting()
+        if not self.session.id:
+            self.session.close()
 
     def _stop_waiting(self) -> None:
         self._deferred = None
-        if self._session is not None and self._session.waiting is self:
-            self._session.waiting = None
+        if self.session.waiting is self:
+            self.session.waiting = None
         if self._slot >= 0:
             self._broker.wheel.remove(self, self._slot)
             self._slot = -1
-        for partition in self._watched:
-            partition.fetches.pop(self, None)
-        self._watched = {}
 
     # -- Answering ---------------------------------------------------------------------------------------------------
 
     def response(self) -> FetchResponse:
         response = FetchResponse()
-        session = self._session
-        if session is not None:
+        session = self.session
+        is_incremental = session.id != INVALID_SESSION_ID
+        if is_incremental or (
+            self._opens_session and self._broker.fetch_sessions.open(session, self._broker.world.clock.mono_ms())
+        ):
             response.session_id = session.id
-            self._prune(session)
-        elif self._is_new_session:
-            opened = self._broker.fetch_sessions.open(
-                self._full,
-                privileged=self.reader.is_follower,
-                uses_topic_ids=self._uses_topic_ids,
-                now_ms=self._broker.world.clock.mono_ms(),
-            )
-            if opened is not None:
-                response.session_id = opened.id
-                for wanted, data in self._results.items():
-                    wanted.must_tell(
-                        data.high_watermark, data.log_start_offset, has_records=False, has_error=data.error_code != 0
-                    )
+            self._settle(session, is_incremental)
+        else:
+            session.close()
         response.responses = self._by_topic()
         if self.must_answer and self._context.api_version >= 16:
             self._add_endpoints(response)
         return response
 
-    def _prune(self, session: FetchSession) -> None:
-        """Leave out what an incremental response need not say; partitions with data go to the end of the queue."""
+    def _settle(self, session: FetchSession, is_incremental: bool) -> None:
+        """What the session remembers of this answer. An incremental one leaves out what need not be said."""
         for wanted, data in list(self._results.items()):
             has_records = bool(data.records)
+            at_once = is_told_at_once(data)
             must_tell = wanted.must_tell(
-                data.high_watermark,
-                data.log_start_offset,
-                has_records=has_records,
-                has_error=data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0,
+                data.high_watermark, data.log_start_offset, has_records=has_records, has_error=at_once
             )
-            if not must_tell:
+            if is_incremental and not must_tell:
                 del self._results[wanted]
-            elif has_records:
-                session.move_to_end((wanted.topic_id if self._uses_topic_ids else wanted.topic, wanted.index))
+            if has_records:
+                if is_incremental:
+                    session.move_to_end(wanted)
+            elif not at_once:
+                partition = self._find(wanted)
+                if partition is not None and self._knows_all(wanted, data, partition):
+                    session.settle(wanted, partition)
+
+    def _knows_all(self, wanted: FetchPartition, data: PartitionData, partition: Partition) -> bool:
+        """Nothing to read, and nothing to wait for but a change."""
+        reader = self.reader
+        if reader.is_follower:
+            # Outside of the ISR each fetch is another chance to be taken in.
+            log = partition.leader_log
+            return log is not None and wanted.fetch_offset >= log.log_end_offset and reader.replica_id in partition.isr
+        return wanted.fetch_offset >= (data.last_stable_offset if reader.read_committed else data.high_watermark)
 
     def _by_topic(self) -> list[FetchableTopicResponse]:
         topics: list[FetchableTopicResponse] = []

@@ -7,8 +7,15 @@
     (id, -1)                full fetch, close session id
     (id, n > 0)             incremental: changes to what the session holds; n must be the epoch that the session expects
 
-A session holds its partitions in the order in which they will be read. A partition that returned data moves to the end, so that
-one busy partition cannot starve the others behind it when the response's size limit is hit (invariant 46).
+A session is read where something may have changed, and nowhere else: a partition from which the client has been told everything
+is idle and costs nothing, however many there are. It watches its replica here, and whatever happens there (an append, a raised
+watermark, another role) makes it active again, once.
+
+    active      looked at by the next fetch: new, asked for anew, has records, changed, failed, or a follower's not in the ISR
+    idle        watches; not looked at
+
+Active partitions are read in turns: one that returned data goes behind the others, so that a busy one cannot starve them
+when the response's size limit is hit (invariant 46). A fetch without a session is one of its own, for as long as it takes.
 
 The cache is bounded (max.incremental.fetch.session.cache.slots). A full one gives a slot up only if its owner has been idle
 for two minutes, or is smaller or less privileged (consumers against followers) than the newcomer and two minutes old; otherwise the
@@ -19,9 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -41,15 +51,16 @@ class FetchPartition:
         "current_leader_epoch",
         "fetch_offset",
         "index",
-        "key",
         "last_fetched_epoch",
         "max_bytes",
         "replica_high_watermark",
         "replica_log_start_offset",
+        "session",
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
         "topic_id",
+        "watched",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +87,36 @@ class FetchPartition:
         #: What the last response of the session said; -1 makes the next one say it again.
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
+        self.session: FetchSession | None = None
+        self.watched: Partition | None = None
+
+    def watch(self, partition: Partition | None) -> None:
+        """Hear of the next change there (`changed`); None: of nothing any more."""
+        watched = self.watched
+        if watched is partition:
+            return
+        if watched is not None:
+            watched.unwatch(self)
+        self.watched = partition
+        if partition is not None:
+            partition.watch(self)
+
+    def changed(self) -> WaitingRequest | None:
+        """For the replica, which has let go of the watch: what waits for the change, if anything does."""
+        self.watched = None
+        session = self.session
+        if session is None:
+            return None
+        session.active[self] = None
+        waiting = session.waiting
+        if waiting is not None:
+            waiting.fresh[self] = None
+        return waiting
+
+    def note(self) -> None:
+        """For the replica: something to tell with the next answer, which need not hurry."""
+        if self.session is not None:
+            self.session.active[self] = None
 
     def update(self, request: FetchPartition) -> None:
         self.fetch_offset = request.fetch_offset
@@ -101,52 +142,81 @@ class FetchPartition:
 
 
 class WaitingRequest(Protocol):
+    """A fetch that has not been answered yet. `fresh`: what has changed since it last looked."""
+
+    fresh: dict[FetchPartition, None]
+
+    def wake(self) -> None: ...
+
     def expire(self) -> None: ...
 
 
 class FetchSession:
-    """What one client fetches. Owned by the cache; used by one request at a time: a second one ends the first one's wait."""
+    """What one client fetches. Used by one request at a time: a second one ends the first one's wait."""
 
     __slots__ = (
-        "cached_size", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids",
-        "waiting",
+        "active", "cached_size", "contact_ms", "created_ms", "epoch", "id", "last_used_ms", "partitions", "replica_id",
+        "uses_topic_ids", "waiting",
     )  # fmt: skip
 
     def __init__(
-        self,
-        session_id: int,
-        *,
-        privileged: bool,
-        uses_topic_ids: bool,
-        partitions: dict[PartitionKey, FetchPartition],
-        now_ms: int,
+        self, partitions: dict[PartitionKey, FetchPartition], *, replica_id: int = -1, uses_topic_ids: bool = False
     ) -> None:
-        self.id = session_id
+        self.id = INVALID_SESSION_ID
         self.epoch = 1
-        self.privileged = privileged
+        #: The follower that fetches; -1 for a consumer.
+        self.replica_id = replica_id
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
+        #: In reading order.
+        self.active: dict[FetchPartition, None] = dict.fromkeys(partitions.values())
+        for partition in partitions.values():
+            partition.session = self
+        self.created_ms = self.last_used_ms = 0
+        #: Wall-clock time of the last request: an idle follower held everything that there was then.
+        self.contact_ms = 0
         self.cached_size = len(partitions)
         #: The request that has not been answered yet.
         self.waiting: WaitingRequest | None = None
+
+    @property
+    def is_followers(self) -> bool:
+        return self.replica_id >= 0
 
     def change(self, updates: Iterable[tuple[PartitionKey, FetchPartition]], forgotten: Iterable[PartitionKey]) -> None:
         for key, request in updates:
             known = self.partitions.get(key)
             if known is None:
-                self.partitions[key] = request
+                known = self.partitions[key] = request
+                request.session = self
             else:
                 known.update(request)
+            self.active[known] = None
         for key in forgotten:
-            self.partitions.pop(key, None)
+            gone = self.partitions.pop(key, None)
+            if gone is not None:
+                self._let_go(gone)
         self.cached_size = len(self.partitions)
 
-    def move_to_end(self, key: PartitionKey) -> None:
-        partition = self.partitions.pop(key, None)
-        if partition is not None:
-            self.partitions[key] = partition
+    def move_to_end(self, partition: FetchPartition) -> None:
+        """It has returned data."""
+        if partition in self.active:
+            del self.active[partition]
+            self.active[partition] = None
+
+    def settle(self, partition: FetchPartition, replica: Partition) -> None:
+        """The client knows everything there is: idle, until something changes at the replica."""
+        self.active.pop(partition, None)
+        partition.watch(replica)
+
+    def close(self) -> None:
+        for partition in self.partitions.values():
+            self._let_go(partition)
+
+    def _let_go(self, partition: FetchPartition) -> None:
+        partition.watch(None)
+        partition.session = None
+        self.active.pop(partition, None)
 
 
 class FetchSessionCache:
@@ -181,19 +251,18 @@ class FetchSessionCache:
         return session
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
-    def open(
-        self, partitions: dict[PartitionKey, FetchPartition], *, privileged: bool, uses_topic_ids: bool, now_ms: int
-    ) -> FetchSession | None:
-        """A new session that holds `partitions`, or None if no slot can be had."""
-        if not partitions or not self._make_room(privileged, len(partitions), now_ms):
-            return None
-        session = FetchSession(
-            self._new_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, partitions=partitions, now_ms=now_ms
-        )
+    def open(self, session: FetchSession, now_ms: int) -> bool:
+        """Keep the session under an id of its own; False if no slot can be had."""
+        if not session.partitions or not self._make_room(session, now_ms):
+            return False
+        session.id = self._new_id()
+        session.created_ms = session.last_used_ms = now_ms
         self._sessions[session.id] = session
-        return session
+        return True
 
     def _new_id(self) -> int:
         while True:
@@ -201,7 +270,7 @@ class FetchSessionCache:
             if session_id not in self._sessions:
                 return session_id
 
-    def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
+    def _make_room(self, newcomer: FetchSession, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
@@ -211,13 +280,13 @@ class FetchSessionCache:
             evictable = [
                 session
                 for session in self._sessions.values()
-                if now_ms - session.created_ms > EVICTION_MS_MIN or (privileged and not session.privileged)
+                if now_ms - session.created_ms > EVICTION_MS_MIN or (newcomer.is_followers and not session.is_followers)
             ]
             if not evictable:
                 return False
-            victim = min(evictable, key=lambda session: (session.privileged, session.cached_size, session.id))
-            if (victim.privileged, victim.cached_size) >= (privileged, size):
+            victim = min(evictable, key=lambda session: (session.is_followers, session.cached_size, session.id))
+            if (victim.is_followers, victim.cached_size) >= (newcomer.is_followers, newcomer.cached_size):
                 return False
-        del self._sessions[victim.id]
+        self.close(victim.id)
         self.evictions += 1
         return True

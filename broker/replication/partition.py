@@ -7,7 +7,8 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
     offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
 
 What waits is kept here as two ordered lists: `_committing`, ascending by offset because a log only grows, is woken by the
-high watermark from its head; `fetches` are looked at once per turn of the loop after new bytes became readable.
+high watermark from its head. Fetches watch (replication/fetch_session.py): those of followers for the log's end, of consumers for
+the high watermark; each is told of the next change once, and what waits is woken once per turn of the loop.
 Not handled here: sockets, timeouts (replication/waiting.py), and the wire.
 """
 
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
 from broker.replication.isr import ReplicaProgress, effective_min_isr, may_join, next_high_watermark, out_of_sync
 from broker.replication.waiting import Wakeups
@@ -41,12 +43,6 @@ OVERTAKEN = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-
-
-class WaitingFetch(Protocol):
-    """A fetch that waits for bytes of this partition."""
-
-    def wake(self, partition: Partition) -> None: ...
 
 
 class IsrProposals(Protocol):
@@ -96,11 +92,12 @@ class Partition:
         "appends",
         "bytes_in",
         "bytes_out",
+        "consumer_watches",
         "epoch_start_offset",
         "failed_appends",
         "failed_reads",
-        "fetches",
         "flush_messages",
+        "follower_watches",
         "followers",
         "index",
         "isr",
@@ -156,7 +153,8 @@ class Partition:
         self.followers: dict[int, ReplicaProgress] = {}
         #: No other replica has to be waited for: an append is committed at once.
         self.alone = True
-        self.fetches: dict[WaitingFetch, None] = {}
+        self.follower_watches: dict[FetchPartition, None] = {}
+        self.consumer_watches: dict[FetchPartition, None] = {}
         #: flush.messages: after so many records the append that makes them full is answered after a flush.
         self.flush_messages = NEVER
         self._committing: deque[Commit] = deque()
@@ -209,6 +207,7 @@ class Partition:
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(log, self)
         self.advance_high_watermark(now_ms)
+        self.wake_fetches()
 
     def become_follower(
         self,
@@ -309,9 +308,8 @@ class Partition:
             self._raise_high_watermark(log, log.log_end_offset)
         else:
             self.advance_high_watermark(now_ms)
-            if self.fetches:
-                # Followers read up to the log end: they must be woken though the watermark stands.
-                self._wakeups.schedule(self.wake_fetches)
+            if self.follower_watches:
+                self._tell_followers(appended.first_offset)
         return appended
 
     def advance_high_watermark(self, now_ms: int) -> None:
@@ -337,8 +335,7 @@ class Partition:
             commit = committing.popleft()
             if commit.callback is not None:
                 commit.callback(self._commit_result())
-        if self.fetches:
-            self._wakeups.schedule(self.wake_fetches)
+        self._tell_watermark()
 
     def _commit_result(self) -> ErrorCode:
         if len(self.isr) < self.min_isr:
@@ -393,9 +390,45 @@ class Partition:
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
 
+    def watch(self, fetch: FetchPartition) -> None:
+        """Tell the fetch of the next change: once, then it has to watch again."""
+        session = fetch.session
+        assert session is not None
+        watches = self.follower_watches if session.is_followers else self.consumer_watches
+        watches[fetch] = None
+
+    def unwatch(self, fetch: FetchPartition) -> None:
+        self.follower_watches.pop(fetch, None)
+        self.consumer_watches.pop(fetch, None)
+
     def wake_fetches(self) -> None:
-        for fetch in list(self.fetches):
-            fetch.wake(self)
+        """Something has changed for every reader: the role, the log's start, the log itself."""
+        self._fire(self.follower_watches)
+        self._fire(self.consumer_watches)
+
+    def _tell_followers(self, first_offset: int) -> None:
+        """There is an append at `first_offset`. An idle follower does not name the partition: its session says when it was caught up."""
+        for fetch in self.follower_watches:
+            session = fetch.session
+            if session is not None and fetch.fetch_offset == first_offset:
+                follower = self.followers.get(session.replica_id)
+                if follower is not None and follower.log_end_offset == first_offset:
+                    follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
+        self._fire(self.follower_watches)
+
+    def _tell_watermark(self) -> None:
+        """Consumers can read more; followers are told of it with the next records."""
+        for fetch in self.follower_watches:
+            fetch.note()
+        if self.consumer_watches:
+            self._fire(self.consumer_watches)
+
+    def _fire(self, watches: dict[FetchPartition, None]) -> None:
+        for fetch in watches:
+            waiting = fetch.changed()
+            if waiting is not None:
+                self._wakeups.schedule(waiting)
+        watches.clear()
 
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
@@ -489,8 +522,8 @@ class Partition:
         raised = log.advance_high_watermark(high_watermark)
         if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
             log.advance_log_start_offset(leader_log_start_offset)
-        if raised and self.fetches:
-            self._wakeups.schedule(self.wake_fetches)
+        if raised:
+            self._tell_watermark()
 
     def truncate_as_follower(self, offset: int) -> None:
         log = self.log

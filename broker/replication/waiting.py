@@ -7,24 +7,28 @@ the lists of who waits replication/partition.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from server.clock import Clock
 
 
+class Waiting(Protocol):
+    def wake(self) -> None: ...
+
+
 class Wakeups:
-    """Runs each scheduled callback once, right after the current turn of the loop."""
+    """Wakes each that is scheduled once, right after the current turn of the loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._pending: dict[Callable[[], None], None] = {}
+        self._pending: dict[Waiting, None] = {}
 
-    def schedule(self, wake: Callable[[], None]) -> None:
+    def schedule(self, waiting: Waiting) -> None:
         if not self._pending:
             self._clock.call_later(0, self._run)
-        self._pending[wake] = None
+        self._pending[waiting] = None
 
     def _run(self) -> None:
         pending, self._pending = self._pending, {}
-        for wake in pending:
-            wake()
+        for waiting in pending:
+            waiting.wake()

@@ -16,7 +16,7 @@ from storage.log import Log
 from storage.mappings import Mappings
 from storage.recovery import open_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers, watching
 
 LAG_MS = 30_000
 
@@ -116,6 +116,21 @@ def test_a_silent_follower_is_proposed_to_go_and_waited_for_until_the_controller
     assert log.high_watermark == 0
     partition.isr_altered(1, 2, [1, 2], late_ms)
     assert (log.high_watermark, partition.partition_epoch, partition.proposed_isr) == (1, 2, None)
+
+
+def test_a_follower_that_had_nothing_to_fetch_is_as_late_as_its_sessions_last_request(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    """Idle partitions are not named in the fetches of a session: an append after hours must not make a lively follower late."""
+    lead(partition, log, (1, 2, 3))
+    for replica in (2, 3):
+        fetch(partition, replica, 0)
+        session, _ = watching(partition, replica_id=replica)
+        session.contact_ms = NOW_MS + 3 * LAG_MS if replica == 2 else NOW_MS
+    now_ms = NOW_MS + 3 * LAG_MS + 500
+    partition.append(batch([b"a"]), -1, now_ms)
+    partition.maybe_shrink_isr(now_ms)
+    assert proposals.sent == [[1, 2]], "3 has not been heard of"
 
 
 def test_under_min_isr_the_watermark_stands_still(partition: Partition, log: Log) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.replication.append import WaitingAppends
+from broker.replication.fetch_session import FetchPartition, FetchSession
 from broker.replication.partition import Partition
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
@@ -108,6 +109,29 @@ def lead(
     partition: Partition, log: Log, *, epoch: int = 1, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,)
 ) -> None:
     partition.become_leader(log, epoch, epoch, replicas, isr, NOW_MS)
+
+
+class Fetch:
+    """Waits for a session's change."""
+
+    def __init__(self) -> None:
+        self.fresh: dict[FetchPartition, None] = {}
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def expire(self) -> None:
+        raise AssertionError("nothing ends the wait here")
+
+
+def watching(partition: Partition, replica_id: int = -1, fetch_offset: int = 0) -> tuple[FetchSession, Fetch]:
+    """A session in which the partition is idle, and its fetch that waits."""
+    wanted = FetchPartition(partition.topic, partition.topic_id, partition.index, fetch_offset, 1024)
+    session = FetchSession({(partition.topic, partition.index): wanted}, replica_id=replica_id)
+    session.settle(wanted, partition)
+    session.waiting = fetch = Fetch()
+    return session, fetch
 
 
 def refused(action: Callable[[], object]) -> ErrorCode:
@@ -237,20 +261,24 @@ def test_an_offline_replica_answers_storage_error_to_everybody(partition: Partit
 
 
 def test_a_waiting_fetch_is_woken_once_for_all_appends_of_a_turn(partition: Partition, log: Log, clock: Timers) -> None:
-    class Fetch:
-        woken = 0
-
-        def wake(self, partition: Partition) -> None:
-            self.woken += 1
-
     lead(partition, log)
-    fetch = Fetch()
-    partition.fetches[fetch] = None
+    session, fetch = watching(partition)
     for _ in range(3):
         partition.append(batch([b"a"]), 1, NOW_MS)
     assert fetch.woken == 0
+    assert list(session.active) == list(session.partitions.values())
     clock.advance(0)
     assert fetch.woken == 1
+
+
+def test_an_idle_partition_of_a_session_is_not_looked_at_until_something_happens_there(
+    partition: Partition, log: Log
+) -> None:
+    lead(partition, log)
+    session, _ = watching(partition)
+    assert not session.active
+    partition.wake_fetches()
+    assert list(session.active) == list(session.partitions.values())
 
 
 def test_flush_messages_1_commits_and_answers_only_what_is_on_the_disk(
