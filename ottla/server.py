@@ -25,6 +25,7 @@ from controller.control.config_schema import TableSchema
 from controller.metadata.acl_publisher import AclPublisher
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
+from controller.raft.agreement import QuorumDisagreement
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
@@ -58,6 +59,7 @@ FAILED_TO_START = (
     StorageFailure,
     CorruptFile,
     RegistrationRefused,
+    QuorumDisagreement,
     OSError,
 )
 #: Objects made between two collections of the youngest generation. What a request makes is freed by its reference count, so
@@ -92,9 +94,12 @@ class Server:
         self._inbox = ReceiveBuffer()
         self._channel: ControllerChannel | None = None
         self._lifecycle: BrokerLifecycle | None = None
+        #: Done when the node cannot go on: with the reason.
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         #: Whether there is a `metadata` to look at.
         self.started_metadata = False
         self._admin = admin_server(self)
+        self._stopping = False
 
     # -- Starting ----------------------------------------------------------------------------------------------------
 
@@ -130,6 +135,7 @@ class Server:
             directory.path,
             snapshot_bytes_max=config["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
+            on_failure=self.fail,
         )
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
@@ -182,6 +188,7 @@ class Server:
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
         )
+        lifecycle.on_refused = self.fail
         broker = self.broker = BrokerNode(
             self.world,
             configs,
@@ -249,10 +256,17 @@ class Server:
         image = self.metadata.loader.image
         return Features(supported_levels(), dict(image.features.levels), image.offset)
 
+    def fail(self, failure: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(failure)
+
     # -- Stopping ----------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Leave in order: leadership, clients, logs, the quorum."""
+        if self._stopping:
+            return  # a start that is cut short by a stop ends here too
+        self._stopping = True
         log.info("%s shutting down", self.name)
         if self._prometheus is not None:
             await self._prometheus.stop()
@@ -311,16 +325,20 @@ async def _run(properties: Mapping[str, str]) -> int:
         server = Server(real.world, properties)
         starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
-        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
+        await asyncio.wait([starting, stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and not server.failed.done():
             if (failure := starting.result()) is not None:
                 _explain(failure)
                 return 1
             _tune_collector()
             if ready_fd >= 0:
                 os.write(ready_fd, b"ready\n")
-            await stop.wait()
+            await asyncio.wait([stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
+        if server.failed.done():
+            _explain(server.failed.result())
         await server.stop()
+        if server.failed.done():
+            return 1
     except FAILED_TO_START as failure:
         _explain(failure)
         return 1
