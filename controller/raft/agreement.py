@@ -5,6 +5,8 @@ Configuration can say anything, and each node believes its own. What a node can 
     asked by a voter that its list does not have    INCONSISTENT_VOTER_SET, and no word of its own epoch: a node that is a
                                                     quorum by itself must not take the leader of the others down
     refused so by a majority of its own list        stops, and says what to compare: it could never take part
+    told for seconds that it leads, and it does     stops: another node has its id, and is the leader. (A leader whose disk
+    not                                             was wiped is told so, too, until the others have elected a new one.)
     its list has a majority without any member      does not start: both sides could decide, and differently. One voter
     of the one it last voted with                   more or less at a time is safe
 
@@ -28,12 +30,24 @@ class Refusals:
     """Who says that this node does not belong to them. A later answer of another kind takes it back."""
 
     by_node: dict[int, ErrorCode] = field(default_factory=dict)
+    #: Since when everybody says that this node leads; -1: somebody has said otherwise since.
+    namesake_since_ms: int = -1
+
+    def heard_leader(self, is_own_id: bool, now_ms: int) -> None:
+        """`is_own_id`: this node was named, though it does not lead."""
+        if not is_own_id:
+            self.namesake_since_ms = -1
+        elif self.namesake_since_ms < 0:
+            self.namesake_since_ms = now_ms
 
     def heard(self, node_id: int, error: ErrorCode) -> None:
         if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_VOTER_SET):
             self.by_node[node_id] = error
         else:
             self.by_node.pop(node_id, None)
+
+    def is_namesake(self, now_ms: int, patience_ms: int) -> bool:
+        return 0 <= self.namesake_since_ms < now_ms - patience_ms
 
     def verdict(self, own_id: int, cluster_id: str, voters: VoterSet, server_count: int) -> str | None:
         """Why to stop, if a majority of those this node may ask has refused it. `server_count`: without known voters."""
@@ -51,6 +65,13 @@ class Refusals:
             f"controller.quorum.voters is not the same everywhere: the nodes {named} do not have node {own_id} as a voter;"
             " give all nodes the same list"
         )
+
+
+def namesake(own_id: int) -> str:
+    return (
+        f"another running node has node id {own_id}, and leads the quorum: give this node an id of its own, or stop the"
+        " other one"
+    )
 
 
 def is_stranger(voters: VoterHistory, node_id: int) -> bool:

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from controller.raft import elections, reconfiguration, replication
-from controller.raft.agreement import Refusals
+from controller.raft import agreement, elections, reconfiguration, replication
 from controller.raft.config import RaftConfig
 from controller.raft.effects import Effects, ElectionState, LeaderAndEpoch, Reply, Request
 from controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
@@ -65,6 +64,10 @@ from controller.raft.voters import DYNAMIC_VOTERS, Endpoint, Endpoints, ReplicaK
 ROLES_PER_STEP_MAX = 8
 
 
+#: Voters elect anew within one fetch timeout and a few elections.
+NAMESAKE_TIMEOUTS = 2
+
+
 class NotLeader(Exception):
     """This replica cannot append: it does not lead the quorum, or does not any more."""
 
@@ -92,7 +95,7 @@ class RaftCore:
         self.rng = rng
         self.peers = Peers(config.request_timeout_ms, config.retry_backoff_ms)
         self.high_watermark = -1
-        self.refusals = Refusals()
+        self.refusals = agreement.Refusals()
         self.elections_lost = 0
         self.effects = Effects()
         self._durable = election
@@ -387,10 +390,7 @@ class RaftCore:
             return
         destination_id, request = found
         role = self.role
-        self.refusals.heard(destination_id, reply.error)
-        self.effects.disagreement = self.refusals.verdict(
-            self.key.id, self.config.cluster_id, self.voters.last, len(self.config.bootstrap_servers)
-        )
+        self._hear_refusal(destination_id, reply, now_ms)
         match request, reply:
             case Fetch(), FetchReply():
                 handled = replication.on_fetch_reply(self, request, reply, now_ms)
@@ -411,6 +411,19 @@ class RaftCore:
                 raise AssertionError(f"{reply} does not answer {request}")
         if not handled and self.role is role:
             self.peers.back_off(destination_id, now_ms)
+
+    def _hear_refusal(self, destination_id: int, reply: ReplyBody, now_ms: int) -> None:
+        refusals, config = self.refusals, self.config
+        refusals.heard(destination_id, reply.error)
+        leader_id = -1 if isinstance(reply, SupportedVersionsReply) else reply.leader_id
+        if leader_id >= 0:
+            refusals.heard_leader(leader_id == self.key.id != self.leader_id, now_ms)
+        if refusals.is_namesake(now_ms, NAMESAKE_TIMEOUTS * config.fetch_timeout_ms):
+            self.effects.disagreement = agreement.namesake(self.key.id)
+        else:
+            self.effects.disagreement = refusals.verdict(
+                self.key.id, config.cluster_id, self.voters.last, len(config.bootstrap_servers)
+            )
 
     def _on_failure(self, failed: Failed, now_ms: int) -> None:
         found = self.peers.completed(failed.request_id, now_ms, back_off=True)

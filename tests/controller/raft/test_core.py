@@ -342,3 +342,18 @@ def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches()
     later_ms = 3003 + leader.check_quorum_ms
     core.step(Received(Fetch(None, impostor, core.epoch, core.log.end), "replaced"), later_ms)
     assert leader.voters[2].end_offset == 11, "its disk was replaced: the old one does not come back"
+
+
+def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while() -> None:
+    core = make(1, voters=(1, 2, 3))
+    effects = core.tick(0)
+    now_ms, told = 0, None
+    while told is None and now_ms < 60_000:
+        now_ms += 100
+        for request in effects.requests:
+            if isinstance(request.body, Fetch):
+                reply = FetchReply(ErrorCode.FENCED_LEADER_EPOCH, 7, 1)
+                told = core.step(Answered(request.request_id, reply), now_ms).disagreement or told
+        effects = core.tick(now_ms)
+    assert told is not None and "another running node has node id 1" in told
+    assert now_ms > 2 * core.config.fetch_timeout_ms, "its own former leadership is still in their heads"
