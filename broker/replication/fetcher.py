@@ -13,7 +13,6 @@ leader answers the waiting one for it (handlers/fetch.py): a new leader must not
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -180,32 +179,31 @@ class LeaderFetcher:
         request.max_bytes = settings.response_bytes_max
         number = self.session.number
         try:
-            answer = protocol.send(
+            protocol.call(
                 f"broker-{settings.node_id}-fetcher-{self.leader_id}",
                 request,
                 APIS[ApiKey.FETCH],
                 self._version,
                 settings.timeout_ms,
+                lambda response, failure: self._answered(protocol, number, response, failure),
             )
         except ChannelClosed as error:
             self._lost(protocol, error)
             return
         self._in_flight += 1
-        answer.add_done_callback(lambda answered: self._answered(protocol, number, answered))
 
-    def _answered(self, protocol: ChannelProtocol, number: int, answer: asyncio.Future[FetchResponse]) -> None:
-        if protocol is not self._protocol or answer.cancelled():
-            # Of a connection that was given up: read the exception, or it is reported as forgotten.
-            _ = answer.cancelled() or answer.exception()
-            return
-        error = answer.exception()
-        if isinstance(error, ChannelClosed):
-            self._lost(protocol, error)
+    def _answered(
+        self, protocol: ChannelProtocol, number: int, response: FetchResponse, failure: ChannelClosed | None
+    ) -> None:
+        if protocol is not self._protocol:
+            return  # of a connection that was given up
+        if failure is not None:
+            self._lost(protocol, failure)
             return
         self._in_flight -= 1
         self._connected_ms = self._world.clock.mono_ms()
         try:
-            self._handle(answer.result(), number)
+            self._handle(response, number)
         except Exception:
             # A mistake of ours in one answer must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)

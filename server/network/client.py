@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl as tls
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from protocol.api import APIS, Api, ApiKey
 from protocol.compile import decoder, encoder
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 #: Kafka's request.timeout.ms for clients.
 REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 10_000
+#: Up to this size the parts of a request are copied into one: cheaper than a system call with many parts.
+JOIN_BYTES = 64 * 1024
 #: A peer that announces more than this is not one: Fetch answers are bounded by the requests' own limits, far below.
 RESPONSE_BYTES_MAX = 2**30
 SOFTWARE_NAME = "ottla"
@@ -42,25 +45,27 @@ class RequestTimeout(ChannelClosed):
     """The answer did not come in time. Answers come in order, so the connection was given up with it."""
 
 
-class InFlight:
+#: Called once with the answer, or with why there is none.
+Answered = Callable[[Any, ChannelClosed | None], None]
+
+
+class InFlight(NamedTuple):
     """A request that has been sent."""
 
-    __slots__ = ("api", "correlation_id", "future", "timer", "version")
-
-    def __init__(
-        self, api: Api, version: int, correlation_id: int, future: asyncio.Future[Any], timer: TimerHandle
-    ) -> None:
-        self.api = api
-        self.version = version
-        self.correlation_id = correlation_id
-        self.future = future
-        self.timer = timer
+    api: Api
+    version: int
+    correlation_id: int
+    answered: Answered
+    timeout_ms: int
+    deadline_ms: int
 
 
 class ChannelProtocol(FrameProtocol):
     """One connection of a channel. Answers own their memory: their records may be kept."""
 
-    __slots__ = ("_in_flight", "_next_correlation_id", "_transport", "_world", "closed", "failure", "versions", "where")
+    __slots__ = (
+        "_in_flight", "_next_correlation_id", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "versions", "where",
+    )  # fmt: skip
 
     def __init__(self, world: World, where: str) -> None:
         super().__init__(ReceiveBuffer(2 * LARGE_FRAME_BYTES, pooled=0))
@@ -68,6 +73,9 @@ class ChannelProtocol(FrameProtocol):
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[InFlight] = deque()
         self._next_correlation_id = 0
+        #: One timer for all that is in flight. An answer leaves it alone: it looks when it fires, which is rarely.
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self.where = where
         self.closed = False
@@ -75,9 +83,24 @@ class ChannelProtocol(FrameProtocol):
 
     def send(self, client_id: str | None, request: Any, api: Api, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         """Send now; the future is the answer."""
-        future, correlation_id = self._register(api, version, timeout_ms)
-        self._write(client_id, request, api, version, correlation_id)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def answered(response: Any, failure: ChannelClosed | None) -> None:
+            if not future.done():
+                if failure is None:
+                    future.set_result(response)
+                else:
+                    future.set_exception(failure)
+
+        self.call(client_id, request, api, version, timeout_ms, answered)
         return future
+
+    def call(
+        self, client_id: str | None, request: Any, api: Api, version: int, timeout_ms: int, answered: Answered
+    ) -> None:
+        """Send now; `answered` is called in the very turn of the loop in which the answer arrives."""
+        correlation_id = self._register(api, version, timeout_ms, answered)
+        self._write(client_id, request, api, version, correlation_id)
 
     def send_only(self, client_id: str | None, request: Any, api: Api, version: int) -> None:
         """For requests that nobody answers (Produce with acks=0)."""
@@ -123,51 +146,67 @@ class ChannelProtocol(FrameProtocol):
             pos = stop
         return pos
 
-    def _register(self, api: Api, version: int, timeout_ms: int) -> tuple[asyncio.Future[Any], int]:
+    def _register(self, api: Api, version: int, timeout_ms: int, answered: Answered) -> int:
         if self.failure is not None:
             raise self.failure
         self._next_correlation_id = correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        timer = self._world.clock.call_later(timeout_ms, lambda: self._timed_out(api, timeout_ms))
-        self._in_flight.append(InFlight(api, version, correlation_id, future, timer))
-        return future, correlation_id
+        deadline_ms = self._world.clock.mono_ms() + timeout_ms
+        self._in_flight.append(InFlight(api, version, correlation_id, answered, timeout_ms, deadline_ms))
+        if self._timer is None or deadline_ms < self._timer_ms:
+            self._arm(deadline_ms)
+        return correlation_id
+
+    def _arm(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._world.clock.call_later(max(0, deadline_ms - self._world.clock.mono_ms()), self._look)
+
+    def _look(self) -> None:
+        """The timer's call: give up if an answer is overdue."""
+        self._timer = None
+        if not self._in_flight:
+            return
+        first = min(self._in_flight, key=lambda sent: sent.deadline_ms)
+        if first.deadline_ms > self._world.clock.mono_ms():
+            self._arm(first.deadline_ms)
+            return
+        self.close(RequestTimeout(f"{self.where} did not answer {first.api.name} within {first.timeout_ms} ms"))
 
     def _write(self, client_id: str | None, request: Any, api: Api, version: int, correlation_id: int) -> None:
         assert self._transport is not None
         parts: list[Any] = [b"", encode_request_header(api.key, version, correlation_id, client_id)]
         encoder(api.request, version)(request, parts)
-        parts[0] = sum(map(len, parts)).to_bytes(4, "big")
-        self._transport.writelines(parts)
+        nbytes = sum(map(len, parts))
+        parts[0] = nbytes.to_bytes(4, "big")
+        if nbytes <= JOIN_BYTES:
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)
 
     def _answer(self, frame: bytes | bytearray, pos: int, end: int) -> None:
         if not self._in_flight:
             self.close(ChannelClosed(f"{self.where} answered something that was not asked"))
             return
         sent = self._in_flight.popleft()
-        sent.timer.cancel()
         try:
             response = read_response(sent.api, sent.version, sent.correlation_id, frame, pos, end)
         except ProtocolError as error:
             failure = ChannelClosed(
                 f"{self.where} answered {sent.api.name} v{sent.version} with what cannot be read: {error}"
             )
-            if not sent.future.done():
-                sent.future.set_exception(failure)
+            sent.answered(None, failure)
             self.close(failure)
             return
-        if not sent.future.done():
-            sent.future.set_result(response)
-
-    def _timed_out(self, api: Api, timeout_ms: int) -> None:
-        self.close(RequestTimeout(f"{self.where} did not answer {api.name} within {timeout_ms} ms"))
+        sent.answered(response, None)
 
     def _fail_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         in_flight, self._in_flight = self._in_flight, deque()
         for sent in in_flight:
-            sent.timer.cancel()
-            if not sent.future.done():
-                assert self.failure is not None
-                sent.future.set_exception(self.failure)
+            sent.answered(None, self.failure)
 
 
 class Channel:
