@@ -31,11 +31,10 @@ from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
 from ottla.node_parts import authorizer, control_settings, raft_config, refuse_unserved_protocols, registered
 from protocol.api import ApiKey
-from protocol.features import supported_levels
 from server import log_setup
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig, log_unknown
-from server.handlers.api_versions import ApiVersionsHandler, Features
+from server.handlers.api_versions import ApiVersionsHandler
 from server.metrics import Registry
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
@@ -228,7 +227,7 @@ class Server:
 
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
         """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
-        api_versions = ApiVersionsHandler(self._features)
+        api_versions = ApiVersionsHandler(self.metadata.features)
         table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
         api_versions.set_routes(table.rows)
         if not self._request_metrics:
@@ -251,10 +250,6 @@ class Server:
             self.listeners.append(listener)
             made.append(listener)
         return made
-
-    def _features(self) -> Features:
-        image = self.metadata.loader.image
-        return Features(supported_levels(), dict(image.features.levels), image.offset)
 
     def fail(self, failure: BaseException) -> None:
         if not self.failed.done():

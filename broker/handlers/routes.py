@@ -109,6 +109,8 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
     (ApiKey.PUSH_TELEMETRY, push_telemetry.handle),
     (ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle),
     (ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle),
+    (ApiKey.ADD_RAFT_VOTER, FORWARD),
+    (ApiKey.REMOVE_RAFT_VOTER, FORWARD),
 )
 
 

@@ -7,14 +7,13 @@ import sys
 from random import SystemRandom
 from typing import NoReturn
 
-from ottla.formatting import new_directory_id
+from ottla.shims.storage_format import Refused, directories_of, format_directories
 from ottla.shims.tool import read_client_properties
 from protocol.primitives import new_uuid
+from server.config.errors import ConfigError
 from storage.errors import InconsistentLogDirectory, StorageFailure
 from storage.files import OsFiles
-from storage.log_dirs import MetaProperties, id_to_text, read_meta_properties, write_meta_properties
-
-METADATA_VERSION = "4.3-IV0"
+from storage.log_dirs import MetaProperties, id_to_text, read_meta_properties
 
 
 class _Parser(argparse.ArgumentParser):
@@ -38,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
             step.add_argument("--cluster-id", "-t", required=True)
             step.add_argument("--ignore-formatted", "-g", action="store_true")
             step.add_argument("--add-scram", "-S", action="append")
-            step.add_argument("--feature", "-f", action="append")
+            step.add_argument("--feature", "-f", action="append", default=[])
             step.add_argument("--release-version", "-r")
             quorum = step.add_mutually_exclusive_group()
             quorum.add_argument("--standalone", "-s", action="store_true")
@@ -54,12 +53,12 @@ def main(arguments: list[str]) -> int:
         print(_random_id(rng))
         return 0
     properties = read_client_properties(options.config)
-    directories = _directories(properties)
     try:
         if options.command == "info":
-            return info(directories)
-        return format_directories(directories, properties, options, rng)
-    except (InconsistentLogDirectory, StorageFailure) as fault:
+            return info(directories_of(properties))
+        format_directories(OsFiles(), properties, options, rng)
+        return 0
+    except (Refused, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
         print(fault, file=sys.stderr)
         return 1
 
@@ -69,13 +68,6 @@ def _random_id(rng: SystemRandom) -> str:
     while (text := id_to_text(new_uuid(rng))).startswith("-"):
         pass
     return text
-
-
-def _directories(properties: dict[str, str]) -> list[str]:
-    logs = properties.get("log.dirs") or properties.get("log.dir") or "/tmp/kafka-logs"
-    metadata = properties.get("metadata.log.dir")
-    names = [*([metadata] if metadata else []), *(part.strip() for part in logs.split(","))]
-    return list(dict.fromkeys(name for name in names if name))
 
 
 def info(directories: list[str]) -> int:
@@ -108,46 +100,4 @@ def info(directories: list[str]) -> int:
             print(f"  {problem}")
         print()
         return 1
-    return 0
-
-
-def format_directories(
-    directories: list[str], properties: dict[str, str], options: argparse.Namespace, rng: SystemRandom
-) -> int:
-    if options.add_scram:
-        print(
-            "--add-scram is not supported: create users with AlterUserScramCredentials once the node runs",
-            file=sys.stderr,
-        )
-        return 1
-    node_id = properties.get("node.id") or properties.get("broker.id")
-    if node_id is None or not node_id.strip().isdecimal():
-        print(f"node.id is not set in {options.config}", file=sys.stderr)
-        return 1
-    files = OsFiles()
-    found = {path: read_meta_properties(files, path) for path in directories}
-    formatted = {path: meta for path, meta in found.items() if meta is not None}
-    if formatted and not options.ignore_formatted:
-        path = next(iter(formatted))
-        print(
-            f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory and format the others.",
-            file=sys.stderr,
-        )
-        return 1
-    for path, meta in formatted.items():
-        if meta.cluster_id != options.cluster_id:
-            print(
-                f"Invalid cluster.id in: {path}/meta.properties. Expected {options.cluster_id}, but read {meta.cluster_id}",
-                file=sys.stderr,
-            )
-            return 1
-    missing = [path for path in directories if path not in formatted]
-    if not missing:
-        print("All of the log directories are already formatted.")
-    for path in missing:
-        release = options.release_version or METADATA_VERSION
-        print(
-            f"Formatting {'metadata ' if path == directories[0] else 'data '}directory {path} with metadata.version {release}."
-        )
-        write_meta_properties(files, path, MetaProperties(options.cluster_id, int(node_id), new_directory_id(rng)))
     return 0

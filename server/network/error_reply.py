@@ -166,8 +166,8 @@ AT_TOP: dict[ApiKey, dict[str, Any]] = {
 FETCH_WITH_PARTITIONS = parse("4-12")
 JOIN_GROUP_NULLABLE_NAME = 7
 FIND_COORDINATOR_BATCHED = 4
-#: The only API whose answers say an error in both places.
-BOTH_PLACES = {ApiKey.ELECT_LEADERS: parse("1+")}
+#: The APIs whose answers say an error in both places. Metadata: asked for all topics, it has no other place.
+BOTH_PLACES = {ApiKey.ELECT_LEADERS: parse("1+"), ApiKey.METADATA: parse("13+")}
 
 
 def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> Any:
