@@ -8,6 +8,8 @@ It is given what it shares with a controller in the same process: the world, the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.broker_channels import BrokerChannels
 from broker.compaction import Compaction
 from broker.configs import BrokerConfigs
@@ -102,12 +104,17 @@ class BrokerNode:
 
     # -- Life --------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Returns once the broker is unfenced: a client can produce now."""
+    async def start(self, hear_metadata: Callable[[], None]) -> None:
+        """Returns once the broker is unfenced: a client can produce now.
+
+        `hear_metadata` lets the publisher hear of all metadata there is, and of every change. Not before this broker's own
+        registration is part of it: in older metadata it may lead, in an epoch of before its crash, what the crash has lost.
+        """
         await self._upkeep.start()
         await self._compaction.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
+        hear_metadata()
         self.replicas.set_aside_strays()
         self.lifecycle.ready_to_unfence()
         await self.lifecycle.unfenced

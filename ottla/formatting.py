@@ -7,6 +7,7 @@ meta.properties is taken for Kafka's accident that it is and refused: it may be 
 from __future__ import annotations
 
 import logging
+import os.path
 from collections.abc import Sequence
 from random import Random
 
@@ -71,9 +72,18 @@ def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: 
         cluster_id = id_to_text(new_uuid(rng))
     for path, meta in found.items():
         if meta is None or meta.directory_id is None:
+            _keep(files, path)
             write_meta_properties(files, path, MetaProperties(cluster_id, node_id, new_directory_id(rng)))
             log.info("Formatted %s for node %d of cluster %s", path, node_id, cluster_id)
     return cluster_id
+
+
+def _keep(files: Files, path: str) -> None:
+    """Puts the directory's own name on the disk: a power loss would take it away with all that is synced inside."""
+    try:
+        files.sync_dir(os.path.dirname(path.rstrip("/")) or os.curdir)
+    except StorageFailure as failure:
+        log.warning("The parent of %s cannot be synced: %s", path, failure)
 
 
 def _check_empty(files: Files, path: str) -> None:

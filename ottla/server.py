@@ -204,10 +204,9 @@ class Server:
         self.metrics.add(lambda: broker_metrics(broker.parts))
         listeners = await self._bind(config.broker_endpoints, broker.routes)
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
-        self.metadata.loader.add_publisher(broker.publisher)
         self.metadata.loader.add_publisher(lifecycle)
         add_broker_sources(self.metrics, self.world, broker)
-        await broker.start()
+        await broker.start(lambda: self.metadata.loader.add_publisher(broker.publisher))
         # Not before: Metadata without a single live broker leaves librdkafka waiting for its next refresh, five minutes on.
         for listener in listeners:
             await listener.accept()

@@ -51,6 +51,14 @@ class Fetchers(Protocol):
     def close(self) -> None: ...
 
 
+class Assignments(Protocol):
+    """What tells the controller in which directories logs are (replication/directory_assignments.py)."""
+
+    def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Replicas:
     """See the module."""
 
@@ -61,6 +69,7 @@ class Replicas:
         world: World,
         fetchers: Fetchers | None = None,
         isr_changes: IsrProposals | None = None,
+        assignments: Assignments | None = None,
     ) -> None:
         self.node_id = configs.node_id
         self.logs = logs
@@ -71,6 +80,7 @@ class Replicas:
         self.listeners: list[LeadershipListener] = []
         self.fetchers = fetchers
         self.isr_changes = isr_changes
+        self.assignments = assignments
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
@@ -149,6 +159,7 @@ class Replicas:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
             return
+        self._tell_directory(topic_id, index, local_log, registration)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
             self._unfollow(partition)
@@ -167,6 +178,16 @@ class Replicas:
                 self._tell_resigned(partition, deleted=False)
             if self.fetchers is not None:
                 self.fetchers.follow(partition)
+
+    def _tell_directory(self, topic_id: bytes, index: int, local_log: Log, registration: PartitionRegistration) -> None:
+        """A replica that is elsewhere than the controller believes: it may not lead, and a failure would not be its (KIP-858)."""
+        directory = self.logs.directory_of(local_log)
+        if (
+            self.assignments is not None
+            and directory.online
+            and directory.directory_id != registration.directory(self.node_id)
+        ):
+            self.assignments.assign(topic_id, index, directory.directory_id)
 
     def _unfollow(self, partition: Partition) -> None:
         if self.fetchers is not None:
@@ -234,19 +255,22 @@ class Replicas:
             self.fetchers.close()
         if self.isr_changes is not None:
             self.isr_changes.close()
+        if self.assignments is not None:
+            self.assignments.close()
         for partition in self:
             partition.leader_log = None
             partition.leader_id = -1
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def set_aside_strays(self) -> None:
-        """Logs that the metadata does not know (any more): kept under a name that nothing reads (KAFKA-15359).
+        """Logs that are none of ours (any more) by the metadata: kept under a name that nothing reads (KAFKA-15359).
 
         Only for the start, once the image has caught up: later deletions come as deltas.
         """
         for local_log in self.logs:
-            if self.image.topics.partition(local_log.topic_id, local_log.partition) is None:
-                log.warning("%s-%d is not in the metadata: set aside", local_log.topic, local_log.partition)
+            partition = self.image.topics.partition(local_log.topic_id, local_log.partition)
+            if partition is None or self.node_id not in partition.replicas:
+                log.warning("%s-%d has no replica here: set aside", local_log.topic, local_log.partition)
                 self.logs.set_aside(local_log)
 
     # -- Failures ----------------------------------------------------------------------------------------------------

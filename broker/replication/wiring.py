@@ -8,6 +8,7 @@ from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.metadata_cache import MetadataCache
 from broker.replication.alter_partition import IsrChanges
+from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import FetcherSettings, LeaderAddress, ReplicaFetchers
 from broker.replication.replicas import Replicas
 from server.world import World
@@ -45,4 +46,5 @@ def replicas(
         world,
         ReplicaFetchers(world, settings, locate, broker_epoch),
         IsrChanges(world, configs.node_id, controller, broker_epoch, lambda: metadata.image.cluster),
+        DirectoryAssignments(world, configs.node_id, controller, broker_epoch),
     )

@@ -81,7 +81,9 @@ class Handle:
         except Killed:
             pass  # its process is gone: nobody is left to hear of it
         except BaseException as failure:
-            asyncio.get_running_loop().call_exception_handler({"exception": failure})
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimLoop)
+            loop.callback_failed(self.lane, failure)
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -93,8 +95,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, Handle]] = []
         self._sequence = itertools.count()
         self._stopping = self._running = self._closed = False
-        #: Failures that no task or caller took: of callbacks, and of tasks that nobody waited for.
-        self.on_failure: Callable[[BaseException], None] | None = None
+        #: Failures of callbacks, which nobody else hears of.
+        self.on_failure: Callable[[Lane, BaseException], None] | None = None
         self.turns = 0
 
     # -- Scheduling --------------------------------------------------------------------------------------------------
@@ -192,14 +194,15 @@ class SimLoop(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         return False
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        failure = context.get("exception")
-        if isinstance(failure, Killed):
-            return
-        if self.on_failure is not None and failure is not None:
-            self.on_failure(failure)
+    def callback_failed(self, lane: Lane, failure: BaseException) -> None:
+        if self.on_failure is not None:
+            self.on_failure(lane, failure)
         else:
-            log.error("%s", context.get("message", "a callback failed"), exc_info=failure)
+            log.error("a callback of %s failed", lane.name, exc_info=failure)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Of exceptions that nobody asked for: when that is found out is up to the garbage collector."""
+        log.debug("%s", context.get("message"), exc_info=context.get("exception"))
 
     async def shutdown_asyncgens(self) -> None:
         return None

@@ -64,6 +64,13 @@ class SimHub:
         for transport in list(self.transports):
             transport.deliver_soon()
 
+    def mend(self, source: str, target: str) -> None:
+        """What goes from `source` to `target` arrives again, and in time."""
+        self._cut.discard((source, target))
+        self._slow.pop((source, target), None)
+        for transport in list(self.transports):
+            transport.deliver_soon()
+
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cut or (bool(self.dark) and (source in self.dark or target in self.dark))
 

@@ -1,0 +1,109 @@
+"""`python -m tests.sim`: whole-cluster simulations by seed.
+
+--seeds A-B    those (0-999 without)            --seed N     one, with its trace
+--seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
+--mutant NAME  with a known mistake put in; ends at the first seed that notices. --mutants lists them
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from multiprocessing import get_context
+
+from tests.sim.mutants import MUTANTS, applied
+from tests.sim.simulation import Result, Simulation
+
+#: One seed of so many is run twice: the same seed has to make the same trace.
+REPEAT_EVERY = 20
+FAILURES_SHOWN = 5
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description="Whole-cluster simulations by seed.")
+    parser.add_argument("--seeds", default="0-999", metavar="A-B")
+    parser.add_argument("--seed", type=int, metavar="N")
+    parser.add_argument("--seconds", type=float, default=60.0, help="virtual seconds of a run")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME")
+    parser.add_argument("--mutants", action="store_true", help="list the mutants")
+    parser.add_argument("--verbose", action="store_true", help="print every line of the trace")
+    return parser
+
+
+def simulate(task: tuple[int, float, str | None, bool]) -> Result:
+    seed, seconds, mutant, verbose = task
+    logging.getLogger().setLevel(logging.DEBUG if verbose else logging.ERROR)
+    with applied(mutant):
+        result = Simulation(seed, seconds, verbose=verbose).run()
+        if seed % REPEAT_EVERY == 0 and mutant is None and result.violation is None:
+            again = Simulation(seed, seconds).run()
+            if again.hash != result.hash:
+                result.violation = f"the same seed made the traces {result.hash} and {again.hash}"
+    return result
+
+
+def results(tasks: Iterable[tuple[int, float, str | None, bool]], jobs: int) -> Iterator[Result]:
+    if jobs <= 1:
+        yield from map(simulate, tasks)
+        return
+    with get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
+        yield from pool.imap(simulate, tasks)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.seed is not None:
+        seeds, jobs = range(arguments.seed, arguments.seed + 1), 1
+    else:
+        first, _, last = arguments.seeds.partition("-")
+        seeds, jobs = range(int(first), int(last or first) + 1), arguments.jobs
+    began, seconds, acknowledged, failed = time.monotonic(), 0.0, 0, 0
+    struck: Counter[str] = Counter()
+    tasks = [(seed, arguments.seconds, arguments.mutant, arguments.verbose) for seed in seeds]
+    for result in results(tasks, jobs):
+        seconds += result.virtual_seconds
+        acknowledged += result.acknowledged
+        struck.update(result.struck)
+        if result.violation is None:
+            continue
+        if arguments.mutant is not None:
+            print(f"{arguments.mutant}: noticed after {result.seed - seeds.start + 1} seeds: {result.violation}")
+            return 0
+        failed += 1
+        if failed <= FAILURES_SHOWN:
+            show(result, arguments.seconds, whole=arguments.seed is not None)
+    took = time.monotonic() - began
+    print(
+        f"{len(seeds)} seeds, {failed} failed; {seconds:.0f} virtual seconds in {took:.0f} s "
+        f"({seconds / took:.0f} times real time); {acknowledged} operations acknowledged"
+    )
+    print("faults: " + ", ".join(f"{name} {count}" for name, count in struck.most_common()))
+    return 1 if failed or arguments.mutant is not None else 0
+
+
+def show(result: Result, seconds: float, *, whole: bool) -> None:
+    lines = result.trace if whole else result.trace[-40:]
+    print("\n".join(lines))
+    print(f"seed {result.seed} failed at {result.virtual_seconds:.3f} s, trace {result.hash}: {result.violation}")
+    print(f"replay: python -m tests.sim --seed {result.seed} --seconds {seconds:g}", flush=True)
+
+
+def main() -> int:
+    arguments = parser().parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets and maps of strings are gone through in the order of their hashes, which must be the same in every run.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
+    if arguments.mutants:
+        print("\n".join(f"{name}: {mutant.text}" for name, mutant in MUTANTS.items()))
+        return 0
+    return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

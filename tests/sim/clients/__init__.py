@@ -1,0 +1,1 @@
+"""Clients of the simulated cluster: small, and by Kafka's rules of retrying."""

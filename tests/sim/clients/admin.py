@@ -1,0 +1,131 @@
+"""Administration under load: topics made, grown and deleted, configurations changed, replicas moved, leaders elected.
+
+`existing` and `gone` say what must be so in the end; an operation whose answer was lost takes its topic out of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
+from tests.sim.history import TopicPartition
+
+TIMEOUT_MS = 5_000
+TOPIC = 2
+PREFERRED = 0
+
+
+class Admin(Client):
+    """See the module. `moved` are the partitions it may reassign, over `brokers`."""
+
+    moved: list[TopicPartition] = []  # noqa: RUF012  # set per instance
+    brokers: tuple[int, ...] = ()
+    replication_factor = 3
+    pause_seconds = 3.0
+
+    def start(self) -> None:
+        self.existing: dict[str, int] = {}  # partitions
+        self.gone: set[str] = set()
+        self._made = 0
+        super().start()
+
+    async def run(self) -> None:
+        operations = (self._create, self._delete, self._grow, self._configure, self._move, self._elect)
+        while not self.stopping:
+            await self.pause(self.pause_seconds)
+            await self.rng.choice(operations)()
+
+    async def create(self, name: str, partitions: int, configs: dict[str, str], replication_factor: int) -> bool:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        code = await self._do("create", (name, partitions), CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
+        return code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    async def _create(self) -> None:
+        self._made += 1
+        name, partitions = f"made-{self._made}", self.rng.randint(1, 2)
+        if await self.create(name, partitions, {}, self.replication_factor):
+            self.existing[name] = partitions
+
+    async def _delete(self) -> None:
+        if not self.existing:
+            return
+        name = self.rng.choice(sorted(self.existing))
+        del self.existing[name]
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
+        code = await self._do("delete", name, request)
+        if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            self.gone.add(name)
+
+    async def _grow(self) -> None:
+        if not self.existing:
+            return
+        name = self.rng.choice(sorted(self.existing))
+        count = self.existing.pop(name) + 1
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        code = await self._do("grow", (name, count), CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
+        if code is ErrorCode.NONE:
+            self.existing[name] = count
+
+    async def _configure(self) -> None:
+        name = self.rng.choice(self.moved)[0]
+        value = str(self.rng.choice((2048, 16_384, 1 << 20)))
+        config = AlterableConfig(name="internal.segment.bytes", config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[config])
+        await self._do("configure", (name, value), IncrementalAlterConfigsRequest(resources=[resource]))
+
+    async def _move(self) -> None:
+        topic, partition = self.rng.choice(self.moved)
+        replicas = self.rng.sample(self.brokers, min(self.replication_factor, len(self.brokers)))
+        row = ReassignablePartition(partition_index=partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=topic, partitions=[row])]
+        )
+        await self._do("reassign", (topic, partition, replicas), request)
+
+    async def _elect(self) -> None:
+        request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS)
+        await self._do("elect", "preferred", request)
+
+    async def _do(self, name: str, given: Any, request: Any) -> ErrorCode | None:
+        """The first error there is, NONE, or None without an answer."""
+        operation = self.history.begin(self.name, name, given)
+        try:
+            response = await self.ask_any(request, TIMEOUT_MS + 1000)
+        except Unreachable as failure:
+            self.history.end(operation, "info", str(failure))
+            await asyncio.sleep(BACKOFF_SECONDS)
+            return None
+        code = ErrorCode(first_error(response))
+        self.history.end(operation, "ok" if code is ErrorCode.NONE else "info", code.name)
+        return code
+
+
+def first_error(response: Any) -> int:
+    """Of the response itself, or of its first row."""
+    code = getattr(response, "error_code", 0)
+    for rows in ("topics", "results", "responses"):
+        for row in getattr(response, rows, ()):
+            code = code or getattr(row, "error_code", 0)
+            code = code or next((part.error_code for part in getattr(row, "partitions", ())), 0)
+    return int(code)

@@ -1,0 +1,201 @@
+"""A cluster of the real node code: each node is `ottla.server.Server` on a simulated host, in turns of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.server import FAILED_TO_START, Server
+from storage.errors import StorageFailure
+from tests.sim.disk import Killed
+from tests.sim.history import Violation
+from tests.sim.loop import LANE, OUTSIDE, Lane
+from tests.sim.network import SimHub
+from tests.sim.world import SimHost
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+
+BROKER_PORT, CONTROLLER_PORT = 9092, 9093
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
+STOP_SECONDS_MAX = 45
+#: A process that ended by itself, or by its disk, is started again by what watches over it.
+SUPERVISOR_SECONDS = (0.5, 3.0)
+
+
+class SimNode:
+    """One host, and the processes that run on it one after the other."""
+
+    def __init__(self, number: int, host: SimHost, properties: Mapping[str, str]) -> None:
+        self.number, self.host, self.properties = number, host, dict(properties)
+        self.life = 0
+        self.server: Server | None = None
+        self.is_serving = self.is_leaving = False
+        self.failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"node {self.number}"
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.properties["process.roles"]
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.properties["process.roles"]
+
+    @property
+    def is_up(self) -> bool:
+        """There is a process, and it has not been killed in the middle of a call."""
+        return self.server is not None and not self.host.disk.killed
+
+    @property
+    def has_failed(self) -> bool:
+        """Its process has ended, or has lost its disk and will not get it back."""
+        server = self.server
+        if server is None:
+            return False
+        if self.host.disk.killed or self.failure is not None:
+            return True
+        if server.started_metadata and server.metadata.raft.failure is not None:
+            return True
+        return server.logs is not None and bool(server.logs.offline_directories)
+
+    def partitions(self) -> Iterator[Partition]:
+        if self.server is not None and self.server.broker is not None:
+            yield from self.server.broker.replicas
+
+    def boot(self) -> None:
+        world = self.host.boot()
+        self.life += 1
+        self.is_serving = self.is_leaving = False
+        self.failure = None
+        context = self.host.lane.context
+        self.server = context.run(Server, world, self.properties)
+        context.run(world.spawn, self._live(self.server), "start")
+
+    async def _live(self, server: Server) -> None:
+        try:
+            await server.start()
+            self.is_serving = True
+        except FAILED_TO_START as failure:
+            self.failure = failure
+
+    async def crash(self, power: bool) -> None:
+        self.server, self.is_serving = None, False
+        await self.host.crash(power)
+
+    async def stop(self) -> None:
+        """SIGTERM, and what is left after the patience of whoever sent it."""
+        assert self.server is not None
+        self.is_leaving, self.is_serving = True, False
+        tasks = self.host.tasks
+        assert tasks is not None
+        stopping = self.host.lane.context.run(tasks.spawn, self._leave(self.server), "stop")
+        await asyncio.wait([stopping], timeout=STOP_SECONDS_MAX)
+        await self.crash(power=False)
+
+    async def _leave(self, server: Server) -> None:
+        # A full or broken disk: the next start finds it unclean.
+        with contextlib.suppress(StorageFailure, Killed):
+            await server.stop()
+
+
+class Unexpected(logging.Handler):
+    """Failures that a node logs and goes on: for a living process each is a mistake of ours."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(logging.ERROR)
+        self._cluster = cluster
+        self.seen: list[tuple[str, BaseException]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        failure = record.exc_info[1] if record.exc_info else None
+        if failure is not None:
+            self.add(LANE.get(OUTSIDE), record.getMessage(), failure)
+
+    def add(self, lane: Lane, text: str, failure: BaseException) -> None:
+        if isinstance(failure, StorageFailure | Killed | ConnectionError | Violation):
+            return
+        node = self._cluster.by_host.get(lane.name)
+        if node is None or (node.is_up and node.host.lane is lane):
+            self.seen.append((f"{lane.name}: {text}", failure))
+
+
+class SimCluster:
+    """All nodes and the network between them; what watches over the processes."""
+
+    def __init__(self, rng: random.Random, roles: Mapping[int, str], settings: Mapping[str, str]) -> None:
+        self.rng = rng
+        self.hub = SimHub(random.Random(rng.getrandbits(64)))
+        self.nodes = [
+            SimNode(number, SimHost(f"n{number}", self.hub, random.Random(rng.getrandbits(64))), properties)
+            for number, properties in ((number, properties_of(number, roles, settings)) for number in roles)
+        ]
+        self.by_number = {node.number: node for node in self.nodes}
+        self.by_host = {node.host.name: node for node in self.nodes}
+        self.unexpected = Unexpected(self)
+
+    @property
+    def brokers(self) -> list[SimNode]:
+        return [node for node in self.nodes if node.is_broker]
+
+    @property
+    def active_controller(self) -> SimNode | None:
+        """The controller of the highest epoch, if it lives and has what it needs to decide."""
+        leading = [
+            node
+            for node in self.nodes
+            if node.is_up
+            and node.server is not None
+            and node.server.started_metadata
+            and node.server.controller is not None
+            and node.server.metadata.raft.is_leader
+        ]
+        return max(leading, key=lambda node: node.server.metadata.raft.leader_and_epoch[1], default=None)  # type: ignore[union-attr]
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.boot()
+
+    async def all_serve(self, seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not all(node.is_serving for node in self.nodes):
+            if loop.time() > end:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+
+def properties_of(number: int, roles: Mapping[int, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's properties of one node; few partitions of internal topics, so that a run's time goes to what it tests."""
+    listeners = {
+        "broker": f"PLAINTEXT://n{number}:{BROKER_PORT}",
+        "controller": f"CONTROLLER://n{number}:{CONTROLLER_PORT}",
+    }
+    voters = [n for n, role in roles.items() if "controller" in role]
+    return {
+        "process.roles": roles[number],
+        "node.id": str(number),
+        "listeners": ",".join(listeners[role] for role in roles[number].split(",")),
+        **({"advertised.listeners": listeners["broker"]} if "broker" in roles[number] else {}),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{n}@n{n}:{CONTROLLER_PORT}" for n in voters),
+        "cluster.id": CLUSTER_ID,
+        "log.dirs": "/data",
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+        **settings,
+    }

@@ -1,0 +1,282 @@
+"""Seeded faults, within what is promised (docs/SIMULATOR.md).
+
+kill        of any nodes at any time: the kernel has their pages
+power       of one node; the next one only once this one is in sync everywhere again, and no other node is killed until then.
+            With a flush before each acknowledgement: of any nodes, of all at once
+bad disk    a call fails, and what was not synced may be lost: as power
+the rest    at any time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from tests.sim.cluster import SUPERVISOR_SECONDS, SimCluster, SimNode
+from tests.sim.disk import CAPACITY_BYTES
+from tests.sim.history import History
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    weight: int
+    strike: Callable[[Faults, SimNode], Awaitable[None]]
+    #: It may cost its node what was not synced, or make it look as if.
+    kills: bool = False
+    loses: bool = False
+
+
+class Faults:
+    """Strikes until told to end; `heal` undoes all that is undone by somebody, and starts what is down."""
+
+    def __init__(
+        self, cluster: SimCluster, rng: random.Random, history: History, clients: Sequence[str], *, flushes: bool
+    ) -> None:
+        self.cluster, self.rng, self.history, self.clients = cluster, rng, history, clients
+        self.flushes = flushes
+        self.struck: dict[str, int] = {}
+        self._lossy: SimNode | None = None
+        self._busy: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = False
+
+    async def run(self, seconds: float, pause_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        supervisor = self._spawn(self._supervise())
+        while loop.time() < end:
+            await asyncio.sleep(min(self.rng.expovariate(1 / pause_seconds), end - loop.time()))
+            fault = self.rng.choices(FAULTS, [fault.weight for fault in FAULTS])[0]
+            node = self.rng.choice(self.cluster.nodes)
+            if self._may(fault, node):
+                self.struck[fault.name] = self.struck.get(fault.name, 0) + 1
+                self.history.note(f"FAULT {fault.name} at {node}")
+                self._spawn(self._strike(fault, node))
+        self._over = True
+        await supervisor
+
+    async def heal(self) -> None:
+        """All faults end; what still strikes is waited for, because it heals itself."""
+        self._over = True
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=60)
+        self.cluster.hub.heal()
+        for node in self.cluster.nodes:
+            node.host.disk.disarm()
+            node.host.disk.room_bytes = CAPACITY_BYTES
+            node.host.resume()
+            if node.server is not None and node.has_failed:
+                await node.crash(power=False)
+            if node.server is None:
+                node.boot()
+        self.history.note("healed")
+
+    def _spawn(self, coroutine: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _strike(self, fault: Fault, node: SimNode) -> None:
+        exclusive = fault.kills or fault.loses
+        if exclusive:
+            self._busy.add(node.number)
+        try:
+            await fault.strike(self, node)
+        finally:
+            if exclusive:
+                self._busy.discard(node.number)
+
+    def _may(self, fault: Fault, node: SimNode) -> bool:
+        if not (fault.kills or fault.loses):
+            return True
+        if node.number in self._busy or not node.is_up or node.is_leaving:
+            return False
+        if self.flushes or not node.is_broker:
+            return True
+        if self._lossy is not None and self._is_whole(self._lossy):
+            self._lossy = None
+        if fault.loses:
+            if all(self._is_whole(other) for other in self.cluster.brokers if other is not node):
+                self._lossy = node
+                return True
+            return False
+        return self._lossy in (None, node)
+
+    def _is_whole(self, node: SimNode) -> bool:
+        """The controller has it in every ISR, in its present life."""
+        active = self.cluster.active_controller
+        if active is None or active.server is None or not node.is_serving or not node.is_up or node.has_failed:
+            return False
+        image = active.server.metadata.loader.image
+        broker = image.cluster.brokers.get(node.number)
+        assert node.server is not None and node.server._lifecycle is not None
+        if broker is None or broker.fenced or broker.epoch != node.server._lifecycle.broker_epoch:
+            return False
+        return all(
+            node.number in registration.isr
+            for topic in image.topics
+            for registration in topic.partitions.values()
+            if node.number in registration.replicas
+        )
+
+    async def _supervise(self) -> None:
+        """Whoever ended by itself is started again."""
+        while not self._over:
+            await asyncio.sleep(0.2)
+            for node in self.cluster.nodes:
+                if (
+                    node.number not in self._busy
+                    and not node.is_leaving
+                    and node.server is not None
+                    and node.has_failed
+                ):
+                    self._busy.add(node.number)
+                    self.history.note(f"{node} has ended: {node.failure!r}")
+                    self._spawn(self._restart(node))
+
+    async def _restart(self, node: SimNode) -> None:
+        try:
+            await self._down(node, power=False, seconds=SUPERVISOR_SECONDS)
+        finally:
+            self._busy.discard(node.number)
+
+    # -- What strikes ------------------------------------------------------------------------------------------------
+
+    async def _down(self, node: SimNode, power: bool, seconds: tuple[float, float] = (0.1, 8.0)) -> None:
+        await node.crash(power)
+        await asyncio.sleep(self.rng.uniform(*seconds))
+        node.host.disk.room_bytes = CAPACITY_BYTES
+        node.boot()
+        self.history.note(f"{node} starts its life {node.life}")
+
+    async def kill(self, node: SimNode) -> None:
+        await self._down(node, power=False)
+
+    async def kill_within(self, node: SimNode) -> None:
+        """In the middle of one of its next calls; the supervisor notices."""
+        node.host.disk.kill_after(self.rng.randint(1, 60))
+        await asyncio.sleep(3)
+        node.host.disk.disarm()
+        if node.server is not None and node.has_failed:
+            await self._down(node, power=False)
+
+    async def power(self, node: SimNode) -> None:
+        await self._down(node, power=True)
+
+    async def power_of_all(self, node: SimNode) -> None:
+        """Without a flush before each acknowledgement, of this node only."""
+        nodes = self.cluster.nodes if self.flushes else [node]
+        struck = [each for each in nodes if each is node or (each.number not in self._busy and each.is_up)]
+        self._busy.update(each.number for each in struck)
+        try:
+            await asyncio.gather(*(self._down(each, power=True, seconds=(0.1, 2.0)) for each in struck))
+        finally:
+            self._busy.difference_update(each.number for each in struck)
+
+    async def kill_all(self, node: SimNode) -> None:
+        struck = [each for each in self.cluster.nodes if each is node or (each.number not in self._busy and each.is_up)]
+        self._busy.update(each.number for each in struck)
+        try:
+            await asyncio.gather(*(self._down(each, power=False, seconds=(0.1, 2.0)) for each in struck))
+        finally:
+            self._busy.difference_update(each.number for each in struck)
+
+    async def bad_disk(self, node: SimNode) -> None:
+        node.host.disk.fail_after(self.rng.randint(1, 40))
+        await asyncio.sleep(4)
+        node.host.disk.disarm()
+        if node.server is not None and node.has_failed:
+            await self._down(node, power=False)
+
+    async def full_disk(self, node: SimNode) -> None:
+        disk = node.host.disk
+        disk.room_bytes = disk.used_bytes() + self.rng.choice((0, 500, 5000))
+        await asyncio.sleep(self.rng.uniform(0.2, 4))
+        disk.room_bytes = CAPACITY_BYTES
+        if node.server is not None and node.has_failed:
+            await self._down(node, power=False)
+
+    async def restart(self, node: SimNode) -> None:
+        """In order, with controlled shutdown."""
+        if not node.is_serving:
+            return
+        await node.stop()
+        await asyncio.sleep(self.rng.uniform(0.1, 2))
+        node.boot()
+
+    async def stall(self, node: SimNode) -> None:
+        node.host.pause()
+        await asyncio.sleep(self.rng.choice((0.2, 1, 4, 12)) * self.rng.uniform(0.5, 1.5))
+        node.host.resume()
+
+    async def isolate(self, node: SimNode) -> None:
+        others = [other.host.name for other in self.cluster.nodes if other is not node]
+        if self.rng.random() < 0.3:
+            others += self.clients
+        await self._cut([(node.host.name, other) for other in others], both=True)
+
+    async def cut(self, node: SimNode) -> None:
+        other = self.rng.choice([*(each.host.name for each in self.cluster.nodes if each is not node), *self.clients])
+        await self._cut([(node.host.name, other)], both=True)
+
+    async def cut_one_way(self, node: SimNode) -> None:
+        others = [other.host.name for other in self.cluster.nodes if other is not node]
+        some = self.rng.sample(others, self.rng.randint(1, len(others)))
+        links = [(node.host.name, other) for other in some]
+        if self.rng.random() < 0.5:
+            links = [(target, source) for source, target in links]
+        await self._cut(links, both=False)
+
+    async def _cut(self, links: list[tuple[str, str]], both: bool) -> None:
+        links += [(target, source) for source, target in links] if both else []
+        hub = self.cluster.hub
+        for link in links:
+            hub.cut(*link)
+        await asyncio.sleep(self.rng.choice((0.3, 2, 6, 14)) * self.rng.uniform(0.5, 1.5))
+        self.rng.shuffle(links)
+        for link in links:
+            hub.mend(*link)
+            await asyncio.sleep(self.rng.choice((0, 0, 0.3)))
+
+    async def slow(self, node: SimNode) -> None:
+        names = [other.host.name for other in self.cluster.nodes if other is not node]
+        links = [pair for name in names for pair in ((node.host.name, name), (name, node.host.name))]
+        delay_ms = self.rng.choice((20, 100, 400, 1500))
+        for link in links:
+            self.cluster.hub.slow_down(*link, delay_ms)
+        await asyncio.sleep(self.rng.uniform(1, 8))
+        for link in links:
+            self.cluster.hub.mend(*link)
+
+    async def reset(self, node: SimNode) -> None:
+        names = [*(each.host.name for each in self.cluster.nodes if each is not node), *self.clients]
+        for name in self.rng.sample(names, self.rng.randint(1, len(names))):
+            self.cluster.hub.reset(node.host.name, name)
+
+    async def skew(self, node: SimNode) -> None:
+        node.host.clock.skew_ms = self.rng.choice((0, 1000, -1000, 60_000, -60_000, HOUR_MS, -HOUR_MS))
+
+
+FAULTS = (
+    Fault("kill", 8, Faults.kill, kills=True),
+    Fault("kill within a call", 6, Faults.kill_within, kills=True),
+    Fault("kill of all", 1, Faults.kill_all, kills=True),
+    Fault("power loss", 6, Faults.power, loses=True),
+    Fault("power loss of all", 2, Faults.power_of_all, loses=True),
+    Fault("bad disk", 3, Faults.bad_disk, loses=True),
+    Fault("full disk", 2, Faults.full_disk, kills=True),
+    Fault("restart", 4, Faults.restart, kills=True),
+    Fault("pause", 8, Faults.stall),
+    Fault("isolation", 6, Faults.isolate),
+    Fault("cut", 6, Faults.cut),
+    Fault("one-way cut", 5, Faults.cut_one_way),
+    Fault("slow links", 4, Faults.slow),
+    Fault("reset", 6, Faults.reset),
+    Fault("clock skew", 2, Faults.skew),
+)

@@ -1,0 +1,276 @@
+"""One run: a cluster, clients and faults made from a seed; then all faults end, and everything promised must be there."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tests.sim.checker import check_history
+from tests.sim.clients.admin import Admin
+from tests.sim.clients.connection import Client
+from tests.sim.clients.consumer import READ_COMMITTED, Consumer
+from tests.sim.clients.group import OffsetKeeper
+from tests.sim.clients.producer import Producer
+from tests.sim.cluster import BROKER_PORT, SimCluster
+from tests.sim.faults import Faults
+from tests.sim.history import History, TopicPartition, Violation
+from tests.sim.invariants import Invariants
+from tests.sim.loop import SimLoop, run
+
+MIN_ISR = 2
+CHECK_SECONDS = 0.1
+START_SECONDS_MAX = 20
+#: Of a run of 60 s: how long faults strike, and how long clients go on after them.
+FAULT_SHARE, CALM_SECONDS = 0.6, 5.0
+#: Invariants 42 and 54: all is well again within so long after the last fault.
+HEAL_SECONDS_MAX = 45.0
+TOPICS = {"orders": 2, "events": 1}
+
+
+@dataclass
+class Result:
+    seed: int
+    hash: str
+    virtual_seconds: float
+    operations: int
+    acknowledged: int
+    struck: dict[str, int]
+    turns: int
+    violation: str | None = None
+    trace: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    """See the module."""
+
+    def __init__(self, seed: int, seconds: float, *, verbose: bool = False) -> None:
+        self.seed, self.seconds = seed, seconds
+        self.rng = random.Random(seed)
+        self._loop: SimLoop | None = None
+        self.history = History(self._time, verbose=verbose)
+        self.cluster: SimCluster
+        self.invariants: Invariants
+        self.faults: Faults | None = None
+
+    def _time(self) -> float:
+        return 0.0 if self._loop is None else self._loop.time()
+
+    def run(self) -> Result:
+        violation = None
+        try:
+            run(self._main())
+        except Exception as failure:  # whatever it is, the seed has failed
+            violation = f"{type(failure).__name__}: {failure}"
+            if not isinstance(failure, Violation):
+                logging.getLogger(__name__).exception("seed %d", self.seed)
+            if self._loop is not None and hasattr(self, "invariants"):
+                for line in self.invariants.describe():
+                    self.history.note(line)
+        operations = self.history.operations
+        return Result(
+            self.seed,
+            self.history.hash,
+            self._time(),
+            len(operations),
+            sum(operation.outcome == "ok" for operation in operations),
+            {} if self.faults is None else self.faults.struck,
+            0 if self._loop is None else self._loop.turns,
+            violation,
+            list(self.history.trace) if violation else [],
+        )
+
+    async def _main(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self._loop = loop
+        rng = self.rng
+        roles, settings = choose_cluster(rng)
+        self.history.note(f"seed {self.seed}: {roles} {settings}")
+        self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), roles, settings)
+        self.invariants = Invariants(cluster, MIN_ISR)
+        clients = self._clients()
+        names = [client.name for client in clients]
+        flushes = "log.flush.interval.messages" in settings
+        self.faults = Faults(cluster, random.Random(rng.getrandbits(64)), self.history, names, flushes=flushes)
+        pause_seconds = rng.choice((0.7, 1.5, 3.0, 6.0))
+        async with self._watched():
+            cluster.start()
+            if not await cluster.all_serve(START_SECONDS_MAX):
+                raise Violation("54", "the cluster does not start")
+            await self._create_topics()
+            for client in clients:
+                client.start()
+            await self.faults.run(self.seconds * FAULT_SHARE, pause_seconds)
+            await self.faults.heal()
+            await asyncio.sleep(CALM_SECONDS)
+            for client in clients:
+                client.stopping = True
+            await self._until("clients come to their end", lambda: all(client.is_done for client in clients))
+            await self._until("all is well", lambda: self._unwell() is None)
+            await self._readable()
+            check_history(self.history, self.consumers, self.invariants)
+            await asyncio.sleep(max(0.0, self.seconds - loop.time()))
+        self.history.note(f"end: {sorted((k[1], c.end) for k, c in self.invariants.committed.items())}")
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """The body runs beside the checks; whatever fails first, ends it."""
+        watcher = asyncio.ensure_future(self._watch())
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        body = asyncio.current_task()
+        assert body is not None
+        failures: list[BaseException] = []
+
+        def fail(failure: BaseException) -> None:
+            failures.append(failure)
+            body.cancel()
+
+        unexpected = self.cluster.unexpected
+        loop.on_failure = lambda lane, failure: unexpected.add(lane, "a callback failed", failure)
+        logging.getLogger().addHandler(unexpected)
+        watcher.add_done_callback(lambda task: None if task.cancelled() else fail(task.exception() or AssertionError()))
+        try:
+            yield
+        except asyncio.CancelledError:
+            if failures:
+                raise failures[0] from None
+            raise
+        finally:
+            watcher.cancel()
+            logging.getLogger().removeHandler(unexpected)
+
+    async def _watch(self) -> None:
+        while True:
+            self.invariants.check()
+            for client in self._all_clients:
+                for failure in client.failed:
+                    raise failure
+            await asyncio.sleep(CHECK_SECONDS)
+
+    # -- Clients -----------------------------------------------------------------------------------------------------
+
+    def _client(self, kind: type[Client], name: str) -> Client:
+        bootstrap = [(node.host.name, BROKER_PORT) for node in self.cluster.brokers]
+        client = kind(name, self.cluster.hub, random.Random(self.rng.getrandbits(64)), bootstrap, self.history)
+        self._all_clients.append(client)
+        return client
+
+    def _clients(self) -> list[Client]:
+        self._all_clients: list[Client] = []
+        self.partitions: list[TopicPartition] = [(t, i) for t, count in TOPICS.items() for i in range(count)]
+        self.consumers: list[Consumer] = []
+        rng = self.rng
+        for number in range(rng.choice((2, 2, 3))):
+            producer = self._client(Producer, f"p{number}")
+            assert isinstance(producer, Producer)
+            producer.partitions = self.partitions
+            producer.idempotent = number < 2 and rng.random() < 0.8
+            producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
+            producer.pause_seconds = rng.choice((0.3, 0.8, 2.0))
+            producer.on_acknowledged = self.invariants.acknowledged
+        for number, level in enumerate((0, READ_COMMITTED)):
+            self.consumers.append(self._consumer(f"c{number}", level))
+        keeper = self._client(OffsetKeeper, "g0")
+        assert isinstance(keeper, OffsetKeeper)
+        keeper.partition, keeper.group = self.partitions[0], rng.choice(("red", "green", "blue"))
+        self.keeper = keeper
+        admin = self._client(Admin, "admin")
+        assert isinstance(admin, Admin)
+        admin.brokers = tuple(node.number for node in self.cluster.brokers)
+        admin.moved = self.partitions
+        self.admin = admin
+        return list(self._all_clients)
+
+    def _consumer(self, name: str, level: int) -> Consumer:
+        consumer = self._client(Consumer, name)
+        assert isinstance(consumer, Consumer)
+        consumer.partitions, consumer.isolation_level = self.partitions, level
+        return consumer
+
+    async def _create_topics(self) -> None:
+        for topic, count in TOPICS.items():
+            configs = {"internal.segment.bytes": str(self.rng.choice((2048, 20_000, 1 << 20)))}
+            creating = self.admin.spawn(self.admin.create(topic, count, configs, 3), "creates topics")
+            if not await creating:
+                raise Violation("54", f"{topic} is not created")
+
+    # -- The end -----------------------------------------------------------------------------------------------------
+
+    async def _until(self, what: str, is_so: Callable[[], bool]) -> None:
+        end = self._time() + HEAL_SECONDS_MAX
+        while not is_so():
+            if self._time() > end:
+                raise Violation("54", f"{what}: not within {HEAL_SECONDS_MAX:.0f} s: {self._unwell()}")
+            await asyncio.sleep(0.2)
+
+    def _unwell(self) -> str | None:
+        """Why not everything is as it should be without faults; None if it is."""
+        for node in self.cluster.nodes:
+            if not node.is_serving or node.has_failed:
+                return f"{node} does not serve ({node.failure!r})"
+        active = self.cluster.active_controller
+        if active is None or active.server is None:
+            return "there is no active controller"
+        image = active.server.metadata.loader.image
+        for broker in image.cluster.brokers.values():
+            if broker.fenced or broker.in_controlled_shutdown:
+                return f"broker {broker.id} is not let in"
+        for topic in image.topics:
+            for index, r in topic.partitions.items():
+                if r.leader < 0 or set(r.isr) != set(r.replicas) or r.reassigning:
+                    return f"{topic.name}-{index}: {r}"
+        names = {topic.name for topic in image.topics}
+        if missing := set(self.admin.existing) - names:
+            return f"{missing} have been created and are not there"
+        if left := self.admin.gone & names:
+            raise Violation("25", f"{left} have been deleted and are there")
+        return None
+
+    async def _readable(self) -> None:
+        """Everything from its beginning, at both levels, and the group's offset."""
+        ends = {key: known.end for key, known in self.invariants.committed.items()}
+        active = self.cluster.active_controller
+        assert active is not None and active.server is not None
+        by_name = {topic.name: topic.id for topic in active.server.metadata.loader.image.topics}
+        for level in (0, READ_COMMITTED):
+            reader = self._consumer(f"reader{level}", level)
+            reader.pause_seconds = 0.05
+            wanted = {(topic, index): ends.get((by_name[topic], index), 0) for topic, index in self.partitions}
+            reader.start()
+            await self._until(f"reader {level} reads all", functools.partial(reader.has_read, wanted))
+            reader.stopping = True
+            self.consumers.append(reader)
+        for _ in range(20):
+            if await self.keeper.spawn(self.keeper.fetch(), "reads the group's offset"):
+                return
+            await asyncio.sleep(0.5)
+        raise Violation("39", "the group's offset cannot be read")
+
+
+def choose_cluster(rng: random.Random) -> tuple[dict[int, str], dict[str, str]]:
+    both = "broker,controller"
+    roles = rng.choices(
+        (
+            {1: both, 2: both, 3: both},
+            {1: both, 2: both, 3: both, 4: "broker"},
+            {1: "broker", 2: "broker", 3: "broker", 4: "controller", 5: "controller", 6: "controller"},
+        ),
+        (6, 2, 2),
+    )[0]
+    session_ms = rng.choice((3000, 6000, 9000))
+    settings = {
+        "broker.session.timeout.ms": str(session_ms),
+        "broker.heartbeat.interval.ms": str(session_ms // 4),
+        "replica.lag.time.max.ms": rng.choice(("1500", "5000", "15000")),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(("1000", "60000")),
+    }
+    if rng.random() < 0.25:
+        settings["log.flush.interval.messages"] = "1"
+    return roles, settings

@@ -1,0 +1,103 @@
+"""Situations that seeds have found, told step by step on a simulated cluster: the real nodes, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from controller.metadata.partitions import PartitionRegistration
+from ottla.formatting import prepare
+from storage.log_dirs import read_meta_properties
+from tests.sim.clients.admin import Admin
+from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
+from tests.sim.disk import SimDisk
+from tests.sim.history import History
+from tests.sim.invariants import Invariants
+from tests.sim.loop import run
+
+APART = {1: "broker", 2: "broker", 3: "broker", 4: "controller"}
+TOGETHER = dict.fromkeys((1, 2, 3), "broker,controller")
+TOPIC = "orders"
+
+
+class Situation:
+    """A running cluster with one topic of one partition, and an administrator."""
+
+    def __init__(self, roles: dict[int, str], settings: dict[str, str] | None = None) -> None:
+        self.cluster = SimCluster(random.Random(1), roles, settings or {})
+        self.invariants = Invariants(self.cluster, 2)
+        loop = asyncio.get_running_loop()
+        bootstrap = [(node.host.name, BROKER_PORT) for node in self.cluster.brokers]
+        self.admin = Admin("admin", self.cluster.hub, random.Random(2), bootstrap, History(loop.time))
+
+    async def begin(self) -> None:
+        self.cluster.start()
+        assert await self.cluster.all_serve(10)
+        assert await self.admin.spawn(self.admin.create(TOPIC, 1, {}, 3), "creates")
+
+    @property
+    def registration(self) -> PartitionRegistration:
+        active = self.cluster.active_controller
+        assert active is not None and active.server is not None
+        topic = active.server.metadata.loader.image.topics.by_name(TOPIC)
+        assert topic is not None
+        return topic.partitions[0]
+
+    async def until(self, what: str, is_so: Callable[[], bool], seconds: float = 30) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not is_so():
+            assert loop.time() < end, f"{what}: not within {seconds} s"
+            await asyncio.sleep(0.05)
+
+    def leader(self) -> SimNode:
+        return self.cluster.by_number[self.registration.leader]
+
+
+def test_a_broker_with_a_replaced_disk_may_lead_again() -> None:
+    """The controller elects no replica in a directory that it does not know: the broker has to tell of the new one."""
+
+    async def main() -> None:
+        situation = Situation(APART)
+        await situation.begin()
+        replaced = situation.leader()
+        await replaced.crash(power=False)
+        replaced.host.disk.remove_tree("/data")
+        replaced.boot()
+        await situation.until(
+            "it is in sync", lambda: set(situation.registration.isr) == {1, 2, 3} and replaced.is_serving
+        )
+        for node in situation.cluster.brokers:
+            if node is not replaced:
+                await node.stop()
+        await situation.until("it leads", lambda: situation.registration.leader == replaced.number)
+
+    run(main())
+
+
+def test_a_broker_that_starts_leads_nothing_by_the_metadata_of_before_its_crash() -> None:
+    """It would append, in an epoch that the others know, where its log has lost what they have."""
+
+    async def main() -> None:
+        situation = Situation(APART, {"broker.session.timeout.ms": "60000"})
+        await situation.begin()
+        leader = situation.leader()
+        await leader.crash(power=True)
+        leader.boot()
+        led = []
+        for _ in range(3000):
+            await asyncio.sleep(0.001)
+            led += [p.leader_epoch for p in leader.partitions() if p.leader_log is not None and not leader.is_serving]
+        assert leader.is_serving and not led
+
+    run(main())
+
+
+def test_a_power_loss_takes_no_formatted_log_directory() -> None:
+    for seed in range(20):
+        disk = SimDisk(random.Random(seed), lambda: 0)
+        cluster_id = prepare(disk, ["/data"], 1, None, random.Random(seed))
+        disk.crash(power=True)
+        meta = read_meta_properties(disk, "/data")
+        assert meta is not None and meta.cluster_id == cluster_id, f"seed {seed}"
