@@ -45,6 +45,12 @@ OVERTAKEN = frozenset(
 )
 
 
+class WaitingForStarts(Protocol):
+    """What waits for replicas' log starts (replication/waiting_deletes.py)."""
+
+    def look(self) -> None: ...
+
+
 class IsrProposals(Protocol):
     """The way to the controller (replication/alter_partition.py)."""
 
@@ -118,6 +124,7 @@ class Partition:
         "replication_bytes_out",
         "topic",
         "topic_id",
+        "waiting_deletes",
     )  # fmt: skip
 
     def __init__(
@@ -155,6 +162,8 @@ class Partition:
         self.alone = True
         self.follower_watches: dict[FetchPartition, None] = {}
         self.consumer_watches: dict[FetchPartition, None] = {}
+        #: DeleteRecords that wait for other replicas' log starts.
+        self.waiting_deletes: list[WaitingForStarts] = []
         #: flush.messages: after so many records the append that makes them full is answered after a flush.
         self.flush_messages = NEVER
         self._committing: deque[Commit] = deque()
@@ -255,6 +264,7 @@ class Partition:
             if commit.callback is not None:
                 commit.callback(error)
         self.wake_fetches()
+        self.look_at_starts()
 
     # -- Access by clients: the checks of epochs and roles -----------------------------------------------------------
 
@@ -447,6 +457,12 @@ class Partition:
         if replica_id not in self.maximal_isr:
             self._maybe_expand_isr(log, follower)
         self.advance_high_watermark(now_ms)
+        if self.waiting_deletes:
+            self.look_at_starts()
+
+    def look_at_starts(self) -> None:
+        for waiting in list(self.waiting_deletes):
+            waiting.look()
 
     def require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
         """The replica must be assigned. The two errors make an early follower retry (KIP-320 knows epochs, older do not)."""
@@ -535,10 +551,11 @@ class Partition:
 
     # -- Offsets -----------------------------------------------------------------------------------------------------
 
-    def low_watermark(self) -> int:
-        """The smallest log start offset of all replicas: what DeleteRecords answers with and waits for."""
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
         assert self.log is not None
-        return min([self.log.log_start_offset, *(f.log_start_offset for f in self.followers.values())])
+        alive = (f.log_start_offset for f in self.followers.values() if is_alive(f.broker_id))
+        return min([self.log.log_start_offset, *alive])
 
     def high_watermark_lags_epoch(self) -> bool:
         """Right after an election the watermark may be older than what the last leader told: OFFSET_NOT_AVAILABLE."""
