@@ -17,15 +17,25 @@ $(VENV)/dev: $(VENV)/core
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-$(VENV)/pipeline: $(VENV)/core
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[pipeline]'
+# The extra's packages alone, and not this project again: others may be using it meanwhile.
+$(VENV)/pipeline: pyproject.toml | $(VENV)/core
+	@$(PY) -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["pipeline"]))' > $(VENV)/pipeline.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $(VENV)/pipeline.txt
 	@touch $@
 
 run: $(VENV)/core
 	$(VENV)/bin/ottla dev $(ARGS)
 
-test: $(VENV)/dev check
-	$(PYTEST) -n 2 --dist loadfile tests
+# Spark takes a minute and a half to install (400 MB): meanwhile the rest is checked. Where it cannot be had, its tests are
+# skipped and say so.
+test: $(VENV)/dev
+	$(MAKE) --no-print-directory -j 2 check spark-if-possible
+	$(PYTEST) -rs -n 2 --dist loadfile tests
+
+SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
+.PHONY: spark-if-possible
+spark-if-possible:
+	$(if $(SPARK_NEEDS),-$(MAKE) --no-print-directory $(VENV)/pipeline spark-jars,@echo "no Java or no Maven: the tests of the Spark pipeline will be skipped")
 
 check: $(VENV)/dev
 	$(PY) -m ruff format --check .
@@ -50,9 +60,10 @@ SPARK_JARS := build/spark-jars
 spark-jars: $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar
 $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar: pipeline/connector/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven is missing: install it (Debian: apt install maven)"; exit 1; }
-	rm -rf $(SPARK_JARS)
+	rm -rf $(SPARK_JARS).new
 	mvn -q -B -f pipeline/connector/pom.xml -Dspark.version=$(SPARK_VERSION) \
-	  org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=$(CURDIR)/$(SPARK_JARS) -DincludeScope=runtime
+	  org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=$(CURDIR)/$(SPARK_JARS).new -DincludeScope=runtime
+	rm -rf $(SPARK_JARS) && mv $(SPARK_JARS).new $(SPARK_JARS)
 	@touch $@
 
 # A cluster, the generator and all stages for a minute; leaves a report with charts.

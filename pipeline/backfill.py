@@ -57,10 +57,9 @@ def run(config: Config) -> dict[str, int]:
         gold.windows(good, config).drop("deleted").write.mode("overwrite").parquet(path("windows"))
         gold.session_batch(good, config).drop("deleted").write.mode("overwrite").parquet(path("sessions"))
         counts = {name: spark.read.parquet(path(name)).count() for name in RESULTS}
+    except PipelineError:
+        raise
     except Exception as error:
-        known = explained(error, config)
-        if known is None:
-            raise
-        raise known from None
+        raise explained(error, config) from None
     Path(path("counts.json")).write_text(json.dumps(counts))
     return counts

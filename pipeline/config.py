@@ -227,15 +227,43 @@ def check(config: Config) -> None:
     for name in ("window_seconds", "session_gap_seconds", "session_buckets", "files_per_trigger"):
         if getattr(pipeline, name) < 1:
             raise PipelineError(f"pipeline.{name} = {getattr(pipeline, name)}", remedy="it must be 1 or more")
-    for name in ("assign", "starting_offsets_by_timestamp", "ending_offsets_by_timestamp"):
-        text = getattr(config.source, name)
-        if text:
-            try:
-                json.loads(text)
-            except ValueError as error:
-                raise PipelineError(
-                    f"source.{name} is not JSON: {error}", remedy='write for example {"events":{"0":12}}'
-                ) from None
+    check_source(config.source)
+
+
+def check_source(source: Source) -> None:
+    """The settings that are JSON, in the shapes Spark wants them."""
+    for name in ("starting_offsets", "ending_offsets"):
+        text = getattr(source, name)
+        if text and text not in ("earliest", "latest"):
+            by_partition(f"source.{name}", text)
+    for name in ("starting_offsets_by_timestamp", "ending_offsets_by_timestamp"):
+        if getattr(source, name):
+            by_partition(f"source.{name}", getattr(source, name))
+    if source.assign:
+        found = json_of("source.assign", source.assign, '{"events":[0,1]}')
+        if not all(isinstance(each, list) and all(type(n) is int for n in each) for each in found.values()):
+            raise PipelineError("source.assign names no partitions", remedy='write for example {"events":[0,1]}')
+    if source.starting_offsets_by_timestamp_strategy not in ("error", "latest"):
+        raise PipelineError(
+            f"source.starting_offsets_by_timestamp_strategy = {source.starting_offsets_by_timestamp_strategy}",
+            remedy="it is error or latest",
+        )
+
+
+def by_partition(name: str, text: str) -> None:
+    found = json_of(name, text, '{"events":{"0":12}}')
+    if not all(isinstance(each, dict) and all(type(n) is int for n in each.values()) for each in found.values()):
+        raise PipelineError(f"{name} has no number for each partition", remedy='write for example {"events":{"0":12}}')
+
+
+def json_of(name: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise PipelineError(f"{name} is not JSON: {error}", remedy=f"write for example {example}") from None
+    if not isinstance(found, dict):
+        raise PipelineError(f"{name} names no topics", remedy=f"write for example {example}")
+    return found
 
 
 def documented(config: Config | None = None) -> Iterator[str]:

@@ -1,31 +1,37 @@
 """`make demo`: a cluster of its own, the generator and all stages for a minute, then the checks and the report.
 
-The cluster is another program to this one: it is started by its command line, like a user would.
+Everything is another program to this one, started by its command line like a user would. Each has a process group of
+its own: Ctrl-C reaches this program only, which ends the others in order, and whatever is left of a group is killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-NODES = 3
-RATE = 500
 STOP_SECONDS_MAX = 60
-#: The stages have to catch up once the generator ends: as long as it takes them at most.
-CATCH_UP_SECONDS_MAX = 240
+POLL_SECONDS = 0.2
+#: The first micro-batch of each query is slow, and the stages have to catch up at the end: as long as it takes them at most.
+START_SECONDS_MAX = 300
+CATCH_UP_SECONDS_MAX = 300
 SETTINGS = ("kafka.options.max.poll.records=5000", "pipeline.trigger=5 seconds")
+MIX = ("--bad", "3", "--duplicates", "3", "--late", "5")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--rate", type=int, default=RATE)
-    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--rate", type=int, default=500)
+    parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--base-port", type=int, default=0)
     parser.add_argument("--output", default=f"build/demo/{time.strftime('%Y%m%d-%H%M%S')}")
     args = parser.parse_args()
@@ -35,28 +41,35 @@ def main() -> int:
     if problem:
         print(f"make demo: {problem}", file=sys.stderr)
         return 1
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends the others in order
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     Path(args.output).mkdir(parents=True, exist_ok=True)
-    with start_cluster(args.nodes, args.base_port) as cluster:
+    nodes = ("-m", "ottla.main", "dev", "--nodes", str(args.nodes), "--base-port", str(args.base_port), "--json")
+    try:
+        with running(nodes, stop=signal.SIGINT, stdout=subprocess.PIPE) as cluster:
+            return play(cluster, args)
+    except KeyboardInterrupt:
+        print("make demo: ended by Ctrl-C; what there is so far is in", args.output, file=sys.stderr)
+        return 130
+
+
+@contextmanager
+def running(
+    arguments: tuple[str, ...], *, stop: signal.Signals = signal.SIGTERM, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, *arguments], text=True, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
         try:
-            return play(bootstrap_of(cluster), args)
-        finally:
-            cluster.send_signal(signal.SIGINT)
-            cluster.wait(STOP_SECONDS_MAX)
-
-
-def start_cluster(nodes: int, base_port: int) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "ottla.main",
-        "dev",
-        "--nodes",
-        str(nodes),
-        "--base-port",
-        str(base_port),
-        "--json",
-    ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            if process.poll() is None:
+                process.send_signal(stop)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS_MAX)
+        finally:  # also where the wait is cut short: Spark's Java, or a program that does not listen
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def bootstrap_of(cluster: subprocess.Popen[str]) -> str:
@@ -69,39 +82,44 @@ def bootstrap_of(cluster: subprocess.Popen[str]) -> str:
     return str(found["bootstrap"])
 
 
-def play(bootstrap: str, args: argparse.Namespace) -> int:
-    common = ["--bootstrap", bootstrap, "--output", args.output]
+def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
+    common = ["--bootstrap", bootstrap_of(cluster), "--output", args.output]
     common += [part for setting in SETTINGS for part in ("--set", setting)]
-    mix = ["--bad", "3", "--duplicates", "3", "--late", "5"]
-    with pipeline("run", "all", *common) as stages:
-        try:
-            # A few events first, so that all queries run before the minute begins: Spark starts slowly.
-            pipeline("generate", "--rate", "20", "--seconds", "2", "--seed", "2", *common).wait()
-            caught_up(stages, common)
-            pipeline("generate", "--rate", str(args.rate), "--seconds", str(args.seconds), *mix, *common).wait()
-            code = caught_up(stages, common)
-        finally:
-            stages.send_signal(signal.SIGTERM)
-            stages.wait(STOP_SECONDS_MAX)
+    with running(("-m", "pipeline", "run", "all", *common)) as stages:
+        needed = {"the cluster": cluster, "`ottla-pipeline run all`": stages}
+        # A few events first, so that all queries run before the minute begins: Spark starts slowly.
+        call(needed, "generate", "--rate", "20", "--seconds", "2", "--seed", "2", *common)
+        if not caught_up(needed, common, START_SECONDS_MAX):
+            raise SystemExit(f"make demo: the stages did not come to work within {START_SECONDS_MAX} s")
+        print(f"generator: {args.rate} events a second for {args.seconds} s", flush=True)
+        call(needed, "generate", "--rate", str(args.rate), "--seconds", str(args.seconds), *MIX, *common)
+        caught_up(needed, common, CATCH_UP_SECONDS_MAX)
     print("checks:", flush=True)
-    code = pipeline("verify", *common).wait() or code
+    wrong = call({}, "verify", *common)
     print("report:", flush=True)
-    return pipeline("report", *common).wait() or code
+    return call({}, "report", *common) or wrong
 
 
-def pipeline(*arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "pipeline", *arguments])
+def call(needed: dict[str, subprocess.Popen[str]], *arguments: str, **options: Any) -> int:
+    """Runs `ottla-pipeline` to its end, or until something it needs has ended."""
+    with running(("-m", "pipeline", *arguments), **options) as process:
+        while True:
+            for name, each in needed.items():
+                if each.poll() is not None:
+                    process.kill()  # it may wait for minutes for what will not come
+                    raise SystemExit(f"make demo: {name} ended with {each.returncode}")
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(POLL_SECONDS)
 
 
-def caught_up(stages: subprocess.Popen[bytes], common: list[str]) -> int:
-    """Waits until every check holds: 0, or 1 if they do not in time."""
-    begin = time.monotonic()
-    while time.monotonic() - begin < CATCH_UP_SECONDS_MAX and stages.poll() is None:
-        quiet = subprocess.run([sys.executable, "-m", "pipeline", "verify", *common], capture_output=True)
-        if quiet.returncode == 0:
-            return 0
-        time.sleep(3)
-    return 1
+def caught_up(needed: dict[str, subprocess.Popen[str]], common: list[str], seconds_max: float) -> bool:
+    """Waits until every check holds."""
+    deadline = time.monotonic() + seconds_max
+    while time.monotonic() < deadline:
+        if call(needed, "verify", *common, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0:
+            return True
+        time.sleep(2)
+    return False
 
 
 if __name__ == "__main__":

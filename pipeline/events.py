@@ -10,13 +10,16 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
+from fastavro.schema import SchemaParseException
+
+from pipeline.errors import PipelineError
 
 AVRO_MAGIC = b"\x00"
 AVRO_FRAME = struct.Struct(">bi")
@@ -73,11 +76,27 @@ RULES = (
 )
 
 
+#: Avro schemas as JSON text by id. As text they travel to executors, which have none of the driver's folders.
+Schemas = Mapping[int, str]
+
+
 @cache
-def schema(folder: str, schema_id: int) -> Any:
-    """The parsed schema of an id, or None."""
-    path = Path(folder) / f"{schema_id}.avsc"
-    return fastavro.parse_schema(json.loads(path.read_text())) if path.is_file() else None
+def load_schemas(folder: str) -> Schemas:
+    """Each is parsed once here: a broken one would make dead letters of good events, one by one."""
+    found = {int(file.stem): file.read_text() for file in Path(folder).glob("*.avsc") if file.stem.isdigit()}
+    for schema_id, text in found.items():
+        try:
+            parsed(text)
+        except (ValueError, SchemaParseException) as error:
+            raise PipelineError(f"{folder}/{schema_id}.avsc is no Avro schema: {error}", remedy="correct it") from None
+    if not found:
+        raise PipelineError(f"there is no Avro schema in {folder}", remedy="name the files <id>.avsc")
+    return found
+
+
+@cache
+def parsed(schema: str) -> Any:
+    return fastavro.parse_schema(json.loads(schema))
 
 
 def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | Refused:
@@ -103,7 +122,7 @@ def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | Re
 class Limits(NamedTuple):
     """What `judge` has to know of the configuration; small, for it travels to every executor."""
 
-    schemas: str
+    schemas: Schemas
     max_lateness_ms: int
     max_ahead_ms: int
 
@@ -139,16 +158,16 @@ def from_json(value: bytes) -> dict[str, Any] | Refused:
     return found
 
 
-def from_avro(value: bytes, folder: str) -> dict[str, Any] | Refused:
+def from_avro(value: bytes, schemas: Schemas) -> dict[str, Any] | Refused:
     if len(value) < AVRO_FRAME.size:
         return Refused(Reason.MALFORMED_AVRO, f"{len(value)} bytes: the frame alone has {AVRO_FRAME.size}")
     schema_id = AVRO_FRAME.unpack_from(value)[1]
-    writer = schema(folder, schema_id)
+    writer = schemas.get(schema_id)
     if writer is None:
         return Refused(Reason.UNKNOWN_SCHEMA, f"no schema has the id {schema_id}")
     body = io.BytesIO(value[AVRO_FRAME.size :])
     try:
-        found = fastavro.schemaless_reader(body, writer, None)
+        found = fastavro.schemaless_reader(body, parsed(writer), None)
     except Exception as error:  # the decoder raises whatever its bytes lead it to
         return Refused(Reason.MALFORMED_AVRO, f"{type(error).__name__}: {error}"[:200])
     if body.read(1):
@@ -160,7 +179,7 @@ def to_json(event: Event) -> bytes:
     return json.dumps({name: value for name, value in event._asdict().items() if value is not None}).encode()
 
 
-def to_avro(event: Event, schema_id: int, folder: str = SHIPPED_SCHEMAS) -> bytes:
+def to_avro(event: Event, schema_id: int) -> bytes:
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, schema(folder, schema_id), event._asdict())
+    fastavro.schemaless_writer(out, parsed(load_schemas(SHIPPED_SCHEMAS)[schema_id]), event._asdict())
     return AVRO_FRAME.pack(0, schema_id) + out.getvalue()

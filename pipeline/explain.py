@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import Path
 
 from pipeline.config import Config
 from pipeline.errors import PipelineError
@@ -18,6 +20,8 @@ MEANINGS = (
     (r"KAFKA_DATA_LOSS|data may have been lost|OffsetOutOfRange|Some data may|incorrectOffset|PARTITION_OFFSET_CHANGED",
      "offsets that were to be read are gone: retention was faster than the query, or the topic was made anew",
      "set source.fail_on_data_loss = false to go on with what is there, or begin anew with another checkpoint"),
+    (r"must specify all TopicPartitions|don't match what are assigned",
+     "JSON offsets must name an offset for every partition", "add the missing ones: -2 is earliest, -1 latest"),
     (r"DATA_SOURCE_NOT_FOUND.*kafka|Failed to find data source: kafka|STREAMING_CONNECTOR",
      "the Kafka connector is not there", "make spark-jars, or spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>"),
     (r"SaslAuthentication|Authentication failed", "the cluster refuses the login", "check [kafka.options] sasl.*"),
@@ -26,17 +30,21 @@ MEANINGS = (
 )  # fmt: skip
 
 
-def explained(error: BaseException, config: Config) -> PipelineError | None:
-    """The error for people; None if nobody here knows it, and then it should be seen whole."""
+def explained(error: Exception, config: Config) -> PipelineError:
+    """One line for people; the whole of it goes to a file beside the results, for it may have a hundred."""
     text = str(error)
+    path = Path(config.path("error.log"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(traceback.format_exception(error)))
     for pattern, what, remedy in MEANINGS:
         if re.search(pattern, text, re.DOTALL):
-            return PipelineError(
-                f"{what} (bootstrap {config.kafka.bootstrap_servers}): {first_line(text)}", remedy=remedy
-            )
-    return None
+            where = f"bootstrap {config.kafka.bootstrap_servers}"
+            return PipelineError(f"{what} ({where}): {first_line(text)}", remedy=f"{remedy} (all of it: {path})")
+    return PipelineError(f"Spark failed: {first_line(text)}", remedy=f"all of it is in {path}")
 
 
 def first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:240] if lines else ""
+    """What was said, without the call that py4j says first."""
+    lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
+    said = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return said[0][:240] if said else "it gave no reason"

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from pipeline import topics, truth
 from pipeline.config import Config
 from pipeline.events import AVRO_FRAME, Event, Reason, to_avro, to_json
+from pipeline.signals import stopped_by_signals
 
 PAGES = ("/", "/search", "/cart", "/checkout", "/account", "/help", *(f"/product/{number}" for number in range(14)))
 #: Few enough to come back within a session gap, many enough to have gaps.
@@ -127,7 +128,10 @@ def run(
     seed: int,
     show: Callable[[dict[str, Any]], None],
 ) -> Counter[str]:
-    """Sends for so long at that rate; returns how many of each kind were acknowledged."""
+    """Sends for so long at that rate, or until Ctrl-C; returns how many of each kind were acknowledged.
+
+    Whatever ends it, all acknowledgements are waited for: a truth file that lacks what is in the topic is none."""
+    stop = stopped_by_signals()
     topics.ensure(config)
     recipe = Recipe(mix, config.kafka.events, config, seed)
     producer = Producer({**topics.client_settings(config), **PRODUCER_SETTINGS})
@@ -136,7 +140,7 @@ def run(
     with open(truth_path, "a") as file:
         begin = shown = time.monotonic()
         made, total = 0, max(int(rate * seconds), 1)
-        while made < total:
+        while made < total and not stop.is_set():
             elapsed = time.monotonic() - begin
             for _ in range(min(int(elapsed * rate) + 1, total) - made):
                 send(producer, recipe, file, counts)

@@ -1,4 +1,4 @@
-"""`ottla-pipeline`: run the stages, make events, check the results, show them."""
+"""`ottla-pipeline`: run the stages, make events, check the results, show them. `spark-submit pipeline/main.py run all` is the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)  # submitted: the folder that holds the package
 
 from pipeline import config as configuration
 from pipeline.config import Config

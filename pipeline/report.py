@@ -179,8 +179,9 @@ def time_of(epoch_ms: int) -> datetime:
 
 def clock(axes: Any) -> None:
     first, last = axes.get_xlim()
-    if last - first < 1 / 86_400:
-        return  # one moment only: there is nothing to label in between
+    # One moment only: matplotlib makes room for days around it, and there is nothing to label in between.
+    if not 1 / 86_400 <= last - first <= 1:
+        return
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(maxticks=8)

@@ -7,7 +7,6 @@ files, and Spark would take what is still being written for finished.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from pipeline import bronze, gold, progress, session, silver, topics
 from pipeline.config import Config, load
 from pipeline.errors import PipelineError
 from pipeline.explain import explained
+from pipeline.signals import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,10 +68,7 @@ def run(config: Config, names: Sequence[str], stop: threading.Event | None = Non
     except PipelineError:
         raise
     except Exception as error:
-        known = explained(error, config)
-        if known is None:
-            raise
-        raise known from None
+        raise explained(error, config) from None
     finally:
         for query in queries:
             end(query)
@@ -121,20 +118,6 @@ def hear_out(watcher: Any, queries: list[StreamingQuery]) -> None:
     deadline = time.monotonic() + HEAR_OUT_SECONDS_MAX
     while not {str(query.runId) for query in queries} <= watcher.ended and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)
-
-
-def stopped_by_signals() -> threading.Event:
-    """Set by Ctrl-C or SIGTERM; a second one ends the process at once."""
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: Any) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        stop.set()
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, on_signal)
-        signal.signal(signal.SIGTERM, on_signal)
-    return stop
 
 
 def submitted(name: str) -> None:

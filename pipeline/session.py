@@ -25,6 +25,8 @@ PACKAGE = Path(__file__).parent
 #: pyspark 4.0 runs on these; what it needs beside itself is checked before a JVM is started.
 NEEDED_MODULES = ("pyspark", "pyarrow", "pandas", "fastavro", "confluent_kafka")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+LOGGING = PACKAGE / "log4j2.properties"
+LOOPBACK = "127.0.0.1"
 INSTALL = "pip install 'ottla[pipeline]'"
 #: Set by us unless the configuration says otherwise.
 DEFAULTS = {
@@ -88,13 +90,7 @@ def start(config: Config) -> SparkSession:
     builder = SparkSession.builder.appName(config.spark.app_name)
     settings = {**DEFAULTS, "spark.sql.shuffle.partitions": str(config.spark.shuffle_partitions)}
     if not submitted:
-        settings |= {
-            "spark.master": config.spark.master,
-            "spark.driver.memory": config.spark.driver_memory,
-            **jar_settings(config),
-        }
-        if config.spark.master.startswith("local"):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
+        settings |= own_settings(config)
     for name, value in {**settings, **config.spark.options}.items():
         builder = builder.config(name, value)
     try:
@@ -104,9 +100,27 @@ def start(config: Config) -> SparkSession:
             f"Spark did not start: {str(error).strip().splitlines()[0][:300]}",
             remedy="its own lines above tell why: most often an unreachable registry for the connector (make spark-jars) or a Java that is too old",
         ) from None
-    spark.sparkContext.setLogLevel("ERROR")
+    if submitted:
+        spark.sparkContext.setLogLevel("ERROR")  # else it logs to a file, see log4j2.properties
     send_package(spark)
     return spark
+
+
+def own_settings(config: Config) -> dict[str, str]:
+    """What spark-submit would be told on its command line."""
+    log = Path(config.path("spark.log"))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    found = {
+        "spark.master": config.spark.master,
+        "spark.driver.memory": config.spark.driver_memory,
+        "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="{LOGGING}" -Dottla.pipeline.log="{log}"',
+        **jar_settings(config),
+    }
+    if config.spark.master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
+        # Everything is one machine: its name need not lead to it.
+        found |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return found
 
 
 def send_package(spark: SparkSession) -> None:

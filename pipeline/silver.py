@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 from pipeline import bronze
 from pipeline.config import Config
-from pipeline.events import SHIPPED_SCHEMAS, Event, Limits, Refused, judge
+from pipeline.events import SHIPPED_SCHEMAS, Event, Limits, Refused, judge, load_schemas
 from pipeline.queries import triggered
 from pipeline.source import client_options
 
@@ -56,7 +56,8 @@ HEADERS = (
 def judged(rows: DataFrame, config: Config) -> DataFrame:
     """Bronze rows with either an event or a reason."""
     pipeline = config.pipeline
-    limits = Limits(pipeline.schemas or SHIPPED_SCHEMAS, pipeline.max_lateness_ms, pipeline.max_ahead_ms)
+    schemas = load_schemas(pipeline.schemas or SHIPPED_SCHEMAS)
+    limits = Limits(schemas, pipeline.max_lateness_ms, pipeline.max_ahead_ms)
     names = [column.split()[0] for column in TAKEN.replace("STRUCT<key: STRING, value: BINARY>", "").split(", ")]
     judge_batches: Callable[[Iterable[Any]], Iterator[Any]] = partial(_judge_batches, limits=limits)
     return rows.select(*names).mapInArrow(judge_batches, JUDGED)

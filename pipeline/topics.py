@@ -1,7 +1,16 @@
-"""Topics the pipeline writes to, made when they are missing, and Kafka client settings in librdkafka's spelling."""
+"""What must be there before Spark is started: a cluster that can be reached, the source's topics, the topics written to.
+
+Spark would find out, too, but after a minute and in eighty lines. Client settings here are in librdkafka's spelling.
+"""
 
 from __future__ import annotations
 
+import difflib
+import json
+import re
+import socket
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -11,6 +20,8 @@ from pipeline.config import Config
 from pipeline.errors import PipelineError
 
 ANSWER_SECONDS_MAX = 10
+#: A broker that does not accept a connection in this time does not in Spark's minute either.
+CONNECT_SECONDS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
 #: Java clients configure SASL by one line of JAAS; librdkafka wants the parts. What has no counterpart stays out.
 JAVA_ONLY = (
@@ -33,16 +44,21 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Creates the missing topics; the events topic too, or Spark would end on an unknown one."""
+    """Creates the topics that are missing, and refuses a source that is not there."""
+    addresses = bootstrap_addresses(config)
+    failures = closed(addresses)
+    if len(failures) == len(addresses):
+        raise unreachable(config, told(failures))
     admin = AdminClient(client_settings(config))
     try:
-        existing = admin.list_topics(timeout=ANSWER_SECONDS_MAX).topics
+        found = admin.list_topics(timeout=ANSWER_SECONDS_MAX)
     except KafkaException as error:
         raise unreachable(config, error.args[0].str()) from None
+    check_brokers(config, [(broker.host, broker.port) for broker in found.brokers.values()])
     missing = [
         NewTopic(name, config.kafka.partitions, config.kafka.replication_factor, config=settings)
         for name, settings in wanted(config).items()
-        if name not in existing
+        if name not in found.topics
     ]
     for name, future in (admin.create_topics(missing) if missing else {}).items():
         try:
@@ -53,6 +69,74 @@ def ensure(config: Config) -> None:
                     f"cannot create topic {name}: {error.args[0].str()}",
                     remedy="create it yourself, or correct [kafka]",
                 ) from None
+    there = {name: len(topic.partitions) for name, topic in found.topics.items()}
+    check_source(config, {**dict.fromkeys(wanted(config), config.kafka.partitions), **there})
+
+
+def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:
+    """Those that accept no connection, with the reason."""
+    failures: dict[str, str] = {}
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), CONNECT_SECONDS_MAX).close()
+        except OSError as error:
+            failures[f"{host}:{port}"] = error.strerror or str(error)
+    return failures
+
+
+def bootstrap_addresses(config: Config) -> list[tuple[str, int]]:
+    found = []
+    for each in config.kafka.bootstrap_servers.split(","):
+        host, colon, port = each.strip().rpartition("://")[2].rpartition(":")
+        if not (colon and host and port.isdigit()):
+            raise PipelineError(f"kafka.bootstrap_servers has {each!r}", remedy="write host:port, comma separated")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def check_brokers(config: Config, addresses: list[tuple[str, int]]) -> None:
+    """The addresses the cluster tells its clients: the first answer may come by another, and then all others fail."""
+    failures = closed(addresses)
+    if failures and len(failures) == len(addresses):
+        raise PipelineError(
+            f"the cluster answers at {config.kafka.bootstrap_servers}, but tells its clients to use {told(failures)}",
+            remedy="correct the brokers' advertised.listeners, or bootstrap from the listener made for this side",
+        )
+    if failures:
+        print(f"ottla-pipeline: not every broker can be reached: {told(failures)}", file=sys.stderr)
+
+
+def told(failures: Mapping[str, str]) -> str:
+    return ", ".join(f"{address} ({why})" for address, why in failures.items())
+
+
+def check_source(config: Config, partitions: Mapping[str, int]) -> None:
+    """Topics and partitions the source names must exist; a pattern may match later."""
+    source = config.source
+    if source.assign:
+        asked = {name: max(numbers, default=-1) + 1 for name, numbers in json.loads(source.assign).items()}
+    elif source.subscribe_pattern:
+        asked = {}
+        try:
+            is_alone = not any(re.fullmatch(source.subscribe_pattern, name) for name in partitions)
+        except re.error:  # it is Java's to judge, which knows other forms
+            is_alone = False
+        if is_alone:
+            print(f"ottla-pipeline: no topic matches {source.subscribe_pattern} yet", file=sys.stderr)
+    else:
+        asked = {name.strip(): 0 for name in source.subscribe.split(",") if name.strip()}
+    for name, count in asked.items():
+        if name not in partitions:
+            near = difflib.get_close_matches(name, partitions, 1)
+            raise PipelineError(
+                f"a topic of the source does not exist: {name}",
+                remedy=f"did you mean {near[0]}?" if near else "create it, or correct [source] subscribe or assign",
+            )
+        if count > partitions[name]:
+            raise PipelineError(
+                f"source.assign names partition {count - 1} of {name}, which has {partitions[name]}",
+                remedy=f"its partitions are 0 to {partitions[name] - 1}",
+            )
 
 
 def unreachable(config: Config, cause: str) -> PipelineError:

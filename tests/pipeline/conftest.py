@@ -42,10 +42,10 @@ class Node:
     def name(self) -> str:
         return f"t{os.getpid()}-{next(self.names)}"
 
-    def topic(self, partitions: int = 2, **settings: str) -> str:
+    def topic(self, partitions: int = 2, *, name: str = "", **settings: str) -> str:
         from confluent_kafka.admin import NewTopic
 
-        name = self.name()
+        name = name or self.name()
         given = {key.replace("_", "."): value for key, value in settings.items()}
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=given)]).values():
             future.result(20)
@@ -62,8 +62,18 @@ class Node:
 
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for number in range(count):
-            producer.produce(topic, value=b"%d" % number, partition=partition, **given)
+            producer.produce(topic, partition=partition, **{"value": b"%d" % number, **given})
         assert producer.flush(20) == 0
+
+    def end(self, topic: str) -> int:
+        """The offset after the last record of partition 0."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": topic})
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 20)[1])
+        finally:
+            consumer.close()
 
     def config(self, folder: Path, *overrides: str) -> Config:
         """Topics of its own, everything under the folder."""

@@ -52,6 +52,11 @@ def test_offsets_may_be_written_as_toml_tables(tmp_path: Path) -> None:
         ("[pipeline]\ntrigger = 'often'", "not a duration"),
         ("[pipeline]\nwatermark = '1 minute'", "without a dead letter"),
         ("[source]\nassign = 'events:0'", "not JSON"),
+        ("[source]\nassign = {events = 0}", "names no partitions"),
+        ("[source]\nstarting_offsets = 'beginning'", "not JSON"),
+        ("[source]\nstarting_offsets = {events = 7}", "no number for each partition"),
+        ("[source]\nending_offsets_by_timestamp = '[1]'", "names no topics"),
+        ("[source]\nstarting_offsets_by_timestamp_strategy = 'earliest'", "error or latest"),
         ("[kafka]\noptions = 3", "must be a table"),
     ],
 )

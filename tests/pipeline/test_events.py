@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed")
 
+from pipeline.errors import PipelineError
 from pipeline.events import (
     AVRO_FRAME,
     RULES,
@@ -20,13 +22,15 @@ from pipeline.events import (
     Reason,
     Refused,
     judge,
-    schema,
+    load_schemas,
+    parsed,
     to_avro,
     to_json,
 )
 
 NOW_MS = 1_800_000_000_000
-LIMITS = Limits(SHIPPED_SCHEMAS, 120_000, 5_000)
+SCHEMAS = load_schemas(SHIPPED_SCHEMAS)
+LIMITS = Limits(SCHEMAS, 120_000, 5_000)
 EVENT = Event("id-1", NOW_MS, "anna", "/cart", 1500, "/search")
 
 
@@ -57,7 +61,7 @@ def test_a_new_field_and_a_removed_one_do_not_stop_the_stream() -> None:
 
 def test_the_schemas_have_every_required_field() -> None:
     for schema_id in (1, 2):
-        names = {field["name"] for field in schema(SHIPPED_SCHEMAS, schema_id)["fields"]}
+        names = {field["name"] for field in parsed(SCHEMAS[schema_id])["fields"]}
         assert names >= {rule.name for rule in RULES if rule.required}
 
 
@@ -114,3 +118,15 @@ def test_no_json_raises_and_what_is_accepted_can_be_stored(found: dict[str, Any]
     decided = verdict(json.dumps(found).encode())
     if isinstance(decided, Event):
         assert "".join(text for text in decided if isinstance(text, str)).encode() is not None
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [({}, "no Avro schema in"), ({"1.avsc": '{"type":'}, "1.avsc is no Avro"), ({"1.avsc": '"strange"'}, "1.avsc")],
+)
+def test_a_schema_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    """Else every Avro event would be a dead letter, and nobody told."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(PipelineError, match=said):
+        load_schemas(str(tmp_path))

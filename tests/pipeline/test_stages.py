@@ -1,0 +1,125 @@
+"""The stages on a live node: every count against the truth, and what the stages do when the topic is not as it was.
+
+One file, so that one worker runs it all with one JVM.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+
+from pipeline import backfill, generate, read_topic, tables, topics, verify
+from pipeline import run as stages
+from pipeline.config import Config, changed
+from pipeline.errors import PipelineError
+from pipeline.events import Event, to_avro, to_json
+from tests.pipeline.conftest import Node
+
+pytestmark = pytest.mark.timeout(240)  # the first test of a worker starts Spark, on a machine that may be busy
+
+
+def set_of(config: Config, **settings: str) -> Config:
+    for name, value in settings.items():
+        config = changed(config, "source", name, value, "test")
+    return config
+
+
+def test_a_micro_batch_holds_no_more_offsets_than_allowed(spark: Any, node: Node, tmp_path: Path) -> None:
+    config = set_of(node.config(tmp_path), max_offsets_per_trigger="40", min_partitions="2")
+    topics.ensure(config)
+    node.send(config.kafka.events, 100)
+    stages.run(config, ["bronze"])
+    batches = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert [each["rows"] for each in batches if each["rows"]] == [40, 40, 20]
+    assert [each["lag_offsets"] for each in batches if each["rows"]] == [60, 20, 0]
+    assert values_of_bronze(config) == list(range(100))
+
+
+def values_of_bronze(config: Config) -> list[int]:
+    return sorted(int(row["value"]) for row in tables.rows(tables.sink(config, "bronze", ["value"])))
+
+
+def drop_before(node: Node, topic: str, before: int) -> None:
+    from confluent_kafka import TopicPartition
+
+    for future in node.admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        future.result(20)
+
+
+def test_retention_that_overtakes_the_reader_stops_it_or_is_passed_over_as_configured(
+    spark: Any, node: Node, tmp_path: Path
+) -> None:
+    config = node.config(tmp_path, "kafka.partitions=1")
+    topics.ensure(config)
+    node.send(config.kafka.events, 5)
+    stages.run(config, ["bronze"])
+    node.send(config.kafka.events, 10)
+    drop_before(node, config.kafka.events, 9)
+    with pytest.raises(PipelineError, match="fail_on_data_loss"):
+        stages.run(config, ["bronze"])
+    stages.run(set_of(config, fail_on_data_loss="false"), ["bronze"])
+    rows = tables.rows(tables.sink(config, "bronze", ["offset"]))
+    assert sorted(row["offset"] for row in rows) == [*range(5), *range(9, 15)]
+
+
+def test_every_stage_holds_exactly_what_was_acknowledged(spark: Any, node: Node, tmp_path: Path) -> None:
+    """Twice, so that the second run begins with checkpoints, state and tables of the first."""
+    config = node.config(tmp_path)
+    path = str(tmp_path / "truth.jsonl")
+    for seed in (1, 2):
+        mix = generate.Mix(bad=6, duplicates=6, late=10)
+        counts = generate.run(
+            config, rate=400, seconds=1.5, mix=mix, truth_path=path, seed=seed, show=lambda found: None
+        )
+        assert counts.total() == 600 and not counts["unacknowledged"]
+        stages.run(config, ["bronze", "silver", "gold"])
+    wrong = [check for check in verify.verify(config, path) if not check.holds]
+    assert not wrong
+    assert_backfill_agrees(config)
+
+
+def assert_backfill_agrees(config: Config) -> None:
+    """The same topic as one batch gives the same tables."""
+    backfill.run(backfill.ranged(config, "earliest", "latest"))
+    for name, columns in (
+        ("windows", ("window_ms", "page", "views", "duration_ms")),
+        ("sessions", ("user", "start_ms", "end_ms", "events")),
+    ):
+        files = [str(file) for file in Path(config.path("backfill", name)).glob("*.parquet")]
+        streamed, at_once = tables.rows(tables.gold(config, name)), tables.rows(tables.parquet(files, None))
+        assert at_once, name
+        assert {tuple(row[c] for c in columns) for row in at_once} == {
+            tuple(row[c] for c in columns) for row in streamed
+        }
+
+
+def test_an_empty_topic_is_no_failure(spark: Any, node: Node, tmp_path: Path) -> None:
+    stages.run(node.config(tmp_path), ["bronze", "silver", "gold"])
+
+
+def test_rows_that_changed_or_are_broken_do_not_stop_the_stream(spark: Any, node: Node, tmp_path: Path) -> None:
+    """New fields, a field that is gone, broken JSON and Avro: each to its place, in one go."""
+    config = node.config(tmp_path, "kafka.partitions=1", "pipeline.max_lateness_ms=1000", "pipeline.watermark=1 minute")
+    topics.ensure(config)
+    now_ms = 1_800_000_000_000
+    events = [Event(f"id-{number}", now_ms, "anna", "/", 1, "/from") for number in range(5)]
+    new_field = json.dumps({**events[0]._asdict(), "colour": {"red": 1}}).encode()
+    good = [new_field, to_json(events[1]._replace(referrer=None)), to_avro(events[2], 1), to_avro(events[3], 2)]
+    gone = json.dumps({key: value for key, value in events[4]._asdict().items() if key != "page"}).encode()
+    bad = {b'{"event_id":': "malformed-json", to_avro(events[4], 2)[:-3]: "malformed-avro", gone: "missing-field"}
+    for value in (*good, *bad, *good):
+        node.send(config.kafka.events, 1, value=value, timestamp=now_ms, key=b"k", headers=[("trace", b"7")])
+    stages.run(config, ["bronze", "silver"])
+    rows = tables.rows(tables.sink(config, "silver", ["event_id", "referrer"]))
+    assert {row["event_id"]: row["referrer"] for row in rows} == {"id-0": "/from", "id-1": None, "id-2": None, "id-3": "/from"}  # fmt: skip
+    assert len(rows) == 4
+    letters = list(read_topic.records(config, config.kafka.dead_letters))
+    assert {each.value: each.headers["error.reason"].decode() for each in letters} == bad
+    assert [(each.key, each.headers["trace"], each.headers["source.offset"]) for each in letters] == [
+        (b"k", b"7", b"%d" % offset) for offset in (4, 5, 6)
+    ]

@@ -1,0 +1,70 @@
+"""What a user finds out before Spark is started: a cluster that is not there or not reachable, topics that do not exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+
+from ottla.testing import Cluster
+from pipeline import topics
+from pipeline.config import load
+from pipeline.errors import PipelineError
+from tests.pipeline.conftest import ROOT, Node
+
+
+def test_nobody_at_the_address(tmp_path: Path) -> None:
+    """As a program, for what is on the screen: one line."""
+    command = [sys.executable, "-m", "pipeline", "run", "bronze", "--bootstrap", "127.0.0.1:1", "--output", "out"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ottla-pipeline: no broker answers at 127.0.0.1:1") and "kafka.bootstrap_servers" in line
+    assert "Connection refused" in line
+
+
+def test_an_address_without_a_port() -> None:
+    with pytest.raises(PipelineError, match="has 'kafka'; write host:port"):
+        topics.ensure(load(None, ("kafka.bootstrap_servers=kafka",)))
+
+
+def test_a_cluster_that_tells_its_clients_a_wrong_address() -> None:
+    with Cluster(1, advertised_listeners="PLAINTEXT://127.0.0.1:1") as cluster:
+        config = load(None, (f"kafka.bootstrap_servers={cluster.bootstrap}",))
+        with pytest.raises(PipelineError, match=r"tells its clients to use 127\.0\.0\.1:1 .*advertised\.listeners"):
+            topics.ensure(config)
+
+
+def test_a_broker_of_several_that_is_down_is_a_warning(node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    host, _, port = node.bootstrap.partition(":")
+    topics.check_brokers(node.config(tmp_path), [(host, int(port)), ("127.0.0.1", 1)])
+    assert "not every broker can be reached: 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_topic_that_does_not_exist_and_one_that_is_nearly_meant(node: Node, tmp_path: Path) -> None:
+    config = node.config(tmp_path)
+    with pytest.raises(PipelineError, match="does not exist: nobody-made-this; create it"):
+        topics.ensure(load(None, (f"kafka.bootstrap_servers={node.bootstrap}", "source.subscribe=nobody-made-this")))
+    topics.ensure(config)
+    mistyped = node.config(tmp_path, "source.subscribe=" + config.kafka.events.replace("events", "event"))
+    with pytest.raises(PipelineError, match=rf"did you mean {config.kafka.events}\?"):
+        topics.ensure(mistyped)
+
+
+def test_a_partition_that_does_not_exist(node: Node, tmp_path: Path) -> None:
+    topic = node.topic(2)
+    topics.ensure(node.config(tmp_path, f'source.assign={{"{topic}":[0,1]}}'))
+    with pytest.raises(PipelineError, match=r"partition 2 of .*, which has 2; its partitions are 0 to 1"):
+        topics.ensure(node.config(tmp_path, f'source.assign={{"{topic}":[2]}}'))
+
+
+def test_a_pattern_may_match_later(node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topics.ensure(node.config(tmp_path, "source.subscribe_pattern=later.*"))
+    assert "no topic matches later.* yet" in capsys.readouterr().err
+    topics.ensure(node.config(tmp_path, r"source.subscribe_pattern=\p{Alpha}++"))  # Java's own form
+    assert not capsys.readouterr().err
