@@ -1,20 +1,17 @@
-"""The two servers under test, behind one shape: bootstrap, pids, start and stop."""
+"""The two servers under test, behind one shape: bootstrap, pids, kill and start of one node, stop."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
-import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks import raw
-from ottla.commands import dev
+from ottla.testing import Cluster
 from tools.apache_kafka import ApacheKafka
 
 KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "39092"))
@@ -31,40 +28,53 @@ class Server:
     bootstrap: str
     pids: list[int]
     stop: Callable[[], None] = field(repr=False)
+    #: Kills one node (-9) and starts it again, without waiting until it is ready.
+    restart: Callable[[int], None] = field(repr=False)
 
 
 def start_ottla(nodes: int = 1) -> Server:
-    command = [sys.executable, "-m", "ottla.main", "dev", "--nodes", str(nodes), "--base-port", "0", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    told = json.loads(process.stdout.readline())
+    cluster = Cluster(nodes)
+    cluster.__enter__()
 
-    def stop() -> None:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
+    def restart(index: int) -> None:
+        cluster.kill(index + 1)
+        cluster.start(index + 1)
+        server.pids[index] = cluster.pid(index + 1)
 
-    return Server("ottla", told["bootstrap"], [node["pid"] for node in told["nodes"]], stop)
+    server = Server("ottla", cluster.bootstrap, [cluster.pid(i + 1) for i in range(nodes)], cluster.close, restart)
+    return server
 
 
 def start_kafka(nodes: int = 1) -> Server:
     kafka = ApacheKafka(KAFKA_PORT, nodes)
     kafka.start()
-    return Server("kafka", kafka.bootstrap, kafka.pids, kafka.stop)
+
+    def restart(index: int) -> None:
+        killed = kafka.processes[index]
+        kafka.kill(index)
+        killed.wait()
+        log = (kafka.data / f"node{index + 1}.log").open("ab")
+        kafka.processes[index] = subprocess.Popen(
+            killed.args, cwd=kafka.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+        server.pids[index] = kafka.processes[index].pid
+
+    server = Server("kafka", kafka.bootstrap, kafka.pids, kafka.stop, restart)
+    return server
 
 
 def ottla_first_ack_seconds(nodes: int = 1) -> float:
     """From starting the processes on empty directories (which they format themselves) to the first acknowledged Produce."""
-    data = tempfile.mkdtemp(prefix="ottla-bench-")
-    planned = dev.plan(nodes, 0, data)
-    common = {"cluster.id": dev.cluster_id(data)}
+    cluster = Cluster(nodes)
+    addresses = [("127.0.0.1", node.port) for node in cluster.nodes.values()]
+    starting = threading.Thread(target=cluster.start, args=tuple(cluster.nodes))
     begin = time.monotonic()
+    starting.start()
     try:
-        for node in planned:
-            dev.start(node, dev.properties_of(node, planned) | common)
-        return raw.first_ack([(dev.HOST, node.port) for node in planned], "first", begin + START_SECONDS_MAX) - begin
+        return raw.first_ack(addresses, "first", begin + START_SECONDS_MAX) - begin
     finally:
-        dev.stop(planned)
-        shutil.rmtree(data, ignore_errors=True)
+        starting.join()
+        cluster.close()
 
 
 def kafka_first_ack_seconds(nodes: int = 1) -> tuple[float, float]:
