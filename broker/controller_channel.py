@@ -60,7 +60,13 @@ class ControllerChannel:
         return self._channel is not None and self._channel.is_open
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """The quorum has news: those who wait for a controller look again at once."""
+        """The quorum has news: those who wait for a controller look again at once.
+
+        So do those whose requests went to the former one: it may be behind a cut cable and never answer, while the new
+        one fences every broker that it does not hear of in time.
+        """
+        if not self._closed:
+            self._to_controller()
         for waiting in self._waiting:
             waiting.set()
         if leader_id >= 0:

@@ -238,9 +238,9 @@ class Channel:
     async def request(self, request: Any, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """The answer, or ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
 
-        `version` None: the highest that both sides have.
+        `version` None: the highest that both sides have. The time is for connecting and for the answer, each.
         """
-        protocol = self._protocol if self.is_open else await self.connect()
+        protocol = self._protocol if self.is_open else await self._connect_within(timeout_ms)
         assert protocol is not None
         api = api_of(request)
         return await protocol.send(self.client_id, request, api, self._agree(protocol, api, version), timeout_ms)
@@ -276,6 +276,14 @@ class Channel:
         if isinstance(outcome, ChannelClosed):
             raise outcome
         return outcome
+
+    async def _connect_within(self, timeout_ms: int) -> ChannelProtocol:
+        """The attempt goes on when this caller has no time left: a peer behind a cut cable takes CONNECT_TIMEOUT_MS."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self.connect()
+        except TimeoutError:
+            raise RequestTimeout(f"{self.where} did not take a connection within {timeout_ms} ms") from None
 
     def close(self) -> None:
         """Give up the connection; what is in flight raises ChannelClosed."""

@@ -83,6 +83,20 @@ async def test_an_answer_that_does_not_come_is_a_timeout(real: RealWorld) -> Non
         channel.close()
 
 
+async def test_a_peer_that_takes_no_connection_costs_the_time_of_the_request_and_not_more(real: RealWorld) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    channel = Channel(real.world, "127.0.0.1", server.sockets[0].getsockname()[1])
+    async with asyncio.timeout(5):  # an attempt to connect is given up after 10 s
+        with pytest.raises(RequestTimeout, match="did not take a connection within 30 ms"):
+            await channel.request(ask(), timeout_ms=30)
+    channel.close()
+    server.close()
+
+
 async def test_nobody_listening_is_told_with_the_address(real: RealWorld) -> None:
     channel = Channel(real.world, "127.0.0.1", 22_099)
     with pytest.raises(ChannelClosed, match=r"cannot connect to .*:22099"):

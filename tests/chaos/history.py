@@ -1,0 +1,162 @@
+"""What clients wrote and what is in the log afterwards, and the judge of both: invariants 1, 2, 26 and 27.
+
+Each record says who wrote it and as the how manieth, so that what is lost, doubled or out of order has a name.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+TOPIC = "chaos"
+PARTITIONS = 4
+DELIVERY_SECONDS_MAX = 120
+QUEUED_MAX = 5000
+FLUSH_SECONDS_MAX = 60
+READ_SECONDS_MAX = 120
+_VALUE = struct.Struct(">iq")
+
+
+class Record(NamedTuple):
+    producer: int
+    number: int
+
+
+class Place(NamedTuple):
+    partition: int
+    offset: int
+
+
+def encode(record: Record) -> bytes:
+    return _VALUE.pack(*record)
+
+
+def decode(value: bytes) -> Record:
+    return Record(*_VALUE.unpack_from(value))
+
+
+def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept by name: its end would end the request
+    wanted = {name.replace("_", "."): value for name, value in configs.items()}
+    admin.create_topics([NewTopic(topic, PARTITIONS, replicas, config=wanted)])[topic].result(30)
+
+
+class Load:
+    """One idempotent librdkafka producer in a thread, acks=all; remembers what was acknowledged, and where."""
+
+    def __init__(self, bootstrap: str, producer: int = 0, *, topic: str = TOPIC, padding: int = 0) -> None:
+        from confluent_kafka import Producer
+
+        self.number = producer
+        self.sent = 0
+        self.acknowledged: dict[Record, Place] = {}
+        self.failed: list[str] = []
+        self._topic = topic
+        self._padding = bytes(padding)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+                "message.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
+                "queue.buffering.max.messages": QUEUED_MAX,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                # A sleeping or cut-off broker keeps its connections: how long its answer is awaited is the client's matter.
+                "socket.timeout.ms": 3000,
+                "log_level": 0,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(FLUSH_SECONDS_MAX)
+        if left:
+            self.failed.append(f"{left} records neither acknowledged nor refused after {FLUSH_SECONDS_MAX} s")
+
+    def wait_for_acknowledgements(self, more: int) -> None:
+        """Until so many records beyond those of now are acknowledged: the client has found the leaders again."""
+        target = len(self.acknowledged) + more
+        deadline = time.monotonic() + DELIVERY_SECONDS_MAX
+        while len(self.acknowledged) < target:
+            assert time.monotonic() < deadline, "the client did not get through"
+            time.sleep(0.001)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            record = Record(self.number, self.sent)
+            try:
+                self._producer.produce(
+                    self._topic,
+                    encode(record) + self._padding,
+                    partition=self.sent % PARTITIONS,
+                    on_delivery=self._delivered,
+                )
+                self.sent += 1
+            except BufferError:
+                self._producer.poll(0.05)
+            if record.number % 20 == 0:
+                self._producer.poll(0.005)  # a few thousand records a second: enough to be under way at every accident
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        record = decode(message.value())
+        if error is not None:
+            self.failed.append(f"{record}: {error}")
+        else:
+            self.acknowledged[record] = Place(message.partition(), message.offset())
+
+
+def read_everything(bootstrap: str, topic: str = TOPIC) -> dict[Record, list[Place]]:
+    """Every record of the topic, with the places where it stands."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    places: dict[Record, list[Place]] = {}
+    ended: set[int] = set()
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+        for message in consumer.consume(5000, 1.0):
+            if message.error() is not None:
+                ended.add(message.partition())
+            else:
+                place = Place(message.partition(), message.offset())
+                places.setdefault(decode(message.value()), []).append(place)
+    consumer.close()
+    assert len(ended) == PARTITIONS, "the log could not be read to its end"
+    return places
+
+
+def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[str]:
+    """What is wrong with the log; nothing if every promise held."""
+    problems: list[str] = []
+    acknowledged: dict[Record, Place] = {}
+    for load in loads:
+        problems += [f"failed: {text}" for text in load.failed[:5]]
+        acknowledged |= load.acknowledged
+    lost = [record for record in acknowledged if record not in places]
+    doubled = [record for record, where in places.items() if len(where) > 1]
+    moved = [record for record, where in acknowledged.items() if record in places and where not in places[record]]
+    for name, records in (("lost", lost), ("doubled", doubled), ("moved", moved)):
+        if records:
+            problems.append(f"{len(records)} {name}, first {sorted(records)[:5]}")
+    last: dict[tuple[int, int], int] = {}
+    for place, record in sorted((where[0], record) for record, where in places.items()):
+        key = (place.partition, record.producer)
+        if record.number < last.get(key, -1):
+            problems.append(f"{record} at {place} stands behind number {last[key]}")
+        last[key] = record.number
+    return problems[:20]

@@ -1,0 +1,132 @@
+"""Cables that break: a leader without its followers, a controller without its quorum, one direction only, clients alone.
+
+Whatever is cut, nobody acknowledges what could be lost, and after the heal everything that was acknowledged is there once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.broker.conftest import eventually
+from tests.chaos.history import PARTITIONS, Load, create_topic, judge, read_everything
+from tests.chaos.namespaces import CLIENT, SKIP_REASON, NamespaceCluster, available
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not available(), reason=SKIP_REASON)]
+
+#: Of Kafka's 9 s and 2 s a third: a silent death is noticed sooner, and the test is over sooner.
+SESSION = {"broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceCluster]:
+    """One for all tests: each leaves it whole."""
+    with NamespaceCluster(tmp_path_factory.mktemp("cuts"), **SESSION) as running:
+        yield running
+
+
+class Stubborn:
+    """A producer that knows only one node, and gives up soon: what a client of a cut-off leader is told."""
+
+    def __init__(self, bootstrap: str, topic: str, acks: str) -> None:
+        from confluent_kafka import Producer
+
+        self.acknowledged = 0
+        self.refused: list[str] = []
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": acks, "message.timeout.ms": 2500, "linger.ms": 0, "log_level": 0}
+        )
+        for _ in range(20):
+            producer.produce(topic, b"nobody else hears this", partition=0, on_delivery=self._delivered)
+        producer.flush(10)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.refused.append(error.name())
+
+
+def loaded(cluster: NamespaceCluster, topic: str) -> Load:
+    create_topic(cluster.bootstrap, 3, topic, min_insync_replicas="2")
+    cluster.wait_isr(topic, PARTITIONS)
+    load = Load(cluster.bootstrap, topic=topic)
+    load.wait_for_acknowledgements(500)
+    return load
+
+
+def nothing_is_wrong(cluster: NamespaceCluster, load: Load, topic: str) -> None:
+    load.wait_for_acknowledgements(500)
+    load.stop()
+    cluster.wait_isr(topic, PARTITIONS)
+    assert judge([load], read_everything(cluster.bootstrap, topic)) == []
+
+
+def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go_on(cluster: NamespaceCluster) -> None:
+    load = loaded(cluster, "leader-cut")
+    leader = cluster.leader("leader-cut", 1)
+    witness = next(n for n in cluster.node_ids if n != leader)
+    cluster.isolate(leader)
+    try:
+        # From before it is fenced until after: as long as it believes itself the leader.
+        lonely = Stubborn(cluster.only(leader), "leader-cut", acks="all")
+        cluster.leader("leader-cut", witness, without=leader)
+        load.wait_for_acknowledgements(500)
+        later = Stubborn(cluster.only(leader), "leader-cut", acks="all")
+    finally:
+        cluster.heal()
+    assert lonely.acknowledged == later.acknowledged == 0
+    eventually(lambda: cluster.leader_and_isr("leader-cut", leader)[0] not in (leader, -1), "news to arrive", 30)
+    nothing_is_wrong(cluster, load, "leader-cut")
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["the leader is not heard", "the leader hears nobody"])
+def test_a_leader_cut_off_in_one_direction_loses_nothing_and_recovers(cluster: NamespaceCluster, deaf: bool) -> None:
+    topic = f"one-way-{deaf}"
+    load = loaded(cluster, topic)
+    leader = cluster.leader(topic, 1)
+    others = [n for n in cluster.node_ids if n != leader]
+    for other in others:
+        cluster.cut(*((other, leader) if deaf else (leader, other)))
+    try:
+        cluster.leader(topic, others[0], without=leader)
+        load.wait_for_acknowledgements(500)
+    finally:
+        cluster.heal()
+    nothing_is_wrong(cluster, load, topic)
+
+
+def test_a_controller_cut_off_from_the_others_is_replaced_and_decides_nothing_more(cluster: NamespaceCluster) -> None:
+    load = loaded(cluster, "controller-cut")
+    controller = cluster.controller()
+    others = [n for n in cluster.node_ids if n != controller]
+    cluster.isolate(controller)
+    began = time.monotonic()
+    try:
+        cluster.controller(*others, without=controller)
+        create_topic(f"{cluster.only(others[0])},{cluster.only(others[1])}", 2, "decided")
+        seconds = time.monotonic() - began
+        load.wait_for_acknowledgements(500)
+    finally:
+        cluster.heal()
+    # The quorum's fetch timeout is 2 s; the rest is two elections on a busy machine.
+    assert seconds < 10
+    eventually(lambda: cluster.controller(controller) != controller, "the old controller to hear of the new one", 30)
+    nothing_is_wrong(cluster, load, "controller-cut")
+
+
+def test_clients_cut_off_from_a_leader_that_its_followers_hear_wait_and_lose_nothing(cluster: NamespaceCluster) -> None:
+    load = loaded(cluster, "client-cut")
+    leader = cluster.leader("client-cut", 1)
+    witness = next(n for n in cluster.node_ids if n != leader)
+    cluster.cut(CLIENT, leader)
+    cluster.cut(leader, CLIENT)
+    try:
+        time.sleep(5)  # longer than a session: had the brokers lost each other, it would show by now
+        assert cluster.leader_and_isr("client-cut", witness) == (leader, [1, 2, 3])
+    finally:
+        cluster.heal()
+    nothing_is_wrong(cluster, load, "client-cut")
