@@ -1,0 +1,240 @@
+"""How long writes, or decisions, stop when a node dies, leaves or falls asleep: samples on one cluster, with defaults.
+
+python -m tests.chaos.failover --what kill-leader --samples 20
+
+kill-leader       kill -9 of a partition's leader: the longest gap between acknowledgements, acks=all, 500 writes a second
+term-leader       the same for SIGTERM, which hands leadership over first
+pause-leader      the same for SIGSTOP: a silent death, noticed by its session's end only (9 s)
+kill-controller   kill -9 of the active controller, which does not lead: from the kill to a topic created by a broker that lives
+first-record      no accident: a fresh producer's first record, from its making to the acknowledgement
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from ottla.testing import Cluster
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.broker.wire import Wire
+from tests.chaos.roles import active_controller, leader_of
+
+RATE = 500
+BEFORE_SECONDS = 1.5
+RECOVERY_SECONDS_MAX = 60.0
+#: After the first acknowledgement that follows the accident: a second stop would be part of the same failover.
+AFTER_SECONDS = 2.0
+#: A gap that began a moment before the signal was sent is the accident's, too: in-flight requests are not answered any more.
+MARGIN_SECONDS = 0.1
+DECISION_MS_MAX = 20_000
+
+
+class Writer:
+    """A producer with its own defaults, at a steady rate; remembers when its records were acknowledged."""
+
+    def __init__(self, cluster: Cluster, topic: str, rate: int = RATE) -> None:
+        from confluent_kafka import Producer
+
+        self.topic = topic
+        self.sent = 0
+        self.times: list[float] = []
+        self.offsets: dict[int, int] = {}
+        self.failed: list[str] = []
+        self._rate = rate
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(RECOVERY_SECONDS_MAX)
+        if left:
+            self.failed.append(f"{left} records neither acknowledged nor refused")
+
+    def wait_for_acknowledgement_after(self, moment: float) -> None:
+        deadline = time.monotonic() + RECOVERY_SECONDS_MAX
+        while not self.times or self.times[-1] <= moment:
+            assert time.monotonic() < deadline, "writes did not go on"
+            time.sleep(0.01)
+
+    def longest_gap(self, since: float) -> float:
+        """Between two acknowledgements, the later of which came after `since`."""
+        return max(later - earlier for earlier, later in pairwise(self.times) if later > since)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stop.is_set():
+            number = self.sent
+            self.sent += 1
+            self._producer.produce(self.topic, str(number), partition=0, on_delivery=self._delivered)
+            while (left := began + self.sent / self._rate - time.monotonic()) > 0:
+                self._producer.poll(min(left, 0.001))
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(f"record {message.value()!r}: {error}")
+        else:
+            self.times.append(time.monotonic())
+            self.offsets[int(message.value())] = message.offset()
+
+
+@dataclass
+class Samples:
+    seconds: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def max(self) -> float:
+        return max(self.seconds)
+
+
+def create_topic(cluster: Cluster, name: str, first_replica: int | None = None) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    others = [node_id for node_id in cluster.nodes if node_id != first_replica]
+    wanted: dict[str, Any] = {"config": {"min.insync.replicas": "2"}}
+    if first_replica is None:
+        wanted["replication_factor"] = 3
+    else:
+        wanted["replica_assignment"] = [[first_replica, *others]]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, 1, **wanted)])[name].result(30)
+    cluster.wait_isr(name)
+
+
+def missing_records(cluster: Cluster, writer: Writer) -> list[str]:
+    """What was acknowledged has to be there, each record once and where it was said to be."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "judge", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(writer.topic, 0, 0)])
+    found: dict[int, list[int]] = {}
+    deadline = time.monotonic() + RECOVERY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is not None:
+            break
+        if message is not None:
+            found.setdefault(int(message.value()), []).append(message.offset())
+    consumer.close()
+    wrong = [number for number, offset in writer.offsets.items() if found.get(number) != [offset]]
+    doubled = [number for number, offsets in found.items() if len(offsets) > 1]
+    return [f"{writer.topic}: lost or moved {wrong[:5]}, doubled {doubled[:5]}"] if wrong or doubled else []
+
+
+Accident = Callable[[Cluster, int], None]
+
+
+def write_gap(cluster: Cluster, topic: str, accident: Accident, repair: Accident, samples: Samples) -> None:
+    """One sample: `accident` befalls the leader, `repair` brings the cluster back to what it was."""
+    create_topic(cluster, topic)
+    writer = Writer(cluster, topic)
+    writer.wait_for_acknowledgement_after(time.monotonic() + BEFORE_SECONDS)
+    leader = leader_of(cluster, topic)
+    began = time.monotonic()
+    accident(cluster, leader)
+    writer.wait_for_acknowledgement_after(began + MARGIN_SECONDS)
+    writer.wait_for_acknowledgement_after(time.monotonic() + AFTER_SECONDS)
+    writer.stop()
+    samples.seconds.append(writer.longest_gap(began))
+    repair(cluster, leader)
+    cluster.wait_isr(topic)
+    samples.problems += writer.failed[:5] + missing_records(cluster, writer)
+
+
+def decision_gap(cluster: Cluster, topic: str, samples: Samples) -> None:
+    """One sample: the controller is killed, and a broker that lives is asked for a topic at once."""
+    controller = active_controller(cluster)
+    asked = next(node for node in cluster.nodes.values() if node.id != controller)
+    create_topic(cluster, topic, first_replica=asked.id)
+    writer = Writer(cluster, topic)
+    writer.wait_for_acknowledgement_after(time.monotonic() + BEFORE_SECONDS)
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=f"{topic}-decided", num_partitions=1, replication_factor=2)],
+        timeout_ms=DECISION_MS_MAX,
+    )
+    with Wire(asked.port) as wire:
+        wire.sock.settimeout(RECOVERY_SECONDS_MAX)
+        began = time.monotonic()
+        cluster.kill(controller)
+        answer = wire.request(request).topics[0]
+        samples.seconds.append(time.monotonic() - began)
+    if answer.error_code:
+        samples.problems.append(f"{topic}: the creation was answered {answer.error_code} {answer.error_message}")
+    writer.wait_for_acknowledgement_after(time.monotonic() + AFTER_SECONDS)
+    writer.stop()
+    cluster.start(controller)
+    cluster.wait_isr(topic)
+    samples.problems += writer.failed[:5] + missing_records(cluster, writer)
+
+
+def first_record(cluster: Cluster, topic: str, samples: Samples) -> None:
+    create_topic(cluster, topic)
+    began = time.monotonic()
+    writer = Writer(cluster, topic)
+    writer.wait_for_acknowledgement_after(began)
+    samples.seconds.append(writer.times[0] - began)
+    writer.stop()
+    samples.problems += writer.failed[:5]
+
+
+def take_sample(cluster: Cluster, what: str, topic: str, samples: Samples) -> None:
+    match what:
+        case "kill-leader":
+            write_gap(cluster, topic, Cluster.kill, Cluster.start, samples)
+        case "term-leader":
+            write_gap(cluster, topic, Cluster.stop, Cluster.start, samples)
+        case "pause-leader":
+            write_gap(cluster, topic, Cluster.pause, Cluster.resume, samples)
+        case "kill-controller":
+            decision_gap(cluster, topic, samples)
+        case "first-record":
+            first_record(cluster, topic, samples)
+        case _:
+            raise AssertionError(what)
+
+
+def run(what: str, count: int, show: Callable[[str], None] = lambda line: None) -> Samples:
+    samples = Samples()
+    with Cluster(3) as cluster:
+        for number in range(count):
+            take_sample(cluster, what, f"{what}-{number}", samples)
+            show(f"{what} {number + 1}: {samples.seconds[-1]:.3f} s")
+    return samples
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.chaos.failover", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--what", required=True, help="one of those in the head of this file")
+    parser.add_argument("--samples", type=int, default=20)
+    arguments = parser.parse_args()
+    samples = run(arguments.what, arguments.samples, lambda line: print(line, flush=True))
+    result = {"what": arguments.what, "samples": len(samples.seconds), "p50_s": round(samples.p50, 3)}
+    print(json.dumps(result | {"max_s": round(samples.max, 3), "problems": samples.problems}))
+    return 1 if samples.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

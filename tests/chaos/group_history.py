@@ -1,0 +1,130 @@
+"""Consumers of a group while brokers die, and their judge.
+
+Within one assignment nothing is skipped and nothing comes twice (invariant 45); an assignment begins where the group has
+committed, or later, never before a commit that was acknowledged (39, 40); what was acknowledged to a producer is seen (46).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from tests.chaos.history import PARTITIONS, TOPIC, Load, Place, Record, decode
+
+GROUP = "readers"
+SEEN_SECONDS_MAX = 60
+BATCH = 500
+
+
+class Group:
+    """What its members have committed and seen together."""
+
+    def __init__(self, bootstrap: str, members: int, topic: str = TOPIC) -> None:
+        self.committed = dict.fromkeys(range(PARTITIONS), 0)
+        self.seen: dict[Place, Record] = {}
+        self.delivered = 0
+        self.assignments = 0
+        self.problems: list[str] = []
+        self.lock = threading.Lock()
+        self.stopping = threading.Event()
+        self._members = [_Member(self, number, bootstrap, topic) for number in range(members)]
+
+    def stop(self, loads: list[Load]) -> None:
+        """Once everything that was acknowledged has been seen, or after a while."""
+        wanted = {place for load in loads for place in load.acknowledged.values()}
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while not wanted <= self.seen.keys() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.stopping.set()
+        for member in self._members:
+            member.thread.join()
+        if missing := wanted - self.seen.keys():
+            self.problems.append(f"the group has not seen {len(missing)} acknowledged records, like {min(missing)}")
+        for load in loads:
+            for record, place in load.acknowledged.items():
+                if self.seen.get(place, record) != record:
+                    self.problems.append(f"{place} was {record} for its producer, {self.seen[place]} for the group")
+
+
+class _Member:
+    """One consumer in a thread."""
+
+    def __init__(self, group: Group, number: int, bootstrap: str, topic: str) -> None:
+        from confluent_kafka import Consumer
+
+        self._group = group
+        self._number = number
+        self._expected: dict[int, int] = {}  # partition -> the next offset, -1 until the first record
+        self._floor: dict[int, int] = {}  # partition -> what was committed when it was assigned
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "client.id": f"member-{number}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 10_000,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "fetch.wait.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        with self._group.lock:
+            self._group.assignments += 1
+            for each in partitions:
+                self._expected[each.partition] = -1
+                self._floor[each.partition] = self._group.committed[each.partition]
+
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        self._commit()
+        for each in partitions:
+            self._expected.pop(each.partition, None)
+
+    def _run(self) -> None:
+        while not self._group.stopping.is_set():
+            messages = [each for each in self._consumer.consume(BATCH, 0.1) if each.error() is None]
+            for message in messages:
+                self._see(message)
+            if messages:
+                self._commit()
+        self._consumer.close()
+
+    def _see(self, message: Any) -> None:
+        group, partition, offset = self._group, message.partition(), message.offset()
+        record = decode(message.value())
+        with group.lock:
+            group.delivered += 1
+            expected = self._expected.get(partition)
+            if expected is None:
+                group.problems.append(f"member {self._number} got {partition}@{offset} without owning the partition")
+            elif expected >= 0 and offset != expected:
+                group.problems.append(f"member {self._number} got {partition}@{offset} instead of @{expected}")
+            elif expected < 0 and offset < self._floor[partition]:
+                group.problems.append(f"{partition} was assigned at {offset}, committed was {self._floor[partition]}")
+            self._expected[partition] = offset + 1
+            before = group.seen.setdefault(Place(partition, offset), record)
+            if before != record:
+                group.problems.append(f"{partition}@{offset} was {before}, then {record}")
+
+    def _commit(self) -> None:
+        """What is acknowledged is kept as the floor; what is refused, or in doubt, is nobody's promise."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        offsets = [TopicPartition(TOPIC, index, after) for index, after in self._expected.items() if after >= 0]
+        if not offsets:
+            return
+        try:
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException:
+            return
+        with self._group.lock:
+            for each in answers or ():
+                if each.error is None:
+                    self._group.committed[each.partition] = max(self._group.committed[each.partition], each.offset)
