@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run test check bench compat chaos demo spark-jars clean
+.PHONY: run test check bench compat chaos sim demo spark-jars clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -54,6 +54,10 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos $(ARGS)
 	OTTLA_CHAOS=1 $(PYTEST) tests/chaos
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
+
+# Whole clusters in virtual time, by seed: docs/SIMULATOR.md.
+sim: $(VENV)/dev
+	$(PY) -m tests.sim $(ARGS)
 
 # The connector of format("kafka") for the pinned pyspark; kafka-clients of the version it was built with.
 SPARK_VERSION ?= 4.0.0

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -39,6 +40,9 @@ def parser() -> argparse.ArgumentParser:
 def simulate(task: tuple[int, float, str | None, bool]) -> Result:
     seed, seconds, mutant, verbose = task
     logging.getLogger().setLevel(logging.DEBUG if verbose else logging.ERROR)
+    # What is garbage waits for the end of the run: a collection in its middle would cost time, and run finalizers by chance.
+    gc.collect()
+    gc.disable()
     with applied(mutant):
         result = Simulation(seed, seconds, verbose=verbose).run()
         if seed % REPEAT_EVERY == 0 and mutant is None and result.violation is None:

@@ -1,37 +1,300 @@
 """Known mistakes of replicated logs, put into the real code at run time: each must be noticed within 2,000 seeds.
 
-A mutant names what it breaks and says which attribute of which object is replaced by what.
+A mutant names what it breaks and says which attribute of which object is replaced by what. One that is never noticed means
+that the simulator, or what it looks at, has become too tame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from broker.coordinator import runtime as coordinator
+from broker.handlers import fetch
+from broker.node import BrokerNode
+from broker.replication import isr, partition, read
+from broker.replication.partition import Partition
+from controller.control import alter_partition, brokers
+from controller.control.partition_change import PartitionChange
+from controller.control.state import ControlState
+from controller.raft import driver, states
+from controller.raft.election_store import ElectionStore
+from controller.raft.leader import Leader
+from protocol.errors import ErrorCode, KafkaError
+from storage import replay
+from storage.log import Log
+from storage.producers import ProducerState
+from storage.segment import Segment
 
 
 @dataclass(frozen=True)
 class Mutant:
     text: str
     #: object, attribute, what is there instead
-    patches: tuple[tuple[object, str, Any], ...]
+    patches: tuple[tuple[Any, str, Any], ...]
 
 
-MUTANTS: dict[str, Mutant] = {}
+def nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def always(*args: Any, **kwargs: Any) -> bool:
+    return True
+
+
+ALWAYS = property(lambda self: True, lambda self, value: None)
+
+_become_follower = Partition.become_follower
+_append_as_follower = Partition.append_as_follower
+_next_high_watermark = isr.next_high_watermark
+_read = read.read
+_write_vote = ElectionStore.write
+_start_broker = BrokerNode.start
+
+
+def follow_from_high_watermark(self: Partition, *args: Any, **kwargs: Any) -> None:
+    """Before KIP-101: what lies above the watermark goes, though the leader may have acknowledged it."""
+    _become_follower(self, *args, **kwargs)
+    if self.log is not None and self.log.high_watermark < self.log.log_end_offset:
+        self.log.truncate_to(self.log.high_watermark)
+
+
+def local_log_of_any_epoch(self: Partition, current_leader_epoch: int, *, require_leader: bool) -> Log:
+    if self.offline or self.log is None or (require_leader and not self.is_leader):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return self.log
+
+
+def watermark_below_min_isr(self: Partition, now_ms: int) -> None:
+    log = self.leader_log
+    if log is not None:
+        followers = self.followers.values()
+        end = _next_high_watermark(log.log_end_offset, followers, self.isr, (), now_ms, self.lag_time_ms_max)
+        self._raise_high_watermark(log, end)
+
+
+def watermark_without_slowest(end: int, followers: Any, maximal_isr: Any, *args: Any) -> int:
+    """One member of the ISR is not waited for."""
+    waited = sorted(f.log_end_offset for f in followers if f.broker_id in maximal_isr)[1:]
+    return min([end, *waited])
+
+
+def isr_before_answer(self: Partition, isr: frozenset[int]) -> None:
+    """A proposed ISR counts at once: the controller may still elect from the old one."""
+    assert self._isr_changes is not None
+    self.proposed_isr = self.isr = self.maximal_isr = isr
+    self._isr_changes.submit(self)
+
+
+def join_at_once(follower: Any, maximal_isr: Any, eligible: bool, *offsets: int) -> bool:
+    return follower.broker_id not in maximal_isr and eligible
+
+
+def write_vote_without_sync(self: ElectionStore, election: Any, kraft_version: int, voter_ids: Any) -> None:
+    files = self._files
+    write = files.write_atomic
+    try:
+        files.write_atomic = lambda path, data, sync=True: write(path, data, sync=False)  # type: ignore[method-assign]
+        _write_vote(self, election, kraft_version, voter_ids)
+    finally:
+        del files.write_atomic
+
+
+def vote_for_all(self: Any, candidate: Any, log_is_up_to_date: bool, pre_vote: bool) -> bool:
+    return log_is_up_to_date
+
+
+def vote_for_any_log(self: Any, candidate: Any, log_is_up_to_date: bool, pre_vote: bool) -> bool:
+    return self.voted is None or self.voted == candidate
+
+
+def commit_any_epoch(self: Leader) -> bool:
+    """A majority has it, so it is committed: wrong for records of earlier epochs (figure 8 of the Raft paper)."""
+    reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset if self.voters else -1
+    if reached <= self.high_watermark:
+        return False
+    self.high_watermark = reached
+    return True
+
+
+def commit_leaders_log(self: Leader) -> bool:
+    reached = max((progress.end_offset for progress in self.voters.values()), default=-1)
+    if reached <= max(self.epoch_start_offset, self.high_watermark):
+        return False
+    self.high_watermark = reached
+    return True
+
+
+async def flush_nothing(self: driver.RaftNode) -> None:
+    self._flush_wanted = self._flushing = False
+    self._step(driver.Flushed(self._core.log.generation, self._core.log.end_offset))
+
+
+def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
+    if broker_id != partition.leader:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def former_is_clean(state: ControlState, broker_id: int, previous_broker_epoch: int) -> list[Any]:
+    if state.image.cluster.brokers.get(broker_id) is None:
+        return []
+    return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
+
+
+def elect_anybody(self: PartitionChange, replica: int) -> bool:
+    return self.may_lead(replica)
+
+
+def read_up_to_the_end(partition: Partition, request: Any, reader: Any, *args: Any, **kwargs: Any) -> Any:
+    """Consumers are given what followers are given."""
+    log = partition.log
+    if log is None or reader.is_follower:
+        return _read(partition, request, reader, *args, **kwargs)
+    high_watermark = log.high_watermark
+    log.high_watermark = log.log_end_offset
+    try:
+        return _read(partition, request, reader, *args, **kwargs)
+    finally:
+        log.high_watermark = high_watermark
+
+
+def lose_producers(log: Log) -> None:
+    log.producers.clear()
+    log.producers.end_offset = log.log_end_offset
+
+
+def own_high_watermark(self: Partition, records: Any, high_watermark: int, start: int, now_ms: int) -> None:
+    """A follower takes its own end for committed."""
+    _append_as_follower(self, records, 1 << 60, start, now_ms)
+
+
+def answered_at_once(self: Any, response: Any, on_error: Any) -> Any:
+    return response
+
+
+def stable_is_committed(log: Log) -> int:
+    return log.high_watermark
+
+
+def hear_everything(self: Any, hear_metadata: Callable[[], None]) -> Any:
+    """A broker follows the metadata from its first line on, and may lead by what was before its crash."""
+    hear_metadata()
+    return _start_broker(self, lambda: None)
+
+
+def _mutant(text: str, *patches: tuple[Any, str, Any]) -> Mutant:
+    return Mutant(text, patches)
+
+
+REPLICATION = {
+    "truncate-to-watermark": _mutant(
+        "a follower goes back to its high watermark, not to where the epochs part (KIP-101)",
+        (Partition, "become_follower", follow_from_high_watermark),
+    ),
+    "no-epoch-fence": _mutant(
+        "a leader serves readers of any leader epoch (KIP-320)", (Partition, "local_log", local_log_of_any_epoch)
+    ),
+    "no-divergence": _mutant(
+        "a leader does not look whether a follower's log fits its own", (read, "_divergence", nothing)
+    ),
+    "epochs-not-kept": _mutant(
+        "a new leader does not write down where its epoch began", (Log, "assign_epoch", nothing)
+    ),
+    "watermark-under-min-isr": _mutant(
+        "the high watermark moves with fewer in sync than min.insync.replicas (KIP-966)",
+        (Partition, "advance_high_watermark", watermark_below_min_isr),
+    ),
+    "watermark-without-slowest": _mutant(
+        "the high watermark does not wait for one member of the ISR",
+        (partition, "next_high_watermark", watermark_without_slowest),
+    ),
+    "isr-before-answer": _mutant("a leader takes a proposed ISR for made", (Partition, "_propose", isr_before_answer)),
+    "join-isr-early": _mutant(
+        "a follower joins the ISR before it has reached the high watermark and the leader's epoch",
+        (partition, "may_join", join_at_once),
+    ),
+    "acknowledge-early": _mutant(
+        "acks=all is answered after the leader's own append", (Partition, "is_committed", always)
+    ),
+    "follower-commits-alone": _mutant(
+        "a follower takes its own log for committed", (Partition, "append_as_follower", own_high_watermark)
+    ),
+    "consumers-read-to-the-end": _mutant(
+        "consumers are given what lies above the high watermark", (fetch, "read", read_up_to_the_end)
+    ),
+    "old-metadata": _mutant(
+        "a broker takes up the roles of before its crash until it has read on", (BrokerNode, "start", hear_everything)
+    ),
+    "dedupe-window-of-zero": _mutant(
+        "a batch that is sent again is no duplicate", (ProducerState, "duplicate_of", nothing)
+    ),
+    "producers-forgotten": _mutant(
+        "recovery does not rebuild the producers' state", (replay, "rebuild_producers", lose_producers)
+    ),
+    "directory-not-synced": _mutant("the directory of a new partition is not synced", (Log, "entry_synced", ALWAYS)),
+    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
+}
+CONTROLLER = {
+    "no-compare-and-set": _mutant(
+        "AlterPartition does not look at the epochs", (alter_partition, "_check_epochs", any_epoch_of_partition)
+    ),
+    "no-broker-epochs": _mutant(
+        "AlterPartition takes in a broker that has restarted since (KIP-903)",
+        (alter_partition, "_check_eligible", nothing),
+    ),
+    "unclean-election": _mutant("any living replica may lead", (PartitionChange, "_may_lead_cleanly", elect_anybody)),
+    "unclean-stop-unnoticed": _mutant(
+        "a broker that crashed stays eligible (KIP-966)", (brokers, "_former_incarnation_records", former_is_clean)
+    ),
+}
+QUORUM = {
+    "vote-not-durable": _mutant(
+        "a vote is not synced before it is sent", (ElectionStore, "write", write_vote_without_sync)
+    ),
+    "votes-for-all": _mutant(
+        "a voter votes for all who ask in an epoch", (states.Unattached, "can_grant_vote", vote_for_all)
+    ),
+    "votes-for-any-log": _mutant(
+        "a voter does not compare logs", (states.Unattached, "can_grant_vote", vote_for_any_log)
+    ),
+    "commits-alone": _mutant(
+        "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)
+    ),
+    "commits-older-epochs": _mutant(
+        "a majority commits records of earlier epochs (figure 8 of the Raft paper)",
+        (Leader, "_advance", commit_any_epoch),
+    ),
+    "metadata-not-flushed": _mutant(
+        "the quorum counts what is not on a disk", (driver.RaftNode, "_flush", flush_nothing)
+    ),
+}
+COORDINATORS = {
+    "answered-before-commit": _mutant(
+        "a coordinator answers before its records are committed",
+        (coordinator._Context, "answer", answered_at_once),
+    ),
+    "no-stable-offset": _mutant(
+        "read_committed is served up to the high watermark", (Log, "last_stable_offset", property(stable_is_committed))
+    ),
+}
+MUTANTS: dict[str, Mutant] = {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}
 
 
 @contextmanager
 def applied(name: str | None) -> Iterator[None]:
-    if name is None:
-        yield
-        return
-    patches = MUTANTS[name].patches
-    before = [(target, attribute, vars(target)[attribute]) for target, attribute, _ in patches]
+    """Puts the mutant in for the time of the block."""
+    patches = () if name is None else MUTANTS[name].patches
+    absent = object()
+    before = [(target, attribute, vars(target).get(attribute, absent)) for target, attribute, _ in patches]
     for target, attribute, instead in patches:
         setattr(target, attribute, instead)
     try:
         yield
     finally:
         for target, attribute, original in before:
-            setattr(target, attribute, original)
+            if original is absent:
+                delattr(target, attribute)
+            else:
+                setattr(target, attribute, original)

@@ -23,7 +23,7 @@ from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
 
 MIN_ISR = 2
-CHECK_SECONDS = 0.1
+CHECK_SECONDS = 0.2
 START_SECONDS_MAX = 20
 #: Of a run of 60 s: how long faults strike, and how long clients go on after them.
 FAULT_SHARE, CALM_SECONDS = 0.6, 5.0

@@ -23,7 +23,7 @@ class Consumer(Client):
 
     partitions: Sequence[TopicPartition] = ()
     isolation_level = 0
-    pause_seconds = 0.3
+    pause_seconds = 0.6
 
     def start(self) -> None:
         self.positions = dict.fromkeys(self.partitions, 0)

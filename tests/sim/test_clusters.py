@@ -1,0 +1,34 @@
+"""Seeded simulations of whole clusters (docs/SIMULATOR.md); `make sim` runs more of them.
+
+In processes of their own: a seed replays only with the hashes of strings that the runner fixes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SEEDS, SEEDS_PER_TEST, SECONDS = 100, 10, 60
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.sim", "--jobs", "1", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_nothing_promised_is_broken_by_these_seeds(first: int) -> None:
+    done = run("--seeds", f"{first}-{first + SEEDS_PER_TEST - 1}", "--seconds", str(SECONDS))
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mutant", ["truncate-to-watermark", "dedupe-window-of-zero"])
+def test_a_known_mistake_is_noticed(mutant: str) -> None:
+    done = run("--mutant", mutant, "--seeds", "0-99")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
