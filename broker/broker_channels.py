@@ -1,11 +1,18 @@
-"""Ways to the other brokers, by the listener that brokers use among themselves: one channel to each that is asked something."""
+"""Ways to the other brokers, by the listener that brokers use among themselves: one channel to each that is asked something.
+
+A broker that was fenced, or came back as another process, answers nothing more: who waits for it hears of that with the
+metadata, not only when the time is up.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from broker.configs import BrokerConfigs
 from broker.metadata_cache import MetadataCache
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from server.network.client import Channel, ChannelClosed
 from server.world import World
@@ -18,32 +25,40 @@ class BrokerChannels:
         self._client_id = f"broker-{configs.node_id}"
         self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
         self._timeout_ms: int = configs["request.timeout.ms"]
-        self._channels: dict[int, Channel] = {}
+        # Node id -> (broker epoch, channel).
+        self._channels: dict[int, tuple[int, Channel]] = {}
 
     async def request(self, node_id: int, request: Any) -> Any:
-        """The broker's answer; KafkaError NETWORK_EXCEPTION when it cannot be asked."""
+        """The broker's answer; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
         channel = self._channel(node_id)
         if channel is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} is not known to be alive")
         try:
-            return await channel.request(request, timeout_ms=self._timeout_ms)
-        except ChannelClosed as error:
+            # Connecting has a limit of its own.
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                return await channel.request(request, timeout_ms=self._timeout_ms)
+        except (ChannelClosed, TimeoutError) as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for node_id, (epoch, _) in list(self._channels.items()):
+            broker = image.cluster.brokers.get(node_id)
+            if broker is None or broker.fenced or broker.epoch != epoch:
+                self._channels.pop(node_id)[1].close()
+
     def close(self) -> None:
-        for channel in self._channels.values():
+        for _, channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
     def _channel(self, node_id: int) -> Channel | None:
         broker = self._metadata.image.cluster.brokers.get(node_id)
         endpoint = None if broker is None or broker.fenced else broker.endpoint(self._listener)
-        if endpoint is None:
+        if broker is None or endpoint is None:
             return None
-        channel = self._channels.get(node_id)
-        if channel is None or (channel.host, channel.port) != (endpoint.host, endpoint.port):
-            if channel is not None:
-                channel.close()
-            channel = Channel(self._world, endpoint.host, endpoint.port, self._client_id)
-            self._channels[node_id] = channel
+        known = self._channels.get(node_id)
+        if known is not None and known[0] == broker.epoch:
+            return known[1]
+        channel = Channel(self._world, endpoint.host, endpoint.port, self._client_id)
+        self._channels[node_id] = (broker.epoch, channel)
         return channel

@@ -89,7 +89,11 @@ class BrokerNode:
         )
         self.routes: list[Route] = broker_routes(self.parts)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
-        self.publisher.listeners += [group_metadata.on_metadata_update, held_answers.on_metadata_update]
+        self.publisher.listeners += [
+            group_metadata.on_metadata_update,
+            held_answers.on_metadata_update,
+            self.channels.on_metadata_update,
+        ]
         self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)
         self._compaction = Compaction(world, configs, logs)
         self._offline: set[str] = set()

@@ -7,19 +7,17 @@ the request is appended like any other, unless an earlier one of the same produc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.coordinator.outcome import Pending
 from broker.coordinator.partition_log import TopicPartition
 from broker.parts import BrokerParts
 from broker.replication.partition import Partition
-from broker.transactions.verify import Operation, Verdicts
+from broker.transactions.verify import Expectation, Operation, Verdicts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest
 from protocol.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchView
 from server.network.context import RequestContext
-from storage.log import Log
-from storage.producers import Verification
 
 # In a batch: its format, and the low byte of its attributes.
 MAGIC_AT, ATTRIBUTES_AT = 16, 22
@@ -50,72 +48,45 @@ def is_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-class _Asked(NamedTuple):
-    """A partition where the transaction is not open yet."""
-
-    log: Log
-    ticket: Verification
-
-
 class Admission:
     """What has to be asked for one request; `verdicts` once it was."""
 
     def __init__(self, broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> None:
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        self._asked: dict[TopicPartition, _Asked] = {}
         self._operation = _operation(context.api_version)
-        self._producer: tuple[int, int] | None = None
-        now_ms = broker.world.clock.wall_ms()
+        producer: tuple[int, int] | None = None
+        # Where the transaction is not open yet.
+        expected: dict[TopicPartition, Expectation] = {}
         for topic in request.topic_data:
             for data in topic.partition_data:
                 batch = _transactional_batch(data)
                 if batch is None:
                     continue
-                producer = (batch.producer_id, batch.producer_epoch)
-                if self._producer not in (None, producer):
+                if producer not in (None, (batch.producer_id, batch.producer_epoch)):
                     raise KafkaError(
                         ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer id"
                     )
-                self._producer = producer
-                self._consider(_partition(broker, topic.name, topic.topic_id, data.index), batch, now_ms)
+                producer = (batch.producer_id, batch.producer_epoch)
+                partition = _partition(broker, topic.name, topic.topic_id, data.index)
+                # A partition that is not led here: whoever appends will say so.
+                log = None if partition is None else partition.leader_log
+                if partition is None or log is None or log.producers.has_open_transaction(*producer):
+                    continue
+                expected[partition.topic, partition.index] = Expectation(
+                    log.producers, *producer, batch.base_sequence, self._operation is Operation.ADDED
+                )
         self.verdicts: Verdicts | Pending = {}
-        transactional_id = request.transactional_id
-        if self._producer is not None and (self._asked or broker.transactions.verifier.is_waiting(transactional_id)):
-            self.verdicts = broker.transactions.verifier.admit(
-                transactional_id, *self._producer, frozenset(self._asked), self._operation
+        verifier, transactional_id = broker.transactions.verifier, request.transactional_id
+        if producer is not None and (expected or verifier.is_waiting(transactional_id)):
+            self.verdicts = verifier.admit(
+                transactional_id, *producer, expected, self._operation, max(request.timeout_ms, 0)
             )
 
-    def _consider(self, partition: Partition | None, batch: BatchView, now_ms: int) -> None:
-        # A partition that is not led here: whoever appends will say so.
-        log = None if partition is None else partition.leader_log
-        if log is None or log.producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
-            return
-        assert partition is not None
-        ticket = log.producers.expect_append(
-            batch.producer_id,
-            batch.base_sequence,
-            batch.producer_epoch,
-            now_ms,
-            supports_epoch_bump=self._operation is Operation.ADDED,
-        )
-        self._asked[partition.topic, partition.index] = _Asked(log, ticket)
-
     def refusals(self, verdicts: Verdicts) -> Refusals:
-        """To be asked just before the append: what was confirmed may have ended meanwhile."""
-        if not self._asked:
+        if not any(verdicts.values()):
             return NO_REFUSALS
-        assert self._producer is not None
-        refused: dict[TopicPartition, KafkaError] = {}
-        for tp, (log, ticket) in self._asked.items():
-            error = verdicts[tp]
-            if error:
-                refused[tp] = _as_produce_says(error, self._operation)
-            elif not log.producers.may_append(*self._producer, ticket):
-                refused[tp] = KafkaError(
-                    ErrorCode.INVALID_TXN_STATE, "the records are not part of an ongoing transaction"
-                )
-        return refused
+        return {tp: _as_produce_says(error, self._operation) for tp, error in verdicts.items() if error}
 
 
 def keep_records(request: ProduceRequest) -> None:

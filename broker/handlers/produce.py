@@ -64,10 +64,12 @@ def _append_admitted(
         return _append(broker, request, context, admission.refusals(verdicts))
     keep_records(request)
     deferred = Deferred()
+    asked_ms = broker.world.clock.mono_ms()
 
     def admitted(verdicts: Verdicts) -> None:
         if deferred.cancelled:
             return
+        request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
         answer = _append(broker, request, context, admission.refusals(verdicts))
         if not isinstance(answer, Deferred):
             deferred.complete(answer)

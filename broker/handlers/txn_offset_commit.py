@@ -14,7 +14,7 @@ from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
 from broker.groups.service import txn_commit_error
 from broker.handlers._group_answers import reply
 from broker.parts import BrokerParts
-from broker.transactions.verify import Operation, Verdicts
+from broker.transactions.verify import Expectation, Operation, Verdicts
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -30,6 +30,9 @@ LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4
 ADDED_SINCE = 5
 TOPIC_IDS_SINCE = 6
+
+# To the client a transaction coordinator that cannot be asked is a group coordinator that is not ready.
+VERIFICATION_ERRORS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def handle(
@@ -55,20 +58,17 @@ def _commit(broker: BrokerParts, request: TxnOffsetCommitRequest, version: int) 
     producer_id, epoch = request.producer_id, request.producer_epoch
     if log.producers.has_open_transaction(producer_id, epoch):
         return broker.groups.commit_transactional_offsets(request)
-    now_ms = broker.world.clock.wall_ms()
-    ticket = log.producers.expect_append(producer_id, 0, epoch, now_ms, supports_epoch_bump=version >= ADDED_SINCE)
+    operation = _operation(version)
+    expected = {tp: Expectation(log.producers, producer_id, epoch, 0, operation is Operation.ADDED)}
+    timeout_ms = broker.groups.config.offsets_commit_timeout_ms
     verdicts = broker.transactions.verifier.admit(
-        request.transactional_id, producer_id, epoch, frozenset([tp]), _operation(version)
+        request.transactional_id, producer_id, epoch, expected, operation, timeout_ms
     )
 
     def go_on(verdicts: Verdicts) -> Any:
         error = verdicts[tp]
-        if error == ErrorCode.NETWORK_EXCEPTION:
-            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if not error and not log.producers.may_append(producer_id, epoch, ticket):
-            error = ErrorCode.INVALID_TXN_STATE
         if error:
-            return txn_commit_error(request, error)
+            return txn_commit_error(request, VERIFICATION_ERRORS.get(error, error))
         return broker.groups.commit_transactional_offsets(request)
 
     return _chain(verdicts, go_on)

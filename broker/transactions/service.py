@@ -198,8 +198,10 @@ class TransactionCoordinator:
         sending.start()
 
     def _completed(self, error: Any, transactional_id: str, sending: MarkerSending, again: Callable[[], None]) -> None:
-        """The record was appended (nobody waits for it to be committed), or is appended later."""
-        if error == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        """The record was appended (nobody waits for it to be committed), or is appended later: whatever the log refuses
+        it for (a full disk, too few replicas), nothing else would end the transaction while this broker leads.
+        """
+        if error:
             self._routes.clock.call_later(RETRY_COMPLETION_MS, again)
         elif self._sendings.get(transactional_id) is sending:
             del self._sendings[transactional_id]

@@ -8,14 +8,16 @@ goes by what the client can do:
     ABORTABLE   v11               the same; TRANSACTION_ABORTABLE when it has not
     ADDED       v12               the broker adds the partition for it
 
-Between the question and the append the transaction may end and another begin: the ticket taken from the log's producer
-states before asking is only good for as long as nothing of that kind happened.
+Between the question and the answer the transaction may end and another begin, so a ticket is taken from the log's producer
+states before asking, which is good for as long as nothing of that kind happened. When it is not any more, the question is
+asked again: mostly it was the marker of the producer's last transaction that came late, of which the answer knew already.
+Nobody waits longer than the request that asks.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -32,17 +34,48 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from server.clock import Clock, TimerHandle
+from storage.producers import ProducerStates, Verification
 
 Verdicts = dict[TopicPartition, ErrorCode]
 
 # Requests of one producer that may wait behind another; a client has five in flight at most.
 WAITING_MAX = 1_000
+# A ticket that is void as often as this is not so by a late marker: each transaction has but one.
+ASKED_AGAIN_MAX = 3
 
 
 class Operation(Enum):
     EXPECTED = "expected"
     ABORTABLE = "abortable"
     ADDED = "added"
+
+
+class Expectation:
+    """An append to one partition that waits for the coordinator's word."""
+
+    def __init__(
+        self, producers: ProducerStates, producer_id: int, epoch: int, first_sequence: int, supports_epoch_bump: bool
+    ) -> None:
+        self._producers = producers
+        self._producer = (producer_id, epoch)
+        self._first_sequence = first_sequence
+        self._supports_epoch_bump = supports_epoch_bump
+        self._ticket: Verification | None = None
+
+    def take_ticket(self, now_ms: int) -> None:
+        producer_id, epoch = self._producer
+        self._ticket = self._producers.expect_append(
+            producer_id, self._first_sequence, epoch, now_ms, supports_epoch_bump=self._supports_epoch_bump
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether a word given since the ticket was taken still counts."""
+        return self._ticket is not None and self._producers.may_append(*self._producer, self._ticket)
+
+
+Expectations = Mapping[TopicPartition, Expectation]
 
 
 class AppendVerifier:
@@ -64,21 +97,30 @@ class AppendVerifier:
         self._draining: set[str] = set()
 
     def admit(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        expected: Expectations,
+        operation: Operation,
+        timeout_ms: int,
     ) -> Verdicts | Pending:
-        """NONE for the partitions that may be appended to, as clients of this operation understand the others."""
+        """NONE for the partitions that may be appended to in this turn, as clients of this operation know the others."""
         if operation is not Operation.ADDED and not self._verification_enabled():
-            return dict.fromkeys(asked, ErrorCode.NONE)
-        question = _Question(self, transactional_id, producer_id, producer_epoch, asked, operation)
+            return dict.fromkeys(expected, ErrorCode.NONE)
+        question = _Question(self, transactional_id, producer_id, producer_epoch, expected, operation)
         queue = self._waiting.get(transactional_id)
         if queue is not None:
             if len(queue) >= WAITING_MAX:
-                return dict.fromkeys(asked, ErrorCode.CONCURRENT_TRANSACTIONS)
+                return dict.fromkeys(expected, ErrorCode.CONCURRENT_TRANSACTIONS)
             queue.append(question)
-            return question.pending
-        self._waiting[transactional_id] = deque()
-        question.ask()
-        return question.answer if question.answer is not None else question.pending
+        else:
+            self._waiting[transactional_id] = deque()
+            question.ask()
+            if question.answer is not None:
+                return question.answer
+        question.expire_in(timeout_ms)
+        return question.pending
 
     def is_waiting(self, transactional_id: str) -> bool:
         """Whether somebody is: who must not overtake asks too, if only about no partition."""
@@ -125,7 +167,7 @@ class AppendVerifier:
         return verdicts
 
     @property
-    def clock(self) -> Any:
+    def clock(self) -> Clock:
         return self._routes.clock
 
     @property
@@ -144,20 +186,33 @@ class _Question:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        asked: Partitions,
+        expected: Expectations,
         operation: Operation,
     ) -> None:
-        self.pending = Pending(lambda error: dict.fromkeys(asked, error.code))
+        self.pending = Pending(lambda error: dict.fromkeys(expected, error.code))
         self.answer: Verdicts | None = None
         self._verifier = verifier
         self._transactional_id = transactional_id
-        self._args = (transactional_id, producer_id, producer_epoch, asked, operation)
+        self._args = (transactional_id, producer_id, producer_epoch, frozenset(expected), operation)
+        self._expected = expected
         self._operation = operation
         self._started_ms = -1
+        self._asked_again = 0
+        self._timeout: TimerHandle | None = None
+
+    def expire_in(self, timeout_ms: int) -> None:
+        """The client's patience: it is answered with what makes it try again."""
+        too_late = dict.fromkeys(self._expected, ErrorCode.NETWORK_EXCEPTION)
+        self._timeout = self._verifier.clock.call_later(timeout_ms, lambda: self._give(too_late))
 
     def ask(self) -> None:
+        if self.answer is not None:
+            return
+        clock = self._verifier.clock
         if self._started_ms < 0:
-            self._started_ms = self._verifier.clock.mono_ms()
+            self._started_ms = clock.mono_ms()
+        for expectation in self._expected.values():
+            expectation.take_ticket(clock.wall_ms())
         answer = self._verifier.ask(*self._args)
         if isinstance(answer, Pending):
             answer.when_done(self._answered)
@@ -165,14 +220,31 @@ class _Question:
             self._answered(answer)
 
     def _answered(self, verdicts: Verdicts) -> None:
+        if self.answer is not None:
+            return
         if self._operation is Operation.ADDED and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
             pause_ms, in_all_ms = self._verifier.retry_ms
             if self._verifier.clock.mono_ms() - self._started_ms < in_all_ms:
                 self._verifier.clock.call_later(pause_ms, self.ask)
                 return
-        self.answer = {tp: _as_told(error, self._operation) for tp, error in verdicts.items()}
-        self.pending.complete(self.answer)
-        self._verifier.settled(self._transactional_id)
+        void = [tp for tp, error in verdicts.items() if not error and not self._expected[tp].holds]
+        if void and self._asked_again < ASKED_AGAIN_MAX:
+            self._asked_again += 1
+            self.ask()
+            return
+        told = {tp: _as_told(error, self._operation) for tp, error in verdicts.items()}
+        self._give(told | dict.fromkeys(void, ErrorCode.INVALID_TXN_STATE))
+
+    def _give(self, answer: Verdicts) -> None:
+        if self.answer is not None:
+            return
+        self.answer = answer
+        if self._timeout is not None:
+            self._timeout.cancel()
+        try:
+            self.pending.complete(answer)
+        finally:
+            self._verifier.settled(self._transactional_id)
 
 
 def _as_told(error: ErrorCode, operation: Operation) -> ErrorCode:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
+
+import pytest
 
 from broker.coordinator.outcome import Pending
 from broker.transactions.markers import MarkerRoutes
-from broker.transactions.verify import WAITING_MAX, AppendVerifier, Operation
+from broker.transactions.verify import ASKED_AGAIN_MAX, WAITING_MAX, AppendVerifier, Expectation, Operation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -15,11 +18,12 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from storage.producers import ProducerStates
+from storage.producers import EndTransaction, ProducerStates
 from tests.broker.transactions.lab import HERE, TP, Lab, LabProducer, parse
 
 T0, T1 = parse("t-0"), parse("t-1")
 ELSEWHERE = 2
+PATIENCE_MS = 5_000
 
 
 class Stage:
@@ -34,6 +38,8 @@ class Stage:
         self.elsewhere: Any = None
         self.asked: list[AddPartitionsToTxnRequest] = []
         self.waiting: list[Any] = []
+        # What the logs of the partitions know of producers.
+        self.states: dict[Any, ProducerStates] = defaultdict(ProducerStates)
         routes = MarkerRoutes(HERE, lambda tp: HERE, lambda marker, done: None, self._send, self._spawn, self.lab.clock)
         self.verifier = AppendVerifier(
             routes, self.lab.coordinator, lambda transactional_id: self.coordinator_node, lambda: self.enabled
@@ -59,8 +65,18 @@ class Stage:
             raise AssertionError("an answer waits for something")
 
     def admit(self, operation: Operation, *partitions: Any, epoch: int = 0) -> Any:
-        asked = frozenset(partitions or [T0])
-        return self.verifier.admit("x", self.producer.producer_id, self.producer.epoch + epoch, asked, operation)
+        return self.ask(operation, *(partitions or [T0]), epoch=epoch)
+
+    def ask(self, operation: Operation, *partitions: Any, epoch: int = 0) -> Any:
+        producer = (self.producer.producer_id, self.producer.epoch + epoch)
+        added = operation is Operation.ADDED
+        expected = {tp: Expectation(self.states[tp], *producer, 0, added) for tp in partitions}
+        return self.verifier.admit("x", *producer, expected, operation, PATIENCE_MS)
+
+
+def coordinator_says(error: ErrorCode) -> AddPartitionsToTxnResponse:
+    topic = AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, error)])
+    return AddPartitionsToTxnResponse(results_by_transaction=[AddPartitionsToTxnResult("x", [topic])])
 
 
 def when_given(answer: Any) -> list[Any]:
@@ -123,9 +139,7 @@ def test_requests_of_one_producer_are_answered_in_their_order() -> None:
     stage.producer.end(True)
     order: list[str] = []
     for label, partitions in (("first", [T1]), ("second", [T1]), ("nothing to ask", [])):
-        answer = stage.verifier.admit(
-            "x", stage.producer.producer_id, stage.producer.epoch, frozenset(partitions), Operation.ADDED
-        )
+        answer = stage.ask(Operation.ADDED, *partitions)
         assert type(answer) is Pending
         answer.when_done(lambda verdicts, label=label: order.append(label))
     assert stage.verifier.is_waiting("x")
@@ -165,14 +179,7 @@ def test_without_a_coordinator_nobody_can_say() -> None:
 def test_a_coordinator_elsewhere_is_asked_by_its_api() -> None:
     stage = Stage()
     stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(
-                "x",
-                [AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, ErrorCode.PRODUCER_FENCED)])],
-            )
-        ]
-    )
+    stage.elsewhere = coordinator_says(ErrorCode.PRODUCER_FENCED)
     given = when_given(stage.admit(Operation.EXPECTED))
     stage.let_others_answer()
     assert given == [{T0: ErrorCode.INVALID_PRODUCER_EPOCH}]
@@ -198,7 +205,62 @@ def test_a_refusal_between_brokers_is_no_business_of_the_client() -> None:
     assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
 
 
+def test_a_question_that_is_never_answered_waits_no_longer_than_its_request_and_holds_up_nobody_after_that() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    silent, behind = when_given(stage.admit(Operation.ADDED)), when_given(stage.admit(Operation.ADDED))
+    stage.lab.clock.advance(PATIENCE_MS - 1)
+    assert silent == behind == []
+    later = when_given(stage.admit(Operation.ADDED))
+    stage.lab.clock.advance(1)
+    assert silent == behind == [{T0: ErrorCode.NETWORK_EXCEPTION}]
+    stage.elsewhere = coordinator_says(ErrorCode.NONE)
+    stage.let_others_answer()
+    assert later == [{T0: ErrorCode.NONE}]
+    assert not stage.verifier.is_waiting("x")
+
+
+def test_a_receiver_that_fails_does_not_keep_the_next_ones_waiting() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    stage.elsewhere = coordinator_says(ErrorCode.NONE)
+    first = stage.admit(Operation.ADDED)
+    first.when_done(lambda verdicts: 1 // 0)
+    second = when_given(stage.admit(Operation.ADDED))
+    with pytest.raises(ZeroDivisionError):
+        stage.let_others_answer()
+    stage.let_others_answer()
+    assert second == [{T0: ErrorCode.NONE}]
+
+
 # ---- the ticket: what was confirmed may have ended before the append
+
+
+def test_the_marker_of_the_last_transaction_that_comes_while_the_coordinator_is_asked_refuses_nothing() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    stage.elsewhere = coordinator_says(ErrorCode.NONE)
+    given = when_given(stage.admit(Operation.ADDED))
+    stage.states[T0].end_transaction(
+        stage.producer.producer_id, stage.producer.epoch, EndTransaction(True, 0), offset=5, timestamp=0
+    )
+    stage.let_others_answer()
+    assert given == [], "whether the word was about the transaction that has ended, only the coordinator can tell"
+    stage.let_others_answer()
+    assert given == [{T0: ErrorCode.NONE}]
+
+
+def test_what_ends_again_and_again_while_the_coordinator_is_asked_is_refused() -> None:
+    stage = Stage()
+    stage.coordinator_node = ELSEWHERE
+    stage.elsewhere = coordinator_says(ErrorCode.NONE)
+    given = when_given(stage.admit(Operation.ADDED))
+    for offset in range(ASKED_AGAIN_MAX + 1):
+        stage.states[T0].end_transaction(
+            stage.producer.producer_id, stage.producer.epoch, EndTransaction(True, 0), offset=offset, timestamp=0
+        )
+        stage.let_others_answer()
+    assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
 
 
 def test_a_ticket_is_good_until_its_transaction_begins_or_ends() -> None:
@@ -211,8 +273,6 @@ def test_a_ticket_is_good_until_its_transaction_begins_or_ends() -> None:
 
 
 def test_a_ticket_of_a_transaction_that_has_ended_admits_nothing_to_the_next_one() -> None:
-    from storage.producers import EndTransaction
-
     states = ProducerStates()
     ticket = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=False)
     states.end_transaction(7, 0, EndTransaction(False, 0), offset=5, timestamp=0)
