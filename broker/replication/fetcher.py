@@ -298,14 +298,26 @@ class LeaderFetcher:
                     data.log_start_offset,
                     self._world.clock.wall_ms(),
                 )
+                pause_ms = self._throttled_ms(partition, data)
                 if data.records and partition.flush_messages == EVERY_RECORD:
                     self._delay(key, self._settings.timeout_ms)
                     self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+                elif pause_ms:
+                    self._delay(key, pause_ms)
+                    self._schedule(pause_ms)
                 elif data.records or own_log.log_start_offset != told.log_start_offset:
                     self.session.changed(key)
         except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
+
+    @staticmethod
+    def _throttled_ms(partition: Partition, data: PartitionData) -> int:
+        throttle = partition.follower_throttle
+        if throttle is None:
+            return 0
+        throttle.record(len(data.records or b""))
+        return 0 if partition.node_id in partition.isr else throttle.pause_ms()
 
     async def _flush(self, key: Key, own_log: Log) -> None:
         """flush.messages=1: only what is on the disk here may count there, so the next fetch says so after the flush."""

@@ -22,6 +22,7 @@ from typing import Protocol
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
 from broker.replication.isr import ReplicaProgress, effective_min_isr, may_join, next_high_watermark, out_of_sync
+from broker.replication.throttle import Throttle
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import NEVER
@@ -103,6 +104,7 @@ class Partition:
         "failed_appends",
         "failed_reads",
         "flush_messages",
+        "follower_throttle",
         "follower_watches",
         "followers",
         "index",
@@ -111,6 +113,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "leader_log",
+        "leader_throttle",
         "log",
         "maximal_isr",
         "messages_in",
@@ -164,6 +167,9 @@ class Partition:
         self.consumer_watches: dict[FetchPartition, None] = {}
         #: DeleteRecords that wait for other replicas' log starts.
         self.waiting_deletes: list[WaitingForStarts] = []
+        #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
+        self.leader_throttle: Throttle | None = None
+        self.follower_throttle: Throttle | None = None
         #: flush.messages: after so many records the append that makes them full is answered after a flush.
         self.flush_messages = NEVER
         self._committing: deque[Commit] = deque()

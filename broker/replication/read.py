@@ -82,8 +82,10 @@ def read(
     offset = request.fetch_offset
     if offset < log.log_start_offset or offset > log.log_end_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    throttle = partition.leader_throttle if reader.is_follower else None
     if reader.is_follower:
-        up_to = log.log_end_offset
+        held_back = throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0
+        up_to = offset if held_back else log.log_end_offset
     elif reader.read_committed:
         up_to = response.last_stable_offset
     else:
@@ -94,6 +96,8 @@ def read(
         partition.reads += 1
         if reader.is_follower:
             partition.replication_bytes_out += len(found.records)
+            if throttle is not None:
+                throttle.record(len(found.records))
         else:
             partition.bytes_out += len(found.records)
         if reader.read_committed:

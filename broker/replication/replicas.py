@@ -15,6 +15,7 @@ from typing import Protocol
 from broker.configs import BrokerConfigs
 from broker.replication.group_flush import GroupFlush
 from broker.replication.partition import IsrProposals, Partition
+from broker.replication.throttle import Throttle, is_throttled
 from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
@@ -84,6 +85,8 @@ class Replicas:
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
+        self._leader_throttle = Throttle(world.clock)
+        self._follower_throttle = Throttle(world.clock)
         self._group_flush = GroupFlush(world)
 
     def __iter__(self) -> Iterator[Partition]:
@@ -151,6 +154,7 @@ class Replicas:
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
             partitions[index] = partition
+            self._set_throttles(partition)
         if partition.offline:
             return
         try:
@@ -244,8 +248,22 @@ class Replicas:
                 partition.log.update_config(config)
                 partition.update_config()
                 partition.advance_high_watermark(self._clock.wall_ms())
+            self._set_throttles(partition)
+
+    def _set_throttles(self, partition: Partition) -> None:
+        configs = self.image.configs.for_topic(partition.topic)
+        where = (partition.index, self.node_id)
+        leads = configs.get("leader.replication.throttled.replicas", "")
+        partition.leader_throttle = self._leader_throttle if is_throttled(leads, *where) else None
+        follows = configs.get("follower.replication.throttled.replicas", "")
+        was_throttled = partition.follower_throttle is not None
+        partition.follower_throttle = self._follower_throttle if is_throttled(follows, *where) else None
+        if was_throttled and self.fetchers is not None and not partition.is_leader and not partition.offline:
+            self.fetchers.follow(partition)  # it may be pausing for what is allowed now
 
     def update_all_configs(self) -> None:
+        self._leader_throttle.bytes_per_second = self._configs["leader.replication.throttled.rate"]
+        self._follower_throttle.bytes_per_second = self._configs["follower.replication.throttled.rate"]
         for topic in list(self.by_name):
             self.update_topic_config(topic)
 
