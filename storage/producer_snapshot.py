@@ -1,15 +1,17 @@
 """Producer states in a file: `<offset, 20 digits>.snapshot`, Kafka's ProducerSnapshot version 1.
 
-    version i16, crc u32 (CRC-32C of all that follows), count i32, then per producer (46 bytes):
+    version i16, crc u32 (CRC-32C of all that follows), count i32, then rows (46 bytes):
     producer id i64, epoch i16, last sequence i32, last offset i64, offset delta i32, timestamp i64,
     coordinator epoch i32, first offset of the current transaction i64
 
-The file holds the state after every batch below its offset. Only the last of the five remembered batches is in it.
+The file holds the state after every batch below its offset. A producer has a row for each of its remembered batches, the
+newest last. Kafka writes that one only, and of several rows takes the last: a pipelining producer whose leader loads such a
+state finds its retries refused as out of order, and what it then sends in a new epoch is there twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from protocol.records.crc import crc32c
@@ -25,21 +27,24 @@ assert _HEADER.size == 10 and _ENTRY.size == 46
 
 
 def encode(states: Iterable[ProducerState]) -> bytes:
-    entries = [
-        _ENTRY.pack(
+    entries = [row for state in states for row in _rows(state)]
+    body = len(entries).to_bytes(4, "big") + b"".join(entries)
+    return _HEADER.pack(VERSION, crc32c(body), len(entries)) + body[4:]
+
+
+def _rows(state: ProducerState) -> Iterator[bytes]:
+    newest = BatchMetadata(state.last_sequence, state.last_offset, state.offset_delta, state.last_timestamp)
+    for batch in (*state.batches[:-1], newest):
+        yield _ENTRY.pack(
             state.producer_id,
             state.epoch,
-            state.last_sequence,
-            state.last_offset,
-            state.offset_delta,
-            state.last_timestamp,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            batch.timestamp,
             state.coordinator_epoch,
             state.current_txn_first_offset,
         )
-        for state in states
-    ]
-    body = len(entries).to_bytes(4, "big") + b"".join(entries)
-    return _HEADER.pack(VERSION, crc32c(body), len(entries)) + body[4:]
 
 
 def decode(path: str, data: bytes) -> list[ProducerState]:
@@ -57,7 +62,14 @@ def decode(path: str, data: bytes) -> list[ProducerState]:
         raise CorruptFile(path, "the CRC does not match")
     if len(data) != _HEADER.size + count * _ENTRY.size:
         raise CorruptFile(path, f"{len(data)} bytes do not hold {count} entries")
-    return [_state(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
+    states: dict[int, ProducerState] = {}
+    for fields in _ENTRY.iter_unpack(data[_HEADER.size :]):
+        state = _state(*fields)
+        older = states.get(state.producer_id)
+        if older is not None and older.epoch == state.epoch:
+            state.batches[:0] = older.batches
+        states[state.producer_id] = state
+    return list(states.values())
 
 
 def _state(

@@ -297,3 +297,13 @@ def test_a_flush_keeps_the_restart_after_a_crash_short(tmp_path: Path) -> None:
     del log
     again = open_at(tmp_path, LogConfig(), recovery_point=recovery_point)
     assert (recovery_point, again.producers.states[3].last_sequence) == (50, 51)
+
+
+def test_a_retry_of_any_of_the_last_five_batches_is_known_after_a_restart(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig())
+    for sequence in range(8):
+        append(log, batch(producer_id=3, producer_epoch=0, base_sequence=sequence))
+    log.close()
+    again = open_at(tmp_path, LogConfig(), clean=True)
+    retried = [append(again, batch(producer_id=3, producer_epoch=0, base_sequence=n)) for n in range(3, 8)]
+    assert retried == list(range(3, 8)) and again.log_end_offset == 8
