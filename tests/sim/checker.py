@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.producer import SEND_ALL, SEND_IDEMPOTENT, SEND_ONE
+from tests.sim.clients.transactions import TRANSACTION
 from tests.sim.history import History, Operation, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 
@@ -19,12 +20,50 @@ def check_history(history: History, consumers: list[Consumer], invariants: Invar
     assert committed.isolation_level == READ_COMMITTED
     _one_value(consumers, everything)
     sends = [operation for operation in history.operations if operation.name in (SEND_IDEMPOTENT, SEND_ALL, SEND_ONE)]
+    _all_or_nothing(consumers, history)
     for partition, log in everything.seen.items():
         mine = [send for send in sends if send.input[:2] == partition]
         _nothing_lost(partition, log, mine)
-        _nothing_foreign(partition, log, mine)
-        _nothing_twice(partition, log, mine)
+        transactional = _transactional(history, partition)
+        _nothing_foreign(partition, log, mine, transactional)
+        _nothing_twice(partition, log, mine, transactional)
         _in_order(partition, log, mine)
+
+
+def _transactional(history: History, partition: TopicPartition) -> set[bytes]:
+    return {
+        value.encode()
+        for operation in history.operations
+        if operation.name == TRANSACTION
+        for *where, value in operation.input
+        if tuple(where) == partition
+    }
+
+
+def _all_or_nothing(consumers: list[Consumer], history: History) -> None:
+    """30, 31: a committed transaction is seen whole in the end, and nobody with read_committed ever sees an aborted one."""
+    committed = consumers[-1]
+    final = {value for log in committed.seen.values() for value in log.values()}
+    ever = final.union(
+        value
+        for consumer in consumers
+        if consumer.isolation_level == READ_COMMITTED
+        for log in consumer.seen.values()
+        for value in log.values()
+    )
+    for operation in history.operations:
+        if operation.name != TRANSACTION:
+            continue
+        values = {value.encode() for *_, value in operation.input}
+        seen = values & final
+        if operation.outcome == "ok" and seen != values:
+            raise Violation(
+                "30", f"a committed transaction is seen without {sorted(values - seen)} of {operation.input}"
+            )
+        if operation.outcome == "fail" and values & ever:
+            raise Violation("31", f"an aborted transaction was seen: {sorted(values & ever)} of {operation.input}")
+        if seen and seen != values:
+            raise Violation("30", f"a transaction is torn: seen is {sorted(seen)} of {operation.input}")
 
 
 def _one_value(consumers: list[Consumer], everything: Consumer) -> None:
@@ -54,14 +93,20 @@ def _nothing_lost(partition: TopicPartition, log: dict[int, bytes], sends: list[
                 raise Violation("1", f"{value} was acknowledged at {at} of {partition}, there is {log.get(at)!r}")
 
 
-def _nothing_foreign(partition: TopicPartition, log: dict[int, bytes], sends: list[Operation]) -> None:
-    sent = {value.encode() for send in sends for value in send.input[2]}
+def _nothing_foreign(
+    partition: TopicPartition, log: dict[int, bytes], sends: list[Operation], sent: set[bytes]
+) -> None:
+    sent = sent | {value.encode() for send in sends for value in send.input[2]}
     if foreign := set(log.values()) - sent:
         raise Violation("2", f"{partition} has what nobody sent: {sorted(foreign)[:3]}")
 
 
-def _nothing_twice(partition: TopicPartition, log: dict[int, bytes], sends: list[Operation]) -> None:
-    idempotent = {value.encode() for send in sends if send.name == SEND_IDEMPOTENT for value in send.input[2]}
+def _nothing_twice(
+    partition: TopicPartition, log: dict[int, bytes], sends: list[Operation], idempotent: set[bytes]
+) -> None:
+    idempotent = idempotent | {
+        value.encode() for send in sends if send.name == SEND_IDEMPOTENT for value in send.input[2]
+    }
     if twice := [value for value, n in Counter(log.values()).items() if n > 1 and value in idempotent]:
         raise Violation("26", f"{partition} has twice: {twice[:3]}")
 

@@ -16,6 +16,7 @@ from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.group import OffsetKeeper
 from tests.sim.clients.producer import Producer
+from tests.sim.clients.transactions import Transactions
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition, Violation
@@ -174,6 +175,10 @@ class Simulation:
             producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
             producer.pause_seconds = rng.choice((0.3, 0.8, 2.0))
             producer.on_acknowledged = self.invariants.acknowledged
+        if rng.random() < 0.6:
+            transactions = self._client(Transactions, "t0")
+            assert isinstance(transactions, Transactions)
+            transactions.partitions = self.partitions
         for number, level in enumerate((0, READ_COMMITTED)):
             self.consumers.append(self._consumer(f"c{number}", level))
         keeper = self._client(OffsetKeeper, "g0")

@@ -1,0 +1,169 @@
+"""A transactional producer (transaction.version 2, KIP-890): records in several partitions, seen together or never.
+
+Its operations end ok (committed), fail (aborted: nobody may ever see it) or info. What it cannot end, it leaves to its own
+next InitProducerId, or to the coordinator's time-out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records import build_batch
+from tests.sim.clients.connection import BACKOFF_SECONDS, REQUEST_TIMEOUT_MS, Client, Unreachable
+from tests.sim.history import TopicPartition, Violation
+
+TRANSACTION = "transaction"
+TRANSACTION_KEY = 1
+TIMEOUT_MS = 10_000
+SEND_SECONDS, END_SECONDS = 6.0, 20.0
+#: Somebody else goes on with this id: an abort by the coordinator, or our own newer InitProducerId.
+FENCED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+#: A batch that the leader takes for a gap: the one before was lost with a former leader, and with it the transaction.
+ABORTABLE = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE}
+)
+
+
+class Transactions(Client):
+    """One transactional id, one transaction at a time."""
+
+    partitions: Sequence[TopicPartition] = ()
+    transactional_id = "txn"
+    pause_seconds = 1.5
+
+    def start(self) -> None:
+        self.producer_id, self.epoch = -1, -1
+        self.sequences: dict[TopicPartition, int] = {}
+        self._count = 0
+        super().start()
+
+    async def run(self) -> None:
+        while not self.stopping:
+            if self.producer_id < 0 and not await self._init():
+                continue
+            await self.pause(self.pause_seconds)
+            await self._transaction()
+
+    async def _init(self) -> bool:
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS)
+        answer = await self._ask_coordinator(request)
+        if answer is None or answer.error_code != ErrorCode.NONE:
+            if answer is not None and not ErrorCode(answer.error_code).retriable:
+                raise Violation("34", f"InitProducerId is answered {ErrorCode(answer.error_code).name}")
+            await asyncio.sleep(BACKOFF_SECONDS)
+            return False
+        self._goes_on_as(answer.producer_id, answer.producer_epoch)
+        return True
+
+    def _goes_on_as(self, producer_id: int, epoch: int) -> None:
+        self.producer_id, self.epoch = producer_id, epoch
+        self.sequences.clear()
+        self.history.note(f"{self.name} is producer {producer_id} in epoch {epoch}")
+
+    async def _transaction(self) -> None:
+        chosen = self.rng.sample(list(self.partitions), self.rng.randint(1, len(self.partitions)))
+        chosen *= self.rng.choice((1, 1, 2))
+        rows = []
+        for partition in chosen:
+            self._count += 1
+            rows.append((*partition, f"{self.name}/{partition[1]}/{self._count}"))
+        operation = self.history.begin(self.name, TRANSACTION, rows)
+        is_written = True
+        for topic, index, value in rows:
+            is_written = is_written and await self._send((topic, index), value)
+        commits = is_written and self.rng.random() < 0.75
+        outcome = await self._end(commits)
+        if outcome == "ok" and not commits:
+            outcome = "fail"
+        self.history.end(operation, outcome, "commit" if commits else "abort")
+
+    async def _send(self, partition: TopicPartition, value: str) -> bool:
+        """Whether it is written; False: the transaction has to be aborted."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SEND_SECONDS
+        sequence = self.sequences.get(partition, 0)
+        data = build_batch(
+            [(None, value.encode(), self.world.clock.wall_ms())],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        topic, index = partition
+        while loop.time() < end:
+            leader = await self.leader_of(topic, index)
+            code = None
+            if leader is not None and topic in self.topic_ids:
+                rows = [PartitionProduceData(index=index, records=data)]
+                request = ProduceRequest(
+                    transactional_id=self.transactional_id,
+                    acks=-1,
+                    timeout_ms=REQUEST_TIMEOUT_MS - 500,
+                    topic_data=[TopicProduceData(name=topic, topic_id=self.topic_ids[topic], partition_data=rows)],
+                )
+                code = await self._produce(leader, request)
+            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self.sequences[partition] = sequence + 1
+                return True
+            if code in FENCED or code in ABORTABLE:
+                return False
+            if code is not None and not code.retriable:
+                raise Violation("13", f"{self.name} was answered {code.name} for {value} to {partition}")
+            await asyncio.sleep(BACKOFF_SECONDS)
+            await self.refresh([topic])
+        return False
+
+    async def _produce(self, leader: int, request: ProduceRequest) -> ErrorCode | None:
+        try:
+            response = await self.ask_node(leader, request)
+        except Unreachable:
+            return None
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+    async def _end(self, commits: bool) -> str:
+        """ok, fail (it is not committed and never will be), or info."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + END_SECONDS
+        is_first = True
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commits,
+        )
+        while loop.time() < end:
+            answer = await self._ask_coordinator(request)
+            code = None if answer is None else ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                self._goes_on_as(answer.producer_id, answer.producer_epoch)
+                return "ok"
+            if code in FENCED:
+                self.producer_id = -1
+                return "fail" if is_first or not commits else "info"
+            if code is not None and not code.retriable:
+                raise Violation("34", f"{self.name} ends a transaction and is answered {code.name}")
+            # An error that was answered changed nothing, but another attempt may still be under way.
+            is_first = is_first and code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            await asyncio.sleep(BACKOFF_SECONDS)
+        self.producer_id = -1
+        return "info"
+
+    async def _ask_coordinator(self, request: Any) -> Any:
+        try:
+            node = await self.coordinator(self.transactional_id, TRANSACTION_KEY)
+            return await self.ask_node(node, request)
+        except Unreachable:
+            return None
