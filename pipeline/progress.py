@@ -18,9 +18,10 @@ def line(progress: Any) -> dict[str, Any]:
         "rows_per_second": round(progress.numInputRows / seconds, 1) if seconds else 0.0,
         "batch_ms": progress.batchDuration,
     }
-    behind = [offsets_behind(each.endOffset, each.latestOffset) for each in progress.sources]
-    if any(each is not None for each in behind):
-        found["lag_offsets"] = sum(each or 0 for each in behind)
+    for name, place in (("lag_offsets_before", "startOffset"), ("lag_offsets", "endOffset")):
+        behind = [offsets_behind(getattr(each, place), each.latestOffset) for each in progress.sources]
+        if any(each is not None for each in behind):
+            found[name] = sum(each or 0 for each in behind)
     dropped = sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
     if dropped:  # never, while the watermark exceeds the lateness allowed
         found["dropped_by_watermark"] = dropped

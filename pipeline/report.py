@@ -46,13 +46,12 @@ def write(config: Config) -> str:
     figures = []
     for name, caption, draw in CHARTS:
         figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")
-        axes.spines[["top", "right"]].set_visible(False)
-        draw(axes, found)
-        axes.set_title(caption, loc="left")
+        draw_chart(axes, found, caption, draw)
         figure.savefig(folder / f"{name}.png", dpi=120)
         plt.close(figure)
         picture = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
         figures.append(f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{picture}"></figure>')
+    draw_overview(plt, found, folder / "overview.png")
     page = folder / "index.html"
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{count:,}</td></tr>" for name, count in found.counts().items())
     summary = f"{html.escape(config.kafka.bootstrap_servers)}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
@@ -60,10 +59,26 @@ def write(config: Config) -> str:
     return str(page)
 
 
+def draw_chart(axes: Any, found: Found, caption: str, draw: Draw) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    draw(axes, found)
+    axes.set_title(caption, loc="left")
+
+
+def draw_overview(plt: Any, found: Found, path: Path) -> None:
+    """The first four charts as one picture, for a README or a chat."""
+    figure, grid = plt.subplots(2, 2, figsize=(SIZE_INCHES[0] * 1.5, SIZE_INCHES[1] * 2), layout="constrained")
+    for axes, (_, caption, draw) in zip(grid.flat, CHARTS, strict=False):
+        draw_chart(axes, found, caption, draw)
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
 class Found:
     """The results, read once."""
 
     def __init__(self, config: Config) -> None:
+        self.window_ms = config.pipeline.window_seconds * 1000
         self.windows = tables.rows(tables.gold(config, "windows"))
         self.sessions = tables.rows(tables.gold(config, "sessions"))
         self.reasons = Counter(letters_by_position(config).values())
@@ -105,7 +120,8 @@ def draw_windows(axes: Any, found: Found) -> None:
     views: Counter[int] = Counter()
     for row in found.windows:
         views[row["window_ms"]] += row["views"]
-    starts = sorted(views)
+    # Windows without a view are no rows, and after the last one there is none either.
+    starts = range(min(views), max(views) + 2 * found.window_ms, found.window_ms) if views else []
     axes.step([time_of(start) for start in starts], [views[start] for start in starts], where="post", color=COLOURS[0])
     axes.set_ylim(bottom=0)
     axes.set_ylabel("views")
@@ -131,10 +147,10 @@ def draw_bars(axes: Any, bars: list[tuple[str, int]], colour: str) -> None:
 
 
 def draw_lag(axes: Any, found: Found) -> None:
-    batches = [each for each in found.progress if "lag_offsets" in each]
+    batches = [each for each in found.progress if "lag_offsets_before" in each]
     axes.plot(
         [datetime.fromisoformat(each["time"]) for each in batches],
-        [each["lag_offsets"] for each in batches],
+        [each["lag_offsets_before"] for each in batches],
         ".-",
         color=COLOURS[2],
     )
@@ -164,11 +180,12 @@ def draw_batches(axes: Any, found: Found) -> None:
         axes.legend(frameon=False, ncols=len(by_query))
 
 
-CHARTS: tuple[tuple[str, str, Callable[[Any, Found], None]], ...] = (
+Draw = Callable[[Any, Found], None]
+CHARTS: tuple[tuple[str, str, Draw], ...] = (
     ("views", "Page views by window", draw_windows),
     ("pages", "Top pages", draw_pages),
     ("dead-letters", "Dead letters by reason", draw_reasons),
-    ("lag", "Offsets that bronze is behind at the end of a batch", draw_lag),
+    ("lag", "Offsets that bronze was behind when a batch began", draw_lag),
     ("batches", "Time of a micro-batch", draw_batches),
 )
 
@@ -179,12 +196,11 @@ def time_of(epoch_ms: int) -> datetime:
 
 def clock(axes: Any) -> None:
     first, last = axes.get_xlim()
-    # One moment only: matplotlib makes room for days around it, and there is nothing to label in between.
-    if not 1 / 86_400 <= last - first <= 1:
-        return
+    if last - first < 1 / 86_400:
+        return  # one moment only: there is nothing to label in between
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator(maxticks=8)
+    locator = AutoDateLocator(minticks=3, maxticks=8)  # matplotlib's 5 has no step for 4 minutes
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 

@@ -65,6 +65,13 @@ class Node:
             producer.produce(topic, partition=partition, **{"value": b"%d" % number, **given})
         assert producer.flush(20) == 0
 
+    def drop_before(self, topic: str, offset: int) -> None:
+        """What retention does, at once: partition 0 begins at this offset."""
+        from confluent_kafka import TopicPartition
+
+        for future in self.admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+            future.result(20)
+
     def end(self, topic: str) -> int:
         """The offset after the last record of partition 0."""
         from confluent_kafka import Consumer, TopicPartition
@@ -116,16 +123,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     problem = why_not()
     if problem:
         pytest.skip(problem)
-    settings = (
-        "spark.shuffle_partitions=1",
-        "spark.options.spark.driver.bindAddress=127.0.0.1",
-        "spark.options.spark.driver.host=127.0.0.1",
-    )
     # A session reused by the stages keeps the first one's settings.
+    settings = ("spark.shuffle_partitions=1", f"pipeline.output={tmp_path_factory.mktemp('spark')}")
     found = session.start(configuration.load(None, settings))
     yield found
     found.stop()

@@ -19,7 +19,7 @@ from pipeline.config import Config
 from pipeline.explain import explained
 from tests.pipeline.conftest import Node
 
-pytestmark = pytest.mark.timeout(240)  # the first test of a worker starts Spark, on a machine that may be busy
+pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy
 MINUTE = 60
 
 
@@ -214,13 +214,6 @@ def test_a_new_partition_is_read_from_its_beginning(spark: Any, node: Node) -> N
         assert stream.catch_up().places() == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def drop_before(node: Node, topic: str, offset: int) -> None:
-    from confluent_kafka import TopicPartition
-
-    for future in node.admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(20)
-
-
 def make_anew(node: Node, topic: str) -> None:
     for future in node.admin.delete_topics([topic]).values():
         future.result(20)
@@ -238,7 +231,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 def overtake(node: Node, topic: str) -> None:
     node.send(topic, 5)
-    drop_before(node, topic, 8)
+    node.drop_before(topic, 8)
 
 
 #: What happens to a topic of which all 5 records were read, and the offsets read if that is to be passed over.
@@ -282,7 +275,7 @@ def test_lost_offsets_are_passed_over_if_that_is_wanted(spark: Any, node: Node, 
 def test_an_expired_offset_and_a_partition_without_one_are_explained(spark: Any, node: Node, tmp_path: Path) -> None:
     topic = node.topic(2)
     node.send(topic, 10)
-    drop_before(node, topic, 6)
+    node.drop_before(topic, 6)
 
     def told(**options: str) -> str:
         with pytest.raises(Exception) as caught:

@@ -1,0 +1,66 @@
+"""`make demo` ended before its time leaves no process behind. What it shows when it is let run is the whole pipeline's test."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+
+from tests.pipeline.conftest import ROOT, why_not
+
+END_SECONDS_MAX = 240
+
+#: What happens to the demo and its parts, and how it ends.
+ENDINGS: dict[str, tuple[Callable[[subprocess.Popen[str], list[psutil.Process]], None], int]] = {
+    "Ctrl-C": (lambda demo, parts: demo.send_signal(signal.SIGINT), 130),
+    "the cluster is killed": (lambda demo, parts: named(parts, "ottla.main").kill(), 1),
+}
+
+
+def named(parts: list[psutil.Process], word: str) -> psutil.Process:
+    return next(each for each in parts if word in " ".join(each.cmdline()))
+
+
+def has(demo: psutil.Process, *words: str) -> bool:
+    """Processes below it with each of the words on their command lines."""
+    lines = []
+    for each in demo.children(recursive=True):
+        try:
+            lines.append(" ".join(each.cmdline()))
+        except psutil.Error:
+            continue
+    return all(any(word in line for line in lines) for word in words)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_left_of_a_demo_that_ends_early(tmp_path: Path, ending: str) -> None:
+    problem = why_not()
+    if problem:
+        pytest.skip(problem)
+    command = [sys.executable, "-m", "pipeline.demo", "--nodes", "1", "--output", str(tmp_path / "demo")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
+        demo = psutil.Process(process.pid)
+        try:
+            deadline = time.monotonic() + END_SECONDS_MAX
+            while not has(demo, "ottla.main", "pipeline run all", "org.apache.spark.deploy.SparkSubmit"):
+                assert process.poll() is None and time.monotonic() < deadline, "Spark was not started"
+                time.sleep(0.05)
+            parts = demo.children(recursive=True)
+            happens, code = ENDINGS[ending]
+            happens(process, parts)
+            output, _ = process.communicate(timeout=END_SECONDS_MAX)
+        finally:
+            process.kill()
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    _, alive = psutil.wait_procs(parts, timeout=10)  # those in sessions of their own end a moment later
+    assert not alive
