@@ -32,6 +32,7 @@ class PeriodicDuties:
         controller.on_activated = self._start
         controller.on_deactivated = self._stop
         controller.on_decided = self.check_sessions
+        controller.on_configs_changed = self._configs_changed
 
     def check_sessions(self) -> None:
         """Set the timer for the session that ends next; called after whatever may have moved that."""
@@ -115,6 +116,11 @@ class PeriodicDuties:
     def _elect_unclean(self) -> None:
         interval_ms = self._controller.settings.unclean_leader_election_interval_ms
         self._elections("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
+
+    def _configs_changed(self) -> None:
+        """Unclean elections may be allowed now; who allows them for a partition that is down does not want to wait for minutes."""
+        if "unclean" in self._timers:
+            self._later("unclean", 0, self._elect_unclean)
 
     def _elections(
         self,

@@ -81,6 +81,7 @@ class Controller:
         self.on_activated: Callable[[], None] = lambda: None
         self.on_deactivated: Callable[[], None] = lambda: None
         self.on_decided: Callable[[], None] = lambda: None
+        self.on_configs_changed: Callable[[], None] = lambda: None
         self.last_append_ms = 0
         self._log = log_
         self._state: ControlState | None = None
@@ -176,6 +177,8 @@ class Controller:
         state.image = image
         state.index.update(delta)
         self._follow_brokers(delta)
+        if delta.configs is not None:
+            self.on_configs_changed()
         self._last_offset = last
         self.last_append_ms = self.clock.mono_ms()
 
