@@ -165,7 +165,7 @@ class ControllerNode:
             controller=self.controller,
             duties=self.duties,
             configs=ConfigDecisions(schema),
-            voters=lambda: frozenset(metadata.raft.core.voters.last.ids),
+            quorum=metadata.raft,
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self._channel: Channel | None = None

@@ -7,7 +7,7 @@ metadata.version never goes back past a change of the record format: that would 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.control.outcome import Outcome
 from controller.control.state import MIN_INSYNC_REPLICAS, ControlState
@@ -30,7 +30,7 @@ from protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from protocol.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from protocol.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 # FeatureUpdate.UpgradeType
 UPGRADE = 1
@@ -40,24 +40,40 @@ UNSAFE_DOWNGRADE = 3
 MV_CONTROLLER_REGISTRATION = 15
 
 
+class QuorumFeatures(NamedTuple):
+    """What the quorum itself says: kraft.version is no metadata."""
+
+    voters: frozenset[int] = frozenset()
+    kraft_version: int = 0
+
+
+def raised_kraft_version(request: UpdateFeaturesRequest, quorum: QuorumFeatures) -> int | None:
+    """The kraft.version that is asked for, if it is another one."""
+    wanted = {update.feature: update.max_version_level for update in request.feature_updates}.get(KRAFT_VERSION)
+    return wanted if wanted != quorum.kraft_version else None
+
+
 def update_features(
-    state: ControlState, request: UpdateFeaturesRequest, version: int, voters: frozenset[int]
+    state: ControlState, request: UpdateFeaturesRequest, version: int, quorum: QuorumFeatures
 ) -> Outcome[UpdateFeaturesResponse]:
     """All updates or none; the one error stands for all (v2 says it once, older versions for each feature)."""
-    levels = dict(state.image.features.levels)
+    levels = {**state.image.features.levels, KRAFT_VERSION: quorum.kraft_version}
+    current = dict(levels)
     records: list[Any] = []
     try:
         for update in request.feature_updates:
             levels[update.feature] = update.max_version_level
         for update in request.feature_updates:
-            _check(state, update, _upgrade_type(update, version), levels, voters)
-            records += _records(state, update)
+            name, wanted = update.feature, update.max_version_level
+            reason = _reason_not_supported(state, name, wanted, quorum.voters)
+            _check(update, _upgrade_type(update, version), reason, current.get(name, 0), levels)
+            records += _records(state, update, quorum)
     except KafkaError as error:
-        return Outcome([], _response(request, version, error))
-    return Outcome([] if request.validate_only else records, _response(request, version, None))
+        return Outcome([], response_to(request, version, error))
+    return Outcome([] if request.validate_only else records, response_to(request, version, None))
 
 
-def _response(request: UpdateFeaturesRequest, version: int, error: KafkaError | None) -> UpdateFeaturesResponse:
+def response_to(request: UpdateFeaturesRequest, version: int, error: KafkaError | None) -> UpdateFeaturesResponse:
     code = ErrorCode.NONE if error is None else error.code
     message = (
         None
@@ -80,17 +96,15 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
 
 
 def _check(
-    state: ControlState, update: FeatureUpdateKey, upgrade_type: int, levels: Mapping[str, int], voters: frozenset[int]
+    update: FeatureUpdateKey, upgrade_type: int, not_supported: str | None, current: int, levels: Mapping[str, int]
 ) -> None:
     name, wanted = update.feature, update.max_version_level
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(name, wanted, "The controller does not support the given upgrade type.")
     if wanted < 0:
         raise _invalid(name, wanted, "A feature version cannot be less than 0.")
-    reason = _reason_not_supported(state, name, wanted, voters)
-    if reason is not None:
-        raise _invalid(name, wanted, reason)
-    current = state.image.features.level(name)
+    if not_supported is not None:
+        raise _invalid(name, wanted, not_supported)
     if wanted < current and upgrade_type == UPGRADE:
         raise _invalid(
             name,
@@ -103,7 +117,8 @@ def _check(
     if name == METADATA_VERSION:
         _check_metadata_version(current, wanted, upgrade_type)
     elif name == KRAFT_VERSION:
-        raise _invalid(name, wanted, "The quorum's own version cannot be changed here yet.")
+        if wanted < current:
+            raise _invalid(name, wanted, "Can't downgrade the version of this feature.")
     else:
         needed = max(FEATURES[name].needs[:wanted], default=0)
         if levels[METADATA_VERSION] < needed:
@@ -130,7 +145,10 @@ def _check_metadata_version(current: int, wanted: int, upgrade_type: int) -> Non
         )
 
 
-def _records(state: ControlState, update: FeatureUpdateKey) -> list[Any]:
+def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatures) -> list[Any]:
+    if update.feature == KRAFT_VERSION:
+        # The quorum writes its own records just before this one: once it is committed, they are.
+        return [NoOpRecord()] if update.max_version_level > quorum.kraft_version else []
     records: list[Any] = [FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)]
     if update.feature != ELR_VERSION:
         return records

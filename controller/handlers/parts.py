@@ -12,10 +12,17 @@ from server.security.authorizer import AllowAll, Authorizer
 from server.world import World
 
 
-class Voters(Protocol):
-    """The quorum's members by node id, as decisions about features and controllers need them."""
+class Quorum(Protocol):
+    """The quorum as decisions about features and controllers need it."""
 
-    def __call__(self) -> frozenset[int]: ...
+    @property
+    def voter_ids(self) -> frozenset[int]: ...
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
+        """Appended at once, before the records of the decision that wants it; KafkaError where it cannot be."""
 
 
 @dataclass(slots=True)
@@ -24,7 +31,7 @@ class ControllerParts:
     controller: Controller
     duties: PeriodicDuties
     configs: ConfigDecisions
-    voters: Voters
+    quorum: Quorum
     authorizer: Authorizer = field(default_factory=AllowAll)
     # broker id -> the connection that its last heartbeat came by
     heartbeat_connections: dict[int, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from server.security.operations import ALTER
 
 def handle(parts: ControllerParts, request: UnregisterControllerRequest, context: RequestContext) -> Deferred:
     require_on_cluster(parts, context, ALTER)
-    voters = parts.voters()
+    voters = parts.quorum.voter_ids
     response = UnregisterControllerResponse(error_message=None)
     return parts.controller.write(
         lambda state: Outcome(unregister_controller(state, request.controller_id, voters).records, response)

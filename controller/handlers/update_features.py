@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from controller.control.features import update_features
+from controller.control.features import QuorumFeatures, raised_kraft_version, response_to, update_features
+from controller.control.outcome import Outcome
+from controller.control.state import ControlState
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
-from protocol.messages.update_features import UpdateFeaturesRequest
+from protocol.errors import KafkaError
+from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 from server.security.operations import ALTER
@@ -13,5 +16,17 @@ from server.security.operations import ALTER
 
 def handle(parts: ControllerParts, request: UpdateFeaturesRequest, context: RequestContext) -> Deferred:
     require_on_cluster(parts, context, ALTER)
-    voters = parts.voters()
-    return parts.controller.write(lambda state: update_features(state, request, context.api_version, voters))
+    quorum = QuorumFeatures(parts.quorum.voter_ids, parts.quorum.kraft_version)
+
+    def decide(state: ControlState) -> Outcome[UpdateFeaturesResponse]:
+        outcome = update_features(state, request, context.api_version, quorum)
+        level = raised_kraft_version(request, quorum)
+        if level is not None and not outcome.response.error_code:
+            # Last, when nothing else can refuse: it is not a record of ours that could be left out of the batch.
+            try:
+                parts.quorum.raise_kraft_version(level, dry_run=request.validate_only)
+            except KafkaError as error:
+                return Outcome([], response_to(request, context.api_version, error))
+        return outcome
+
+    return parts.controller.write(decide)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request, Sna
 from controller.raft.leader import NEVER
 from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.messages import (
+    ControlRecords,
     FetchReply,
     FetchSnapshotReply,
     Flushed,
@@ -41,6 +42,7 @@ from controller.raft.messages import (
     SnapshotReceived,
 )
 from controller.raft.metadata_log import MetadataLog
+from controller.raft.reconfiguration import voters_with_directories
 from controller.raft.snapshots import SnapshotReader, SnapshotWriter
 from controller.raft.states import Resigned
 from controller.raft.voters import Endpoint
@@ -170,6 +172,14 @@ class RaftNode:
         return self._core.high_watermark
 
     @property
+    def voter_ids(self) -> frozenset[int]:
+        return frozenset(self._core.voters.last.ids)
+
+    @property
+    def kraft_version(self) -> int:
+        return self._core.voters.kraft_version
+
+    @property
     def log_end_offset(self) -> int:
         return self._core.log.end_offset
 
@@ -207,7 +217,7 @@ class RaftNode:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(records)} records do not fit into one batch")
         return self._append([(len(records), records)], epoch)
 
-    def _append(self, batches: list[tuple[int, list[bytes]]], epoch: int | None) -> int:
+    def _append(self, batches: Sequence[tuple[int, list[bytes] | ControlRecords]], epoch: int | None) -> int:
         assert batches, "nothing to append"
         if self.failure is not None or self._stopped or epoch not in (None, self._core.epoch):
             raise NotLeader(self._core.leader_id, self._core.epoch)
@@ -216,6 +226,19 @@ class RaftNode:
         if self.failure is not None:
             raise NotLeader(-1, self._core.epoch)
         return last_offset
+
+    def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
+        """As leader, go from the voters of the configuration to voters in the log. Committed before whatever is appended next.
+
+        Raises:
+            KafkaError: this replica does not lead, or a voter's directory is not known. Nothing was appended.
+        """
+        if not self._core.is_leader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        voters = voters_with_directories(self._core)
+        if not dry_run:
+            # In one batch: nobody ever has the one without the other.
+            self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self._core.epoch)
 
     def resign(self, epoch: int | None = None) -> None:
         """Give up leadership (of this epoch); nothing happens if it is over already."""

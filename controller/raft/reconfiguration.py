@@ -1,4 +1,5 @@
-"""Changes of the voter set: add, remove, update, one at a time (KIP-853). Functions on the core of a leader.
+"""Changes of the voter set: add, remove, update, one at a time, and from configured voters to voters in the log (KIP-853).
+Functions on the core of a leader.
 
 A change is one VotersRecord. Before it may be appended the leader must have committed a record of its own epoch, and the
 voter set before it must be committed: else two changes of two leaders could leave majorities that do not overlap.
@@ -6,6 +7,7 @@ voter set before it must be committed: else two changes of two leaders could lea
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from controller.raft.leader import Leader, PendingChange
@@ -19,8 +21,8 @@ from controller.raft.messages import (
     VoterChangeReply,
 )
 from controller.raft.replication import check_leader
-from controller.raft.voters import DYNAMIC_VOTERS, Voter, VoterSet
-from protocol.errors import ErrorCode
+from controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from controller.raft.core import RaftCore
@@ -135,6 +137,28 @@ def on_update_voter(core: RaftCore, update: UpdateVoter, now_ms: int) -> VoterCh
     if voters != core.voters.last:
         _append_voters(core, voters)
     return _reply(core, ErrorCode.NONE)
+
+
+def voters_with_directories(core: RaftCore) -> VoterSet:
+    """The configured voters as the log is to name them: the same nodes, each with the directory that it fetches for.
+
+    Raises:
+        KafkaError: INVALID_UPDATE_VERSION, a voter has not been heard of by this leader.
+    """
+    leader = core.role
+    assert isinstance(leader, Leader)
+    named = []
+    for voter in core.voters.last:
+        known = core.key.directory_id if voter.id == core.key.id else leader.voters[voter.id].directory_id
+        key = ReplicaKey(voter.id, known)
+        if not key.knows_directory:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Voter {voter.id} has not fetched from the leader {core.key.id}, so that its directory is not known:"
+                " start it, or wait for it.",
+            )
+        named.append(replace(voter, key=key))
+    return VoterSet.of(named)
 
 
 def on_high_watermark(core: RaftCore, leader: Leader) -> None:

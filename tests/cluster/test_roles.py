@@ -17,6 +17,7 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.cluster.roles import CLUSTER_ID, HOST, Process, Roles, separate_roles
@@ -214,3 +215,28 @@ def test_a_controller_that_stands_alone_is_joined_by_others_and_leaves_them(tmp_
         roles.start(*others, *roles.brokers.values())
         assert roles.voters() == [2, 3]
         assert read(roles, "without-it", 10) == list(range(10))
+
+
+def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(tmp_path: Path) -> None:
+    with separate_roles(tmp_path, brokers=1) as roles:
+        roles.start(*roles.all)
+        up = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("kraft.version", 1, upgrade_type=1)])
+        with Wire(roles.a_broker.port) as wire:
+            eventually(lambda: wire.request(up).error_code == 0, "all voters to have been heard of")
+        directories = {each.replica_id: each.replica_directory_id for each in roles.quorum().current_voters}
+        assert directories == {node_id: node.directory_id for node_id, node in roles.controllers.items()}
+        leader = roles.quorum().leader_id
+        leaving = next(node for node_id, node in roles.controllers.items() if node_id != leader)
+        with Wire(roles.a_broker.port) as wire:
+            answer = wire.request(RemoveRaftVoterRequest(CLUSTER_ID, leaving.id, leaving.directory_id))
+        assert answer.error_code == 0, answer
+        leaving.stop()
+        staying = [node for node in roles.controllers.values() if node is not leaving]
+        # The list in their configuration is not what counts any more.
+        for node in staying:
+            node.stop()
+        roles.start(*staying)
+        assert roles.voters() == [node.id for node in staying]
+        create(roles, "afterwards", replicas=1)
+        write(roles, "afterwards", 10)
+        assert read(roles, "afterwards", 10) == list(range(10))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controller.bootstrap import bootstrap_records, completed
-from controller.control.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
+from controller.control.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, QuorumFeatures, update_features
 from protocol.errors import ErrorCode
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
@@ -21,7 +21,7 @@ def update(
 ) -> tuple[str, str | None]:
     key = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=how, allow_downgrade=how > 1)
     request = UpdateFeaturesRequest(feature_updates=[key])
-    response = cluster.decide(update_features(cluster.state, request, version, voters))
+    response = cluster.decide(update_features(cluster.state, request, version, QuorumFeatures(voters)))
     if version < 2:
         assert [result.error_code for result in response.results] == [response.error_code]
     return ErrorCode(response.error_code).name, response.error_message
@@ -40,6 +40,26 @@ def test_levels_go_up_and_down() -> None:
     assert level(cluster, "group.version") == 0
     assert update(cluster, "group.version", 1, version=0) == ("NONE", None)
     assert level(cluster, "group.version") == 1
+
+
+def test_kraft_version_goes_up_with_the_quorum_s_own_records_and_never_down() -> None:
+    cluster, voters = Situation(), frozenset({1})
+    for quorum, level, how, records in (
+        (QuorumFeatures(voters, 0), 1, UPGRADE, ["NoOpRecord"]),
+        (QuorumFeatures(voters, 1), 1, UPGRADE, []),
+        (QuorumFeatures(voters, 0), 0, UPGRADE, []),
+    ):
+        key = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=how)
+        outcome = update_features(cluster.state, UpdateFeaturesRequest(feature_updates=[key]), 2, quorum)
+        assert outcome.response.error_code == 0, outcome.response
+        assert [type(record).__name__ for record in outcome.records] == records
+    down = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=SAFE_DOWNGRADE)
+    refused = update_features(
+        cluster.state, UpdateFeaturesRequest(feature_updates=[down]), 2, QuorumFeatures(voters, 1)
+    )
+    assert refused.response.error_message == FAILED + (
+        "Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature."
+    )
 
 
 def test_metadata_version_never_goes_back_past_a_change_of_format() -> None:
