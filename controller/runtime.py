@@ -173,7 +173,11 @@ class Controller:
             log.warning("Could not append to the metadata log", exc_info=True)
             raise self.not_controller() from None
         assert last == first + len(records) - 1, f"{len(records)} records from {first} on end at {last}"
-        self.loader.appended.update(zip(range(first, last + 1), records, strict=True))
+        if self._state is not state:
+            # The append itself found that this epoch is over: its majority had been silent for too long, as after a pause
+            # of the process. As for all who wait, whether the records survive is for the next leader to say.
+            raise self.not_controller()
+        self.loader.appended.update(((self.epoch, first + index), record) for index, record in enumerate(records))
         state.image = image
         state.index.update(delta)
         self._follow_brokers(delta)

@@ -56,8 +56,9 @@ class MetadataLoader:
         # Of the newest committed batch, control batches included: the image may be older by what is no metadata.
         self.last_offset = -1
         self.last_epoch = -1
-        # Records that this node itself appended, by offset: they need not be decoded again. Emptied on any doubt.
-        self.appended: dict[int, Any] = {}
+        # Records that this node itself appended, by epoch and offset, of which there is only one: they need not be decoded
+        # again. Another leader's record at that offset is of another epoch.
+        self.appended: dict[tuple[int, int], Any] = {}
         self._transaction: MetadataDelta | None = None
 
     @property
@@ -103,7 +104,7 @@ class MetadataLoader:
                 yield decode_record(value)[0]
             return
         for offset in range(batch.base_offset, batch.last_offset + 1):
-            record = self.appended.pop(offset, None)
+            record = self.appended.pop((batch.epoch, offset), None)
             yield decode_record(batch.records[offset - batch.base_offset])[0] if record is None else record
 
     def _replay(self, delta: MetadataDelta, record: Any, batch: CommittedBatch) -> MetadataDelta:

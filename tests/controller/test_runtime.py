@@ -10,6 +10,7 @@ import pytest
 
 from controller.control.outcome import Outcome
 from controller.control.settings import ControlSettings
+from controller.metadata.encoding import encode_metadata
 from controller.metadata.loader import MetadataLoader
 from controller.periodic import PeriodicDuties
 from controller.runtime import Controller
@@ -86,6 +87,7 @@ class HandLog:
         self.batches: list[Batch] = []
         self.committed = 0
         self.failing = False
+        self.on_append: Callable[[], None] = lambda: None
 
     @property
     def log_end_offset(self) -> int:
@@ -95,7 +97,9 @@ class HandLog:
         if self.failing:
             raise OSError("no space left")
         self.batches.append(Batch(self.log_end_offset, records, epoch))
-        return self.batches[-1].last_offset
+        last_offset = self.batches[-1].last_offset
+        self.on_append()
+        return last_offset
 
     def resign(self, epoch: int) -> None:
         pass
@@ -203,14 +207,28 @@ def test_a_lost_leadership_drops_what_was_not_committed() -> None:
     assert set(quorum.controller.image.topics.names) == {"kept"}
     # Another leader put something else at that offset.
     del quorum.log.batches[quorum.log.committed :]
-    from controller.metadata.encoding import encode_metadata
-
     quorum.log.append(encode_metadata([topic("theirs")], 30), 2)
     quorum.commit()
     assert set(quorum.controller.image.topics.names) == {"kept", "theirs"}
     quorum.elect(3)
     quorum.write(topic("ours"))
     assert set(quorum.controller.state.image.topics.names) == {"kept", "theirs", "ours"}
+
+
+def test_a_leadership_lost_in_the_very_append_leaves_nothing_of_it_behind() -> None:
+    """As after a pause: the quorum looks at its clock when the first record is appended, and resigns."""
+    quorum = active()
+    quorum.log.on_append = lambda: quorum.controller.leader_changed(-1, 2)
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(topic("lost"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert not quorum.controller.is_active and "lost" not in quorum.controller.image.topics
+    # The next leader never had the record, and puts its own at the same offset.
+    quorum.log.on_append = lambda: None
+    del quorum.log.batches[quorum.log.committed :]
+    quorum.log.append(encode_metadata([topic("theirs")], 30), 2)
+    quorum.commit()
+    assert set(quorum.loader.image.topics.names) == {"theirs"}
 
 
 def test_what_cannot_be_appended_changes_nothing() -> None:

@@ -324,7 +324,7 @@ def test_a_publisher_that_comes_late_hears_of_everything_at_once() -> None:
 def test_records_of_our_own_are_taken_as_they_are_and_only_where_they_belong() -> None:
     loader = MetadataLoader()
     ours = topic("a")
-    loader.appended = {0: ours, 7: topic("z")}
+    loader.appended = {(1, 0): ours, (1, 7): topic("z"), (0, 1): topic("of a former epoch")}
     loader.handle_commit([Batch(0, [topic("a"), topic("b")])])
     assert set(loader.image.topics.names) == {"a", "b"}
-    assert list(loader.appended) == [7]
+    assert list(loader.appended) == [(1, 7), (0, 1)]
