@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ class Consumer(Client):
 
     def _take(self, partition: TopicPartition, row: Any) -> None:
         begin = self.positions[partition]
-        aborted = {txn.producer_id: txn.first_offset for txn in row.aborted_transactions or ()}
+        aborted = deque(sorted((txn.first_offset, txn.producer_id) for txn in row.aborted_transactions or ()))
         for batch in iter_batches(row.records or b""):
             position = self.positions[partition]
             if not batch.base_offset <= position <= batch.last_offset:
@@ -109,13 +110,12 @@ class Consumer(Client):
             self.history.note(f"{self.name} read {partition} up to {self.positions[partition]}")
 
     def _given_out(
-        self, partition: TopicPartition, batch: BatchView, aborted: dict[int, int]
+        self, partition: TopicPartition, batch: BatchView, aborted: deque[tuple[int, int]]
     ) -> Iterator[tuple[int, bytes]]:
         """What an application would see of the batch: no control records, and with read_committed nothing aborted."""
         aborting = self._aborting[partition]
-        if batch.producer_id in aborted and aborted[batch.producer_id] <= batch.last_offset:
-            aborting.add(batch.producer_id)
-            del aborted[batch.producer_id]
+        while aborted and aborted[0][0] <= batch.last_offset:
+            aborting.add(aborted.popleft()[1])
         if batch.is_control:
             marker = end_txn_marker(batch)
             if marker is not None and not marker.committed:
