@@ -1,0 +1,20 @@
+"""Power failures, the short form: the page cache is lost, and what was acknowledged is not. The long form is in `make chaos`."""
+
+import pytest
+
+from tests.chaos import power_loss
+from tests.chaos.disks import SKIP_REASON, available
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not available(), reason=SKIP_REASON)]
+
+
+def test_power_losses_of_one_node_at_a_time_lose_nothing_that_two_replicas_had() -> None:
+    verdict = power_loss.run("minority", failures=3, seed=1)
+    assert verdict.problems == []
+    assert verdict.acknowledged > 500
+
+
+def test_a_power_loss_of_all_nodes_at_once_loses_nothing_that_was_flushed_before_it_was_acknowledged() -> None:
+    verdict = power_loss.run("all", failures=2, seed=1)
+    assert verdict.problems == []
+    assert verdict.acknowledged > 500
