@@ -91,7 +91,7 @@ class Server:
         self.controller: ControllerNode | None = None
         self.broker: BrokerNode | None = None
         self._inbox = ReceiveBuffer()
-        self._channel: ControllerChannel | None = None
+        self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -168,8 +168,11 @@ class Server:
         )
         if len(logs):
             log.info("Opened %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
-        self._channel = ControllerChannel(self.world, config.node_id, self._active_controller)
-        self.metadata.leader_watchers.append(self._channel.leader_changed)
+        # Two connections: a heartbeat must not wait behind a client's request, and when it is given up, what clients have
+        # asked for is not to be asked again on a new connection: a topic would be there already.
+        heartbeats, channel = (ControllerChannel(self.world, config.node_id, self._active_controller) for _ in range(2))
+        self._channels += [heartbeats, channel]
+        self.metadata.leader_watchers += [each.leader_changed for each in self._channels]
         # Filled when the listeners have their ports; the lifecycle reads it when it registers.
         endpoints: list[RegisteredEndpoint] = []
         lifecycle = self._lifecycle = BrokerLifecycle(
@@ -182,7 +185,7 @@ class Server:
                 rack=config["broker.rack"],
                 previous_broker_epoch=logs.previous_broker_epoch,
             ),
-            self._channel,
+            heartbeats,
             lambda: self.metadata.last_applied_offset,
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
@@ -194,7 +197,7 @@ class Server:
             self.cluster_id,
             logs,
             self.wheel,
-            self._channel,
+            channel,
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
             self.authorizer,
@@ -272,8 +275,8 @@ class Server:
         if self.logs is not None:
             epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
             self.logs.close_all(epoch)
-        if self._channel is not None:
-            self._channel.close()
+        for channel in self._channels:
+            channel.close()
         if self.controller is not None:
             await self.controller.stop()
         if hasattr(self, "metadata"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataRequest
@@ -240,3 +242,18 @@ def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(t
         create(roles, "afterwards", replicas=1)
         write(roles, "afterwards", 10)
         assert read(roles, "afterwards", 10) == list(range(10))
+
+
+def test_what_a_slow_controller_has_taken_is_not_asked_again_when_heartbeats_are_late(tmp_path: Path) -> None:
+    with separate_roles(tmp_path, controllers=1, brokers=1) as roles:
+        roles.start(*roles.all)
+        controller = roles.controllers[1].process
+        assert controller is not None
+        topic = CreatableTopic(name="once", num_partitions=1, replication_factor=1)
+        with Wire(roles.a_broker.port) as wire:
+            controller.send_signal(signal.SIGSTOP)
+            sent = wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+            eventually(lambda: "could not send a heartbeat" in roles.a_broker.log, "a heartbeat to be given up")
+            controller.send_signal(signal.SIGCONT)
+            answer = wire.receive(*sent)
+        assert ErrorCode(answer.topics[0].error_code) == ErrorCode.NONE
