@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 
 from controller.control.settings import ControlSettings
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
@@ -13,14 +14,17 @@ from controller.raft.voters import Endpoint as RaftEndpoint
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig
+from server.network.detours import Detours, read_ways
 from server.network.listener import Endpoint
 from server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
 from server.security.principal import ANONYMOUS
+from server.world import World
 
 log = logging.getLogger(__name__)
 
 #: org.apache.kafka.common.security.auth.SecurityProtocol.
 SECURITY_PROTOCOL_IDS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+PEER_DETOURS = "ottla.peer.detours"
 
 
 def registered_host(endpoint: Endpoint) -> str:
@@ -79,6 +83,19 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         properties=config.static,
     )
+
+
+def detoured(world: World, config: NodeConfig) -> World:
+    """The world with the ways to other nodes that a test has laid; as it is where there are none."""
+    text = config.own[PEER_DETOURS]
+    if not text:
+        return world
+    try:
+        ways = read_ways(text)
+    except ValueError as error:
+        raise ConfigError(PEER_DETOURS, text, str(error), f"{PEER_DETOURS} is for tests: leave it out") from None
+    log.warning("Connections to other nodes take detours (%s): this is a test", PEER_DETOURS)
+    return replace(world, network=Detours(world.network, ways))
 
 
 def refuse_unserved_protocols(config: NodeConfig) -> None:

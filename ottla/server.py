@@ -29,7 +29,14 @@ from controller.raft.agreement import QuorumDisagreement
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
-from ottla.node_parts import authorizer, control_settings, raft_config, refuse_unserved_protocols, registered
+from ottla.node_parts import (
+    authorizer,
+    control_settings,
+    detoured,
+    raft_config,
+    refuse_unserved_protocols,
+    registered,
+)
 from protocol.api import ApiKey
 from server import log_setup
 from server.config.errors import ConfigError
@@ -70,14 +77,14 @@ class Server:
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str]) -> None:
-        self.world = world
         self.config = NodeConfig(properties)
+        self.world = detoured(world, self.config)
         refuse_unserved_protocols(self.config)
         log_unknown(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
         self.cluster_id = ""
-        self.wheel = TimerWheel(world.clock)
+        self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
         self.limits = ConnectionLimits()
         self.limits.update(self.config.values)

@@ -1,63 +1,38 @@
-"""`ottla dev`: a cluster of child processes in the foreground, for developing against. It prints how to use it, and stops cleanly.
-
-The nodes are `ottla start` processes; this one only starts, watches and ends them. It imports nothing of the server, so that the
-nodes' own start is all the start there is. Two pipes tie each node to it:
-
-    ready     the node writes one line once it serves clients
-    alive     the node stops when its end is closed: however this process ends, no node outlives it
-"""
+"""`ottla dev`: a cluster of child processes in the foreground, for developing against. It prints how to use it, and stops cleanly."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import selectors
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from ottla.commands.start import PIPES_VARIABLE, default_properties, overrides
+from ottla import local_directory, local_nodes
+from ottla.commands.start import overrides
+from ottla.errors import USAGE, CommandFailed
+from ottla.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 
 PROGRAM = "ottla dev"
-HOST = "127.0.0.1"
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
-#: Ports of the controllers come this much after the brokers', as far as --base-port says them.
-CONTROLLER_PORT_STEP = 100
-#: And those of the admin listeners (health, metrics) this much.
-ADMIN_PORT_STEP = 200
-
-
-@dataclass
-class Node:
-    """One child."""
-
-    id: int
-    port: int
-    controller_port: int
-    admin_port: int
-    dir: str
-    process: subprocess.Popen[bytes] | None = None
-    ready_fd: int = -1
-    alive_fd: int = -1
-    ready: bool = False
-    ended: bool = False
-
-    @property
-    def log_file(self) -> str:
-        return os.path.join(self.dir, "server.log")
+BASE_PORT_DEFAULT = 9092
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Run a cluster of local processes in the foreground.")
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="brokers, each a controller too (default 1)")
-    parser.add_argument("--base-port", type=int, default=9092, metavar="P", help="port of the first; 0 takes free ones")
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="brokers, each a controller too (default 3, or what --dir has)"
+    )
+    parser.add_argument(
+        "--base-port",
+        type=int,
+        default=BASE_PORT_DEFAULT,
+        metavar="P",
+        help=f"port of the first (default {BASE_PORT_DEFAULT}; controllers 100 above, admin 200); 0 takes free ones",
+    )
     parser.add_argument(
         "--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)"
     )
@@ -68,176 +43,67 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def free_ports(count: int) -> list[int]:
-    """Held open together while they are found, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind((HOST, 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
-
-
-def plan(node_count: int, base_port: int, directory: str) -> list[Node]:
-    if base_port:
-        ports = [base_port + i for i in range(node_count)]
-        controller_ports = [port + CONTROLLER_PORT_STEP for port in ports]
-        admin_ports = [port + ADMIN_PORT_STEP for port in ports]
-    else:
-        found = free_ports(3 * node_count)
-        ports, controller_ports, admin_ports = (found[i * node_count : (i + 1) * node_count] for i in range(3))
-    return [
-        Node(i + 1, ports[i], controller_ports[i], admin_ports[i], os.path.join(directory, f"node-{i + 1}"))
-        for i in range(node_count)
-    ]
-
-
-def properties_of(node: Node, nodes: list[Node]) -> dict[str, str]:
-    copies = str(min(3, len(nodes)))
-    min_isr = str(min(2, len(nodes)))
-    return default_properties() | {
-        "node.id": str(node.id),
-        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
-        "controller.quorum.voters": ",".join(f"{n.id}@{HOST}:{n.controller_port}" for n in nodes),
-        "ottla.admin.listener": f"{HOST}:{node.admin_port}",
-        "log.dirs": os.path.join(node.dir, "data"),
-        "default.replication.factor": copies,
-        "min.insync.replicas": min_isr,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": min_isr,
-        "share.coordinator.state.topic.replication.factor": copies,
-        "share.coordinator.state.topic.min.isr": min_isr,
-        # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).
-        "group.initial.rebalance.delay.ms": "0",
-    }
-
-
-def cluster_id(directory: str) -> str:
-    """One for all nodes: of an earlier run in this directory, or a new one."""
-    path = os.path.join(directory, "cluster.id")
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        import base64
-        import uuid
-
-        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        with open(path, "w", encoding="ascii") as file:
-            file.write(made)
-        return made
-
-
-def start(node: Node, properties: dict[str, str]) -> None:
-    os.makedirs(node.dir, exist_ok=True)
-    node.ready_fd, ready_write = os.pipe()
-    alive_read, node.alive_fd = os.pipe()
-    command = [sys.executable, "-P", "-m", "ottla.commands.start"]
-    for key, value in properties.items():
-        command += ["--override", f"{key}={value}"]
-    environment = dict(os.environ)
-    environment[PIPES_VARIABLE] = f"{ready_write},{alive_read}"
-    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
-    with open(node.log_file, "ab") as output:
-        node.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(ready_write, alive_read),
-            env=environment,
-            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order.
-            start_new_session=True,
+def check(arguments: argparse.Namespace) -> None:
+    """What can be seen to be wrong before anything is made."""
+    if arguments.nodes is not None and not 1 <= arguments.nodes <= NODES_MAX:
+        raise CommandFailed(f"--nodes {arguments.nodes} is not between 1 and {NODES_MAX}", exit_code=USAGE)
+    if not 0 <= arguments.base_port <= BASE_PORT_MAX:
+        raise CommandFailed(
+            f"--base-port {arguments.base_port} is not between 1 and {BASE_PORT_MAX}", "0 takes free ports", USAGE
         )
-    os.close(ready_write)
-    os.close(alive_read)
 
 
-def wait_ready(nodes: list[Node]) -> str | None:
-    """None once all serve; otherwise why not."""
-    selector = selectors.DefaultSelector()
-    for node in nodes:
-        selector.register(node.ready_fd, selectors.EVENT_READ, node)
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while selector.get_map():
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return f"not all nodes were ready within {READY_TIMEOUT_S:.0f} s"
-        for key, _ in selector.select(left):
-            node = key.data
-            node.ready = bool(os.read(node.ready_fd, 64))
-            selector.unregister(node.ready_fd)
-            os.close(node.ready_fd)
-            node.ready_fd = -1
-            if not node.ready:
-                return f"node {node.id} did not start\n{tail(node.log_file)}"
-    return None
+def check_ports(nodes: Sequence[Node]) -> None:
+    if taken := local_nodes.ports_in_use(nodes):
+        several = "ports" if len(taken) > 1 else "port"
+        raise CommandFailed(
+            f"{several} {', '.join(map(str, taken))} of {HOST} in use: is another cluster running?",
+            "stop what listens there, or take others: --base-port 19092, or --base-port 0 for free ones",
+        )
 
 
-def tail(path: str, lines: int = 15) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return "".join(file.readlines()[-lines:]).rstrip()
-    except OSError:
-        return ""
+# -- What it says --------------------------------------------------------------------------------------------------------
 
 
-def stop(nodes: list[Node]) -> None:
-    """All at once: a quorum that is asked one by one has nobody left to hand over to."""
-    for node in nodes:
-        if node.process is not None and node.process.poll() is None:
-            node.process.terminate()
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    for node in nodes:
-        if node.process is not None:
-            try:
-                node.process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                print(f"{PROGRAM}: node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed", file=sys.stderr)
-                node.process.kill()
-                node.process.wait()
-        for fd in (node.ready_fd, node.alive_fd):
-            if fd >= 0:
-                os.close(fd)
-
-
-def bootstrap(nodes: list[Node]) -> str:
-    return ",".join(f"{HOST}:{node.port}" for node in nodes)
-
-
-def tell(nodes: list[Node], as_json: bool, seconds: float) -> None:
+def tell(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
+    servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
             {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "admin": n.admin_port, "dir": n.dir}
             for n in nodes
         ]
-        print(json.dumps({"bootstrap": bootstrap(nodes), "nodes": described}), flush=True)
+        print(json.dumps({"bootstrap": servers, "nodes": described}), flush=True)
         return
     print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
     print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
     for node in nodes:
         pid = node.process.pid if node.process else -1
-        print(f"  {node.id:>3}  {pid:>7}  {HOST + ':' + str(node.port):<21}  {node.dir}")
-    servers = bootstrap(nodes)
-    print(
-        f"""
-Next, in another terminal:
-  ottla topic create hello -b {servers}
-  ottla produce hello -b {servers}
-  ottla consume hello -b {servers}
-or with any Kafka client: bootstrap.servers={servers}
+        print(f"  {node.id:>3}  {pid:>7}  {node.address:<21}  {node.dir}")
+    at = "" if nodes[0].port == BASE_PORT_DEFAULT else f" -b {nodes[0].address}"
+    ottla = _command()
+    lines = [
+        "\nNext, in another terminal:",
+        f"  {ottla} topic create hello{at}",
+        f"  {ottla} produce hello{at}",
+        f"  {ottla} consume hello{at}",
+        f"or with any Kafka client: bootstrap.servers={servers}",
+    ]
+    if len(nodes) > 2:
+        victim = nodes[-1]
+        pid = victim.process.pid if victim.process else -1
+        lines.append(f"Any one node can die and nothing acknowledged is lost: kill -9 {pid}")
+    print("\n".join([*lines, "\nCtrl-C stops."]), flush=True)
 
-Ctrl-C stops.""",
-        flush=True,
-    )
+
+def _command() -> str:
+    """What to type for `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
+    script = os.path.abspath(sys.argv[0])
+    if os.path.basename(script) != "ottla" or not os.access(script, os.X_OK):
+        return "ottla"
+    return "ottla" if shutil.which("ottla") == script else os.path.relpath(script)
 
 
-def watch(nodes: list[Node]) -> int:
+def watch(nodes: Sequence[Node]) -> int:
     """Until a signal, or until the last node has gone: a cluster is there to have single nodes killed."""
     while True:
         for node in nodes:
@@ -247,6 +113,9 @@ def watch(nodes: list[Node]) -> int:
         if all(node.ended for node in nodes):
             return 1
         signal.sigtimedwait([], 0.2)
+
+
+# -- Running -------------------------------------------------------------------------------------------------------------
 
 
 class Stopped(Exception):
@@ -259,22 +128,31 @@ def _on_signal(number: int, frame: object) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    if arguments.nodes < 1:
-        raise SystemExit(f"{PROGRAM}: --nodes must be at least 1")
+    check(arguments)
+    common = overrides(arguments.override)
+    directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")
+    try:
+        return run(arguments, directory, common)
+    finally:
+        if not arguments.dir:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -> int:
+    kept = local_directory.look(directory, arguments.nodes)
+    nodes = local_nodes.plan(kept.nodes, arguments.base_port, directory)
+    check_ports(nodes)
+    local_directory.keep(directory, kept)
     signal.signal(signal.SIGINT, _on_signal)
     signal.signal(signal.SIGTERM, _on_signal)
-    directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")
-    os.makedirs(directory, exist_ok=True)
-    nodes = plan(arguments.nodes, arguments.base_port, directory)
     began = time.monotonic()
     try:
-        common = {"cluster.id": cluster_id(directory)} | overrides(arguments.override)
         for node in nodes:
-            start(node, properties_of(node, nodes) | common)
-        failure = wait_ready(nodes)
+            properties = local_nodes.properties_of(node, nodes) | {"cluster.id": kept.cluster_id}
+            local_nodes.start(node, properties | common)
+        failure = local_nodes.wait_ready(nodes)
         if failure is not None:
-            print(f"{PROGRAM}: {failure}", file=sys.stderr)
-            return 1
+            raise CommandFailed(failure)
         tell(nodes, arguments.json, time.monotonic() - began)
         return watch(nodes)
     except Stopped:
@@ -282,9 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        stop(nodes)
-        if not arguments.dir:
-            shutil.rmtree(directory, ignore_errors=True)
+        for node in local_nodes.stop(nodes):
+            print(f"{PROGRAM}: node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ OWN_CONFIGS = {
             "Everybody who reaches it may read it."),
         ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
             "Where to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent."),
+        ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,
+            "For tests only: HOST:PORT=HOST:PORT,... where this node goes instead when it connects to another node. "
+            "`ottla.testing` puts proxies there whose connections it can cut; a cut needs neither root nor a firewall then."),
         ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
             "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
             "the size and the sequence are, and the records where the topic's configuration needs them."),

@@ -1,16 +1,4 @@
-"""A cluster of real node processes for tests, with the accidents that tests are about. No Docker, no JVM.
-
-    with Cluster(3) as cluster:
-        cluster.bootstrap                 for any Kafka client
-        cluster.kill(2)                   kill -9
-        cluster.pause(2)                  SIGSTOP: the sockets stay open, nothing answers
-        cluster.resume(2)
-        cluster.start(2)                  again, on the same data and ports
-        cluster.restart(2)                an orderly stop, then a start
-        cluster.wait_isr("orders")        until every replica is in sync
-
-Ports are free ones unless `base_port` is given, the directory is a temporary one that is removed at the end.
-"""
+"""A cluster of real node processes, with the accidents that tests are about."""
 
 from __future__ import annotations
 
@@ -26,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from ottla.commands import dev
+from ottla import local_directory, local_nodes
+from ottla.local_nodes import HOST
+from ottla.testing.links import Direction, Links
 from protocol.compile import decoder, encoder
 from protocol.headers import decode_response_header, encode_request_header
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -37,7 +27,7 @@ POLL_SECONDS = 0.02
 
 
 class Cluster:
-    """See the module. Nodes are named by their ids, 1 to `nodes`."""
+    """Nodes are named by their ids, 1 to `nodes`. See the package for what can be done to them."""
 
     def __init__(
         self,
@@ -46,19 +36,26 @@ class Cluster:
         directory: str | None = None,
         base_port: int = 0,
         per_node: Mapping[int, Mapping[str, str]] | None = None,
+        cuttable: bool = False,
         **properties: str,
     ) -> None:
-        """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names."""
+        """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names.
+        `cuttable` lays the connections between nodes so that `partition` can cut them."""
         self._temporary = directory is None
         self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
-        os.makedirs(self.directory, exist_ok=True)
-        self.nodes = {node.id: node for node in dev.plan(nodes, base_port, self.directory)}
-        common = {name.replace("_", "."): value for name, value in properties.items()}
-        common = {"cluster.id": dev.cluster_id(self.directory)} | common
-        every = list(self.nodes.values())
+        kept = local_directory.look(self.directory, nodes)
+        local_directory.keep(self.directory, kept)
+        every = local_nodes.plan(nodes, base_port, self.directory)
+        self.nodes = {node.id: node for node in every}
+        self._links = Links(every) if cuttable else None
+        common = {"cluster.id": kept.cluster_id} | {name.replace("_", "."): text for name, text in properties.items()}
         own = per_node or {}
         self._properties = {
-            node.id: dev.properties_of(node, every) | common | dict(own.get(node.id, {})) for node in every
+            node.id: local_nodes.properties_of(node, every)
+            | common
+            | self._detours(node.id)
+            | dict(own.get(node.id, {}))
+            for node in every
         }
         self._paused: set[int] = set()
 
@@ -79,10 +76,10 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        return dev.bootstrap(list(self.nodes.values()))
+        return local_nodes.bootstrap(list(self.nodes.values()))
 
     def address(self, node_id: int) -> str:
-        return f"{dev.HOST}:{self.nodes[node_id].port}"
+        return self.nodes[node_id].address
 
     def pid(self, node_id: int) -> int:
         process = self.nodes[node_id].process
@@ -90,8 +87,7 @@ class Cluster:
         return process.pid
 
     def is_running(self, node_id: int) -> bool:
-        process = self.nodes[node_id].process
-        return process is not None and process.poll() is None
+        return self.nodes[node_id].is_running
 
     def log(self, node_id: int) -> str:
         """What the node has written to its log so far."""
@@ -105,10 +101,8 @@ class Cluster:
         began = time.monotonic()
         nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
         for node in nodes:
-            if node.alive_fd >= 0:
-                os.close(node.alive_fd)
-            dev.start(node, self._properties[node.id])
-        failure = dev.wait_ready(nodes)
+            local_nodes.start(node, self._properties[node.id])
+        failure = local_nodes.wait_ready(nodes)
         if failure is not None:
             raise RuntimeError(failure)
         return time.monotonic() - began
@@ -138,6 +132,31 @@ class Cluster:
             self.stop(node_id)
         return self.start(node_id)
 
+    def partition(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """Cut the connections between two nodes until `heal`; with `one_way` only what `one` sends to `other` is lost."""
+        directions = [Direction(one, other)] if one_way else [Direction(one, other), Direction(other, one)]
+        self._cuttable().cut(*directions)
+
+    def isolate(self, node_id: int) -> None:
+        """Cut a node off from all others. Clients still reach it."""
+        for other in self.nodes:
+            if other != node_id:
+                self.partition(node_id, other)
+
+    def heal(self, *pair: int) -> None:
+        """Mend the connections of two nodes, or all."""
+        self._cuttable().mend(*([Direction(*pair), Direction(*reversed(pair))] if pair else []))
+
+    def _cuttable(self) -> Links:
+        if self._links is None:
+            raise RuntimeError(
+                "the connections of this cluster cannot be cut: make it with Cluster(..., cuttable=True)"
+            )
+        return self._links
+
+    def _detours(self, node_id: int) -> dict[str, str]:
+        return {} if self._links is None else {"ottla.peer.detours": self._links.detours(node_id)}
+
     def _signal(self, node_id: int, number: int) -> None:
         os.kill(self.pid(node_id), number)
 
@@ -154,8 +173,11 @@ class Cluster:
     def close(self) -> None:
         for node_id in list(self._paused):
             self.resume(node_id)
-        running = [node for node in self.nodes.values() if node.process is not None]
-        dev.stop(running)
+        if self._links is not None:
+            self._links.mend()  # an orderly stop needs the others
+        local_nodes.stop([node for node in self.nodes.values() if node.process is not None])
+        if self._links is not None:
+            self._links.close()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -211,7 +233,7 @@ def _ask(port: int, request: MetadataRequest) -> MetadataResponse:
     parts: list[Any] = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
     encoder(MetadataRequest, METADATA_VERSION)(request, parts)
     frame = b"".join(parts)
-    with socket.create_connection((dev.HOST, port), 5) as connection:
+    with socket.create_connection((HOST, port), 5) as connection:
         connection.settimeout(5)
         connection.sendall(struct.pack(">i", len(frame)) + frame)
         (size,) = struct.unpack(">i", _read(connection, 4))

@@ -1,0 +1,51 @@
+"""A network in which some addresses are reached by way of others. For tests: what stands at the other address can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from collections.abc import Mapping
+
+from server.network.transport import LISTEN_BACKLOG, Network, ProtocolFactory, Server
+
+Address = tuple[str, int]
+
+
+class Detours:
+    """Connects where `ways` says; listens as ever."""
+
+    def __init__(self, network: Network, ways: Mapping[Address, Address]) -> None:
+        self._network = network
+        self._ways = dict(ways)
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        protocol_factory: ProtocolFactory,
+        ssl: tls.SSLContext | None = None,
+        backlog: int = LISTEN_BACKLOG,
+    ) -> Server:
+        return await self._network.listen(host, port, protocol_factory, ssl, backlog)
+
+    async def connect(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: tls.SSLContext | None = None
+    ) -> asyncio.Transport:
+        host, port = self._ways.get((host, port), (host, port))
+        return await self._network.connect(host, port, protocol_factory, ssl)
+
+
+def read_ways(text: str) -> dict[Address, Address]:
+    """`HOST:PORT=HOST:PORT,...`. ValueError for anything else."""
+    ways = {}
+    for pair in filter(None, text.split(",")):
+        target, _, way = pair.partition("=")
+        ways[_address(target)] = _address(way)
+    return ways
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host, int(port)

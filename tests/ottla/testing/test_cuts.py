@@ -1,0 +1,105 @@
+"""Cuts between nodes of a cluster: what the others do without the one they cannot hear, and what becomes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import Cluster
+from tests.broker.conftest import eventually
+
+pytestmark = pytest.mark.timeout(180)
+TOPIC = "cut"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, cuttable=True, replica_lag_time_max_ms="4000") as running:
+        yield running
+
+
+def controller(cluster: Cluster) -> int:
+    """The active one: Metadata does not tell it."""
+    elected = re.compile(r"is the active controller of epoch (\d+)")
+    last = {node_id: max([0, *map(int, elected.findall(cluster.log(node_id)))]) for node_id in cluster.nodes}
+    return max(last, key=lambda node_id: last[node_id])
+
+
+def create(cluster: Cluster, *replicas: int) -> None:
+    """One partition, led by the first of its replicas."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[list(replicas)])])[TOPIC].result(20)
+    for node_id in cluster.nodes:
+        eventually(lambda n=node_id: leader(cluster, seen_by=n) == replicas[0], f"{TOPIC} on {node_id}")
+    cluster.wait_isr(TOPIC)
+
+
+def leader(cluster: Cluster, *, seen_by: int) -> int:
+    partitions = cluster.metadata([TOPIC], seen_by).topics[0].partitions
+    return int(partitions[0].leader_id) if partitions else -1
+
+
+def isr(cluster: Cluster, *, seen_by: int) -> list[int]:
+    return sorted(cluster.metadata([TOPIC], seen_by).topics[0].partitions[0].isr_nodes)
+
+
+def write(cluster: Cluster, *, by: int) -> None:
+    """What all in sync acknowledge, to a client that has asked this node first. (Clients are not cut off: one that asks the node
+    that is would go on believing it.)"""
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": cluster.address(by), "acks": "all"})
+    for number in range(100):
+        producer.produce(TOPIC, str(number), on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(60) == 0
+    assert errors == [None] * 100
+
+
+@pytest.mark.parametrize("controls", [False, True], ids=["broker", "active controller"])
+def test_a_leader_cut_off_is_replaced_and_comes_back_as_a_follower(cluster: Cluster, controls: bool) -> None:
+    alone = next(node_id for node_id in cluster.nodes if (node_id == controller(cluster)) == controls)
+    others = [node_id for node_id in cluster.nodes if node_id != alone]
+    create(cluster, alone, *others)
+    cluster.isolate(alone)
+    for node_id in others:
+        eventually(lambda n=node_id: leader(cluster, seen_by=n) in others, "another leader", seconds=60)
+    assert leader(cluster, seen_by=alone) == alone  # nobody can tell it
+    write(cluster, by=others[0])
+    cluster.heal()
+    eventually(lambda: leader(cluster, seen_by=alone) in others, "the old leader to hear of the new one", seconds=60)
+    eventually(lambda: isr(cluster, seen_by=alone) == [1, 2, 3], "all to be in sync again", seconds=60)
+
+
+def test_a_follower_that_only_the_controller_hears_leaves_the_isr_and_stays_in_the_cluster(cluster: Cluster) -> None:
+    third = controller(cluster)
+    one, other = (node_id for node_id in cluster.nodes if node_id != third)
+    create(cluster, one, other, third)
+    cluster.partition(one, other)
+    write(cluster, by=third)
+    assert isr(cluster, seen_by=third) == sorted([one, third])
+    assert len(cluster.metadata([TOPIC], third).brokers) == 3
+    cluster.heal(one, other)
+    eventually(lambda: isr(cluster, seen_by=third) == [1, 2, 3], "all to be in sync again", seconds=60)
+
+
+def test_a_follower_that_is_not_heard_leaves_the_isr_although_it_hears(cluster: Cluster) -> None:
+    third = controller(cluster)
+    led_by, mute = (node_id for node_id in cluster.nodes if node_id != third)
+    create(cluster, led_by, mute, third)
+    cluster.partition(mute, led_by, one_way=True)
+    write(cluster, by=third)
+    assert isr(cluster, seen_by=third) == sorted([led_by, third])
+    cluster.heal()
+    eventually(lambda: isr(cluster, seen_by=third) == [1, 2, 3], "all to be in sync again", seconds=60)
+
+
+def test_without_proxies_a_cut_says_what_is_missing() -> None:
+    cluster = Cluster(1)
+    try:
+        with pytest.raises(RuntimeError, match="cuttable=True"):
+            cluster.partition(1, 1)
+    finally:
+        cluster.close()
