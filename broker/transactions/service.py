@@ -7,7 +7,6 @@ transaction does is in the verbs' modules.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -235,11 +234,11 @@ class TransactionCoordinator:
         """Those of all shards here; while one is loading there is no answer to give."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
-            pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
-        except re.error:
-            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+            matches = describe.matcher(request.transactional_id_pattern)
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
         answers = [
-            self.runtime.read(partition, describe.list_transactions_of, _code, request, pattern)
+            self.runtime.read(partition, describe.list_transactions_of, _code, request, matches)
             for partition in self.runtime.partitions()
         ]
 
