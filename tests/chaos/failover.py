@@ -119,7 +119,7 @@ def create_topic(cluster: Cluster, name: str, first_replica: int | None = None) 
         wanted["replication_factor"] = 3
     else:
         wanted["replica_assignment"] = [[first_replica, *others]]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 1, **wanted)])[name].result(30)
     cluster.wait_isr(name)
 

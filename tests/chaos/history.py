@@ -41,7 +41,7 @@ def decode(value: bytes) -> Record:
 def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept by name: its end would end the request
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # kept by name: its end would end the request
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
     admin.create_topics([NewTopic(topic, PARTITIONS, replicas, config=wanted)])[topic].result(30)
 

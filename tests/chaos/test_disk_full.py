@@ -1,0 +1,94 @@
+"""One of three nodes on a full disk: as a follower it falls out of the ISR, as a leader it refuses; reads go on; with room
+again it takes part again. Never does it die (SIGBUS), and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Cluster
+from protocol.errors import ErrorCode
+from tests.broker.conftest import eventually
+from tests.chaos.direct import ALL, DirectProducer
+from tests.chaos.disks import fill, small_disk
+from tests.chaos.history import PARTITIONS, TOPIC, Load, judge, read_everything
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root"),
+]
+
+DISK_BYTES = 64 << 20
+#: Left when the ballast is in: some appends still succeed, so that the disk is filled by the node itself.
+LEFT_BYTES = 2 << 20
+SMALL = 1
+LEADER_DIRECT = 903
+
+
+def create(cluster: Cluster, first: int) -> None:
+    """All partitions led by `first`."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    replicas = [first, *(node_id for node_id in cluster.nodes if node_id != first)]
+    topic = NewTopic(
+        TOPIC,
+        PARTITIONS,
+        replica_assignment=[replicas] * PARTITIONS,
+        config={"min.insync.replicas": "2", "segment.bytes": "1048576"},
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([topic])[TOPIC].result(30)
+    cluster.wait_isr(TOPIC)
+
+
+def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_with_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as disk:
+        per_node = {SMALL: {"log.dirs": str(disk / "data")}}
+        with Cluster(3, per_node=per_node, replica_lag_time_max_ms="2000") as cluster:
+            create(cluster, first=2)
+            load = Load(cluster.bootstrap, padding=1000)
+            load.wait_for_acknowledgements(500)
+            ballast = fill(disk, LEFT_BYTES)
+            eventually(lambda: all(SMALL not in isr for isr in cluster.isr(TOPIC).values()), "it to leave", seconds=60)
+            load.wait_for_acknowledgements(500)
+            assert cluster.is_running(SMALL), cluster.log(SMALL)[-2000:]
+            ballast.unlink()
+            load.stop()  # the disk is a small one: what was written meanwhile has to fit
+            cluster.wait_isr(TOPIC, seconds=60)
+            assert judge([load], read_everything(cluster.bootstrap)) == []
+            assert cluster.is_running(SMALL)
+
+
+def test_a_leader_on_a_full_disk_refuses_to_write_goes_on_reading_and_takes_writes_again_with_room(
+    tmp_path: Path,
+) -> None:
+    with (
+        small_disk(tmp_path / "disk", DISK_BYTES) as disk,
+        Cluster(3, per_node={SMALL: {"log.dirs": str(disk / "data")}}) as cluster,
+    ):
+        create(cluster, first=SMALL)
+        load = Load(cluster.bootstrap, padding=1000)
+        load.wait_for_acknowledgements(500)
+        ballast = fill(disk, LEFT_BYTES)
+        direct = DirectProducer(cluster.nodes[SMALL].port, TOPIC, LEADER_DIRECT)
+        answers = []
+        eventually(
+            lambda: answers.append(direct.produce(ALL, padding=1000)) or answers[-1] is not ErrorCode.NONE,
+            "a refusal",
+            seconds=60,
+        )
+        assert answers[-1] in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        time.sleep(2)  # the duties that run by the clock meet the full disk, too
+        assert cluster.is_running(SMALL), cluster.log(SMALL)[-2000:]
+        acknowledged = dict(load.acknowledged)
+        places = read_everything(cluster.bootstrap)
+        assert all(place in places[record] for record, place in acknowledged.items()), "reads did not go on"
+        ballast.unlink()
+        load.wait_for_acknowledgements(200)
+        load.stop()
+        cluster.wait_isr(TOPIC, seconds=60)
+        assert judge([load], read_everything(cluster.bootstrap)) == []
+        assert cluster.is_running(SMALL)

@@ -1,0 +1,63 @@
+"""A leader that sleeps for longer than its session: fenced, replaced, and harmless when it wakes up."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from ottla.testing import Cluster
+from protocol.errors import ErrorCode
+from tests.broker.conftest import eventually
+from tests.chaos.cluster_cycles import replicas_differ
+from tests.chaos.direct import ALL, LEADER, DirectProducer
+from tests.chaos.group_history import Group
+from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
+from tests.chaos.roles import leader_of
+
+#: Beyond the session of 9 s in any case; `make chaos` takes the 30 s of the promise.
+ASLEEP_SECONDS = 30 if os.environ.get("OTTLA_CHAOS") else 12
+TAIL, ASKED = 901, 902
+
+
+@pytest.mark.timeout(240)
+def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongly_and_its_own_tail_is_cut() -> None:
+    with Cluster(3) as cluster:
+        create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
+        cluster.wait_isr(TOPIC)
+        load, group = Load(cluster.bootstrap), Group(cluster.bootstrap, members=2)
+        load.wait_for_acknowledgements(500)
+        leader = leader_of(cluster, TOPIC)
+        followers = [node_id for node_id in cluster.nodes if node_id != leader]
+        tail, asked = (DirectProducer(cluster.nodes[leader].port, TOPIC, number) for number in (TAIL, ASKED))
+        # What is appended while the followers sleep, and is not in an answer that is under way to them (the first record
+        # may be), only the leader has: its tail.
+        for node_id in followers:
+            cluster.pause(node_id)
+        assert [tail.produce(LEADER, count=10) for _ in range(3)] == [ErrorCode.NONE] * 3
+        asked.send(ALL, timeout_ms=60_000)
+        asked_by = time.monotonic()
+        assert tail.produce(LEADER) is ErrorCode.NONE, "the leader has not even read what was asked before"
+        cluster.pause(leader)
+        for node_id in followers:
+            cluster.resume(node_id)
+        eventually(lambda: cluster.leaders(TOPIC)[0] not in (leader, -1), "another leader", seconds=60)
+        load.wait_for_acknowledgements(500)
+        time.sleep(max(0.0, ASLEEP_SECONDS - (time.monotonic() - asked_by)))
+        cluster.resume(leader)
+        assert asked.answer(seconds=60) is not ErrorCode.NONE, "acknowledged by a leader whose time was over"
+        assert tail.produce(LEADER) is not ErrorCode.NONE, "a record was taken by a leader whose time was over"
+        load.wait_for_acknowledgements(500)
+        load.stop()
+        group.stop([load])
+        cluster.wait_isr(TOPIC, seconds=60)
+        places = read_everything(cluster.bootstrap)
+        assert judge([load], places) == []
+        assert group.problems == []
+        survivors = sorted(record.number for record in places if record.producer == TAIL)
+        assert survivors == list(range(10))[: len(survivors)], "more of the tail is there than was under way"
+        assert not any(record.producer == ASKED for record in places)
+        for node_id in cluster.nodes:
+            cluster.stop(node_id)
+        assert replicas_differ(cluster) == []
