@@ -59,9 +59,7 @@ class SimNode:
         server = self.server
         if server is None:
             return False
-        if self.host.disk.killed or self.failure is not None:
-            return True
-        if server.started_metadata and server.metadata.raft.failure is not None:
+        if self.host.disk.killed or self.failure is not None or server.failed.done():
             return True
         return server.logs is not None and bool(server.logs.offline_directories)
 

@@ -173,7 +173,7 @@ class Simulation:
             producer.partitions = self.partitions
             producer.idempotent = number < 2 and rng.random() < 0.8
             producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
-            producer.pause_seconds = rng.choice((0.3, 0.8, 2.0))
+            producer.pause_seconds = rng.choice((0.5, 1.2, 3.0))
             producer.on_acknowledged = self.invariants.acknowledged
         if rng.random() < 0.6:
             transactions = self._client(Transactions, "t0")
@@ -272,7 +272,9 @@ def choose_cluster(rng: random.Random) -> tuple[dict[int, str], dict[str, str]]:
     settings = {
         "broker.session.timeout.ms": str(session_ms),
         "broker.heartbeat.interval.ms": str(session_ms // 4),
-        "replica.lag.time.max.ms": rng.choice(("1500", "5000", "15000")),
+        # Half as many fetches that find nothing: a fetch is answered at once when there is something.
+        "replica.fetch.wait.max.ms": "1000",
+        "replica.lag.time.max.ms": rng.choice(("2500", "5000", "15000")),
         "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
         "log.flush.offset.checkpoint.interval.ms": rng.choice(("1000", "60000")),
     }

@@ -40,7 +40,8 @@ def test_what_was_flushed_is_found_again_under_its_topic_id() -> None:
 def test_partitions_whose_topic_id_was_lost_are_set_aside_and_do_not_get_in_each_others_way() -> None:
     node = DiskNode()
     other = bytes(16)
-    node.create("other", other)
+    node.append(0)
+    node.append(0, log=node.create("other", other))
     for name in ("topic-0", "other-0"):
         node.disk.remove(f"{DATA}/{name}/partition.metadata")
     assert node.kill() is None
@@ -71,6 +72,7 @@ def test_a_topic_of_a_deleted_ones_name_does_not_inherit_its_checkpoints() -> No
 
 def test_a_partition_that_cannot_be_renamed_takes_its_directory_offline() -> None:
     node = DiskNode()
+    node.append(0)
     node.disk.fail_after(1)
     with pytest.raises(StorageFailure):
         node.logs.delete(TOPIC_ID, 0)
