@@ -3,7 +3,7 @@
 1  log directories      formatted if empty, locked, checked
 2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
 3  the logs             opened, recovered after a crash
-4  the broker           hears of all metadata, opens its listeners, registers, is let in
+4  the broker           takes its ports, registers, hears of all metadata up to that and on, is let in, accepts
 """
 
 from __future__ import annotations
