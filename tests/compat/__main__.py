@@ -1,4 +1,5 @@
-"""`make compat`: runs the allowed tests of each suite against a fresh node, one line a test; fails when one of them does not pass."""
+"""`make compat`: runs the allowed tests of each suite against one fresh node and against three, one line a test; fails when one
+of them does not pass."""
 
 from __future__ import annotations
 
@@ -6,14 +7,17 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.compat import kafka_python, librdkafka
 from tests.compat.librdkafka import Case, Outcome
-from tests.compat.node import running_node
+from tests.compat.node import running_cluster, running_node
 
 HERE = Path(__file__).parent
 PORT = 27092
+#: By the number of nodes: each has its own allow-list, because some tests want three replicas and some a super user less.
+ALLOWED = {1: "librdkafka_allow.txt", 3: "librdkafka_three_nodes_allow.txt"}
 
 
 def tell(outcome: Outcome) -> Outcome:
@@ -21,30 +25,37 @@ def tell(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def run_librdkafka(logs: Path, names: list[str]) -> list[Outcome]:
-    """Each allowed test (or the named ones), on one node a scenario."""
+def serving(nodes: int, logs: Path, name: str, **properties: str) -> AbstractContextManager[str]:
+    """Fresh nodes for one suite; gives their bootstrap address."""
+    if nodes == 1:
+        return running_node(PORT, logs / f"node-{name}.log", **properties)
+    return running_cluster(nodes, PORT, logs / name, **properties)
+
+
+def run_librdkafka(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Each allowed test (or the named ones), on fresh nodes a scenario."""
     if reason := librdkafka.missing():
         print(f"librdkafka is left out: {reason}")
         return []
     librdkafka.build()
-    cases = [c for c in librdkafka.read_allow_list(HERE / "librdkafka_allow.txt") if not names or c.number in names]
-    return list(_by_scenario(cases, logs))
+    cases = [c for c in librdkafka.read_allow_list(HERE / ALLOWED[nodes]) if not names or c.number in names]
+    return list(_by_scenario(cases, logs, nodes))
 
 
-def _by_scenario(cases: list[Case], logs: Path) -> Iterable[Outcome]:
+def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
         if chosen:
-            with running_node(PORT, logs / f"node-{scenario}.log", auto_create_topics_enable=auto_create) as bootstrap:
+            with serving(nodes, logs, scenario, auto_create_topics_enable=auto_create) as bootstrap:
                 for case in chosen:
                     yield tell(librdkafka.run(case, bootstrap, logs))
 
 
-def run_kafka_python(logs: Path, names: list[str]) -> list[Outcome]:
+def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """The whole suite; tests that are not in the allow-list are shown but do not count."""
     kafka_python.build()
     allowed = {line.partition("#")[0].strip() for line in (HERE / "kafka_python_allow.txt").read_text().splitlines()}
-    with running_node(PORT, logs / "node-kafka-python.log") as bootstrap:
+    with serving(nodes, logs, "kafka-python") as bootstrap:
         outcomes = [tell(outcome) for outcome in kafka_python.run(bootstrap, logs, " or ".join(names))]
     return [outcome for outcome in outcomes if outcome.name in allowed]
 
@@ -56,13 +67,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.compat", description=__doc__)
     parser.add_argument("suite", nargs="?", choices=[*SUITES, "all"], default="all")
     parser.add_argument("names", nargs="*", help="only these tests")
+    parser.add_argument("--nodes", type=int, choices=ALLOWED, help="only against so many (default: one, then three)")
     args = parser.parse_args()
-    logs = Path(tempfile.mkdtemp(prefix="ottla-compat-logs-"))
-    print(f"# logs in {logs}")
+    top = Path(tempfile.mkdtemp(prefix="ottla-compat-logs-"))
     outcomes: list[Outcome] = []
-    for name, run in SUITES.items():
-        if args.suite in (name, "all"):
-            outcomes += run(logs, args.names)
+    for nodes in [args.nodes] if args.nodes else ALLOWED:
+        logs = top / f"nodes-{nodes}"
+        logs.mkdir()
+        print(f"# nodes: {nodes}, logs in {logs}", flush=True)
+        for name, run in SUITES.items():
+            if args.suite in (name, "all"):
+                outcomes += run(logs, args.names, nodes)
     bad = [outcome.name for outcome in outcomes if outcome.result != "PASS"]
     print(f"# {len(outcomes) - len(bad)} passed, {len(bad)} failed")
     if bad:

@@ -73,7 +73,7 @@ make -j2 libs && make -j2 -C tests build"""
 
 
 def kafka_home() -> Path | None:
-    """A folder with bin/kafka-topics.sh, which four of the tests call; None where Apache Kafka cannot be had."""
+    """A folder laid out like a release, for the tests that call its scripts; None where Apache Kafka cannot be had."""
     if jars.missing():
         return None
     home = jars.CACHE / "kafka-home"
@@ -86,6 +86,10 @@ def kafka_home() -> Path | None:
         command = " ".join(f"'{word}'" for word in java_command(TOOLS[name]))
         script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         script.chmod(0o755)
+    # The tests' own Java programs: they are on the class path of whoever calls it.
+    run_class = home / "bin/kafka-run-class.sh"
+    run_class.write_text(f'#!/bin/sh\nexec java -cp "$CLASSPATH:{libs}/*" "$@"\n')
+    run_class.chmod(0o755)
     return home
 
 
