@@ -17,7 +17,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import Files
 from storage.log import Log
-from storage.log_dirs import CLEAN_SHUTDOWN, LogDir
+from storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
 from storage.mappings import Mappings
 from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id, write_topic_id
 from storage.recovery import open_log
@@ -174,8 +174,10 @@ class Logs:
     ) -> Log:
         """An empty log, in the directory given or in the one with the fewest logs; the log itself if it is there.
 
+        A directory id that none of ours has is of one that is no more (KIP-858), unless one of ours has failed.
+
         Raises:
-            LogDirectoryOffline: no directory is in use.
+            LogDirectoryOffline: no directory is in use, or not the one where the log may be.
             StorageFailure, DiskFull
         """
         if (log := self._logs.get((topic_id, partition))) is not None:
@@ -211,10 +213,14 @@ class Logs:
 
     def _choose(self, directory_id: bytes | None) -> LogDir:
         online = [d for d in self.directories if d.online]
-        if directory_id is not None:
-            online = [d for d in online if d.directory_id == directory_id]
+        if named := [d for d in online if d.directory_id == directory_id]:
+            return named[0]
         if not online:
             raise LogDirectoryOffline(self.directories[0].path, "no log directory is in use")
+        failed = self.offline_directories
+        if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
+            # The log is in there, as far as anybody knows: an empty one elsewhere would be taken for it.
+            raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
         return min(online, key=lambda d: self._counts[d.path])
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:

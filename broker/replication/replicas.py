@@ -203,12 +203,13 @@ class Replicas:
         config = self._configs.for_log(image.configs.for_topic(topic))
         local_log = self.logs.get(topic_id, index)
         if local_log is None:
-            # Names the directory if the controller has (KIP-858); an id from before the directory was lost finds none.
-            directory_id = registration.directory(self.node_id)
-            known = any(d.directory_id == directory_id for d in self.logs.directories)
-            now_ms = self._clock.wall_ms()
             return self.logs.create(
-                topic, index, topic_id, config, now_ms=now_ms, directory_id=directory_id if known else None
+                topic,
+                index,
+                topic_id,
+                config,
+                now_ms=self._clock.wall_ms(),
+                directory_id=registration.directory(self.node_id),
             )
         local_log.update_config(config)
         return local_log

@@ -179,6 +179,23 @@ def test_a_failed_directory_takes_its_logs_down_and_no_others(tmp_path: Path) ->
     assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_log_that_may_be_in_a_directory_that_cannot_be_read_is_not_begun_anew_in_another(tmp_path: Path) -> None:
+    formatted(tmp_path / "a", directory_id=A)
+    (tmp_path / "b").write_text("its disk is gone, and with it the directory's id")
+    logs = opened(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(LogDirectoryOffline):
+        logs.create("orders", 0, A, SMALL, directory_id=B)
+    # A new replica has no directory yet, and one that is known to be elsewhere is there.
+    assert logs.directory_of(logs.create("orders", 1, A, SMALL, directory_id=bytes(16))).path == str(tmp_path / "a")
+    assert logs.directory_of(logs.create("orders", 2, A, SMALL, directory_id=A)).path == str(tmp_path / "a")
+
+
+def test_a_log_of_a_directory_that_is_no_more_is_begun_anew_when_all_others_work(tmp_path: Path) -> None:
+    formatted(tmp_path / "a", directory_id=A)
+    logs = opened(tmp_path / "a")
+    assert logs.directory_of(logs.create("orders", 0, A, SMALL, directory_id=B)).path == str(tmp_path / "a")
+
+
 def test_more_logs_than_may_be_mapped_all_work(node: Path) -> None:
     mappings = Mappings(limit=5)
     logs = opened(node, mappings=mappings)
