@@ -79,11 +79,19 @@ def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: 
 
 
 def _keep(files: Files, path: str) -> None:
-    """Puts the directory's own name on the disk: a power loss would take it away with all that is synced inside."""
-    try:
-        files.sync_dir(os.path.dirname(path.rstrip("/")) or os.curdir)
-    except StorageFailure as failure:
-        log.warning("The parent of %s cannot be synced: %s", path, failure)
+    """Puts the directory's own name on the disk: a power loss would take it away with all that is synced inside.
+
+    And the names of those above it, which may be as new: how many of them a start made that was cut short, nobody knows.
+    """
+    above = os.path.dirname(os.path.abspath(path))
+    while True:
+        try:
+            files.sync_dir(above)
+        except StorageFailure as failure:
+            log.info("%s cannot be synced: %s", above, failure)  # not ours: then it has been there before
+        if above == os.path.dirname(above):
+            return
+        above = os.path.dirname(above)
 
 
 def _check_empty(files: Files, path: str) -> None:

@@ -70,7 +70,7 @@ class Faults:
             node.host.disk.disarm()
             node.host.disk.room_bytes = CAPACITY_BYTES
             node.host.resume()
-            if node.server is not None and node.has_failed:
+            if node.has_failed or node.has_lost_directory:
                 await node.crash(power=False)
             if node.server is None:
                 node.boot()
@@ -111,7 +111,14 @@ class Faults:
     def _is_whole(self, node: SimNode) -> bool:
         """The controller has it in every ISR, in its present life."""
         active = self.cluster.active_controller
-        if active is None or active.server is None or not node.is_serving or not node.is_up or node.has_failed:
+        if (
+            active is None
+            or active.server is None
+            or not node.is_serving
+            or not node.is_up
+            or node.has_failed
+            or node.has_lost_directory
+        ):
             return False
         image = active.server.metadata.loader.image
         broker = image.cluster.brokers.get(node.number)
@@ -163,7 +170,7 @@ class Faults:
         node.host.disk.kill_after(self.rng.randint(1, 60))
         await asyncio.sleep(3)
         node.host.disk.disarm()
-        if node.server is not None and node.has_failed:
+        if node.has_failed:
             await self._down(node, power=False)
 
     async def power(self, node: SimNode) -> None:
@@ -191,7 +198,7 @@ class Faults:
         node.host.disk.fail_after(self.rng.randint(1, 40))
         await asyncio.sleep(4)
         node.host.disk.disarm()
-        if node.server is not None and node.has_failed:
+        if node.has_failed or node.has_lost_directory:
             await self._down(node, power=False)
 
     async def full_disk(self, node: SimNode) -> None:
@@ -199,7 +206,7 @@ class Faults:
         disk.room_bytes = disk.used_bytes() + self.rng.choice((0, 500, 5000))
         await asyncio.sleep(self.rng.uniform(0.2, 4))
         disk.room_bytes = CAPACITY_BYTES
-        if node.server is not None and node.has_failed:
+        if node.has_failed:
             await self._down(node, power=False)
 
     async def restart(self, node: SimNode) -> None:

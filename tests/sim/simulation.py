@@ -217,7 +217,7 @@ class Simulation:
     def _unwell(self) -> str | None:
         """Why not everything is as it should be without faults; None if it is."""
         for node in self.cluster.nodes:
-            if not node.is_serving or node.has_failed:
+            if not node.is_serving or node.has_failed or node.has_lost_directory:
                 return f"{node} does not serve ({node.failure!r})"
         active = self.cluster.active_controller
         if active is None or active.server is None:
@@ -239,6 +239,7 @@ class Simulation:
 
     async def _readable(self) -> None:
         """Everything from its beginning, at both levels, and the group's offset."""
+        self.invariants.check()  # learns of what has been committed since the last look
         ends = {key: known.end for key, known in self.invariants.committed.items()}
         active = self.cluster.active_controller
         assert active is not None and active.server is not None
@@ -278,6 +279,8 @@ def choose_cluster(rng: random.Random) -> tuple[dict[int, str], dict[str, str]]:
         "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
         "log.flush.offset.checkpoint.interval.ms": rng.choice(("1000", "60000")),
     }
+    if rng.random() < 0.2:
+        settings["log.dirs"] = "/data/a,/data/b"
     if rng.random() < 0.25:
         settings["log.flush.interval.messages"] = "1"
     return roles, settings

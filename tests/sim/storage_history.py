@@ -425,6 +425,8 @@ class StorageHistory:
         self._open()
         for partition in self.partitions:
             partition.log = self.logs.get(partition.topic_id, 0)
+            if partition.log is None:
+                self._create(partition)  # nothing was ever written to it
             assert partition.log is not None
             assert facts(partition.log) == before[partition.name], (
                 f"{partition.name} is not the same at a second restart"

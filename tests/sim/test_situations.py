@@ -6,6 +6,8 @@ import asyncio
 import random
 from collections.abc import Callable
 
+import pytest
+
 from controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
 from storage.log_dirs import read_meta_properties
@@ -94,10 +96,11 @@ def test_a_broker_that_starts_leads_nothing_by_the_metadata_of_before_its_crash(
     run(main())
 
 
-def test_a_power_loss_takes_no_formatted_log_directory() -> None:
+@pytest.mark.parametrize("path", ["/data", "/var/lib/kafka/data"])
+def test_a_power_loss_takes_no_formatted_log_directory(path: str) -> None:
     for seed in range(20):
         disk = SimDisk(random.Random(seed), lambda: 0)
-        cluster_id = prepare(disk, ["/data"], 1, None, random.Random(seed))
+        cluster_id = prepare(disk, [path], 1, None, random.Random(seed))
         disk.crash(power=True)
-        meta = read_meta_properties(disk, "/data")
+        meta = read_meta_properties(disk, path)
         assert meta is not None and meta.cluster_id == cluster_id, f"seed {seed}"
