@@ -25,6 +25,7 @@ PACKAGE = Path(__file__).parent
 #: pyspark 4.0 runs on these; what it needs beside itself is checked before a JVM is started.
 NEEDED_MODULES = ("pyspark", "pyarrow", "pandas", "fastavro", "confluent_kafka")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOGGING = PACKAGE / "log4j2.properties"
 LOOPBACK = "127.0.0.1"
 INSTALL = "pip install 'ottla[pipeline]'"
@@ -88,10 +89,15 @@ def start(config: Config) -> SparkSession:
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # the JVM is there already: it has its master and its jars
     builder = SparkSession.builder.appName(config.spark.app_name)
-    settings = {**DEFAULTS, "spark.sql.shuffle.partitions": str(config.spark.shuffle_partitions)}
-    if not submitted:
-        settings |= own_settings(config)
-    for name, value in {**settings, **config.spark.options}.items():
+    own = {} if submitted else own_settings(config)
+    settings = {
+        **DEFAULTS,
+        "spark.sql.shuffle.partitions": str(config.spark.shuffle_partitions),
+        **own,
+        **config.spark.options,
+        **{name: value for name, value in own.items() if name == JAVA_OPTIONS},  # holds what is given there
+    }
+    for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
@@ -113,7 +119,7 @@ def own_settings(config: Config) -> dict[str, str]:
     found = {
         "spark.master": config.spark.master,
         "spark.driver.memory": config.spark.driver_memory,
-        "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="{LOGGING}" -Dottla.pipeline.log="{log}"',
+        JAVA_OPTIONS: f'-Dlog4j2.configurationFile="{LOGGING}" -Dottla.pipeline.log="{log}" {config.spark.options.get(JAVA_OPTIONS, "")}',
         **jar_settings(config),
     }
     if config.spark.master.startswith("local"):

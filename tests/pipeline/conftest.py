@@ -22,6 +22,9 @@ from pipeline.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS_MAX = 30
+#: A test's Spark lives for a minute: what its Java's optimizing compiler and its generated code cost is never earned back.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+SHORT_LIVED = ("spark.shuffle_partitions=1", "spark.options.spark.sql.codegen.wholeStage=false")
 
 
 def why_not() -> str | None:
@@ -61,9 +64,11 @@ class Node:
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.bootstrap})
+        errors: list[object] = []
+        given = {"partition": partition, "on_delivery": lambda error, message: errors.append(error), **given}
         for number in range(count):
-            producer.produce(topic, partition=partition, **{"value": b"%d" % number, **given})
-        assert producer.flush(20) == 0
+            producer.produce(topic, **{"value": b"%d" % number, **given})
+        assert producer.flush(20) == 0 and errors == [None] * count
 
     def drop_before(self, topic: str, offset: int) -> None:
         """What retention does, at once: partition 0 begins at this offset."""
@@ -128,7 +133,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if problem:
         pytest.skip(problem)
     # A session reused by the stages keeps the first one's settings.
-    settings = ("spark.shuffle_partitions=1", f"pipeline.output={tmp_path_factory.mktemp('spark')}")
-    found = session.start(configuration.load(None, settings))
+    output = f"pipeline.output={tmp_path_factory.mktemp('spark')}"
+    found = session.start(configuration.load(None, (*SHORT_LIVED, output)))
     yield found
     found.stop()

@@ -6,6 +6,7 @@ One file, so that one worker runs it all with one JVM.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_rows_that_changed_or_are_broken_do_not_stop_the_stream(spark: Any, node
     """New fields, a field that is gone, broken JSON and Avro: each to its place, in one go."""
     config = node.config(tmp_path, "kafka.partitions=1", "pipeline.max_lateness_ms=1000", "pipeline.watermark=1 minute")
     topics.ensure(config)
-    now_ms = 1_800_000_000_000
+    now_ms = int(time.time() * 1000)
     events = [Event(f"id-{number}", now_ms, "anna", "/", 1, "/from") for number in range(5)]
     new_field = json.dumps({**events[0]._asdict(), "colour": {"red": 1}}).encode()
     good = [new_field, to_json(events[1]._replace(referrer=None)), to_avro(events[2], 1), to_avro(events[3], 2)]

@@ -1,0 +1,32 @@
+"""The short form of `python -m tests.pipeline.chaos`: one kill -9 of Spark and of a broker in the middle of a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+
+from tests.pipeline import chaos
+from tests.pipeline.conftest import why_not
+
+
+@pytest.mark.timeout(1800)
+def test_nothing_is_lost_or_doubled_when_spark_and_a_broker_are_killed_mid_stream(tmp_path: Path) -> None:
+    problem = why_not()
+    if problem:
+        pytest.skip(problem)
+    checks = chaos.run(kills=1, rate=200, seed=1, folder=tmp_path)
+    assert not [check for check in checks if not check.holds]
+    by_name = {check.what: check.found for check in checks}
+    assert by_name["bronze rows = acknowledged events"] > 1000 and by_name["gold sessions = truth"] > 100
+    assert not left_behind(tmp_path)
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Processes whose command line names the folder, as Spark's Java does."""
+    running = [each.info for each in psutil.process_iter(["cmdline", "status"])]
+    lines = [" ".join(each["cmdline"] or ()) for each in running if each["status"] != psutil.STATUS_ZOMBIE]
+    return [line[:120] for line in lines if str(folder) in line]
