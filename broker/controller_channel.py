@@ -50,7 +50,7 @@ class ControllerChannel:
         self._client_id = f"broker-{node_id}"
         self._locate = locate
         self._channel: Channel | None = None
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[asyncio.Event, None] = {}  # in order, so that a simulated run can be repeated
         #: Told when another node leads the quorum.
         self.on_leader_change: Callable[[], None] = lambda: None
         self._closed = False
@@ -148,11 +148,11 @@ class ControllerChannel:
         """Until there is news of the leader, or the time is up."""
         news = asyncio.Event()
         timer = self._world.clock.call_later(delay_ms, news.set)
-        self._waiting.add(news)
+        self._waiting[news] = None
         try:
             await news.wait()
         finally:
-            self._waiting.discard(news)
+            self._waiting.pop(news, None)
             timer.cancel()
 
 
