@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import ErrorCode, KafkaError
 from storage import producer_snapshot, replay
 from storage.errors import DiskFull, StorageFailure
-from storage.partition_dir import TRUNCATION, sync_topic_id
+from storage.partition_dir import TRUNCATION, sync_topic_id, write_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
 
@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+
+def create_files(log: Log) -> None:
+    """The first write is near. A directory without the topic's id would be taken for a stray, so a full disk leaves none."""
+    try:
+        log.files.make_dirs(log.directory)
+        write_topic_id(log.files, log.directory, log.topic_id, sync=False)
+        log.segments.active.create_files()
+        log.epochs.store()
+    except DiskFull:
+        log.epochs.stored = False
+        log.files.remove_tree(log.directory)
+        raise
+    log.has_files = True
 
 
 def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
@@ -160,6 +174,8 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.check_usable()
     start = offset if log_start_offset is None else log_start_offset
     try:
+        if not log.has_files:
+            create_files(log)
         _before_cut(log, offset, start)
         log.epochs.clear()
         log.files.create(f"{log.directory}/{TRUNCATION}")
@@ -219,6 +235,8 @@ def delete_records(log: Log, before_offset: int) -> int:
 
 def apply_retention(log: Log, now_ms: int) -> int:
     log.check_usable()
+    if not log.has_files:
+        return 0
     segments = list(log.segments)
     count = segments_to_delete(
         [_facts(log, i) for i in range(len(segments))],
@@ -322,8 +340,8 @@ def close(log: Log, clean: bool) -> bool:
     """False when not everything is on the disk: the next start then has to look."""
     if log.closed:
         return False
-    saved = False
-    if log.failure is None and clean:
+    saved = not log.has_files
+    if log.failure is None and clean and log.has_files:
         try:
             take_snapshot(log, sync=True)
             log.segments.active.close(trim=True)

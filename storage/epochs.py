@@ -18,11 +18,13 @@ NO_OFFSET = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_files", "_unsynced", "entries", "latest", "path")
+    __slots__ = ("_files", "_unsynced", "entries", "latest", "path", "stored")
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, *, stored: bool = True) -> None:
+        """`stored` False: in memory until `store`, because the log has no directory yet."""
         self._files = files
         self._unsynced = False
+        self.stored = stored
         self.path = path
         self.entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
@@ -104,6 +106,12 @@ class LeaderEpochs:
         """
         self._replace(self.entries)
 
+    def store(self) -> None:
+        """From now on in the file."""
+        self.stored = True
+        if self.entries:
+            self.save()
+
     def flush(self) -> None:
         if self._unsynced:
             self._unsynced = False
@@ -111,9 +119,10 @@ class LeaderEpochs:
             self._files.sync_dir(self.path.rpartition("/")[0])
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        write_pairs(self._files, self.path, entries, sync=False)  # first: with a full disk nothing has changed
+        if self.stored:
+            write_pairs(self._files, self.path, entries, sync=False)  # first: with a full disk nothing has changed
+            self._unsynced = True
         self._set(entries)
-        self._unsynced = True
 
     def _set(self, entries: list[tuple[int, int]]) -> None:
         self.entries = entries

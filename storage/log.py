@@ -77,6 +77,7 @@ class Log:
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
         self.closed = False
+        self.has_files = True  # a log that was never written has none, not even its directory
         self.entry_synced = False  # whether the directory itself is known to be on the disk
         self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
@@ -221,6 +222,8 @@ class Log:
             )
         segment = self.segments.active
         try:
+            if not self.has_files:
+                changes.create_files(self)
             if segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
                 segment = changes.roll(self, now_ms, first_offset)
             segment.make_room(size)

@@ -19,8 +19,8 @@ from storage.files import Files
 from storage.log import Log
 from storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
 from storage.mappings import Mappings
-from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id, write_topic_id
-from storage.recovery import open_log
+from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
+from storage.recovery import new_log, open_log
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +175,7 @@ class Logs:
         """An empty log, in the directory given or in the one with the fewest logs; the log itself if it is there.
 
         A directory id that none of ours has is of one that is no more (KIP-858), unless one of ours has failed.
+        Nothing is written yet (`recovery.new_log`).
 
         Raises:
             LogDirectoryOffline: no directory is in use, or not the one where the log may be.
@@ -185,29 +186,14 @@ class Logs:
         if (namesake := self._by_name.get((topic, partition))) is not None:
             self.set_aside(namesake)  # of a topic that had this name before
         directory = self._choose(directory_id)
-        path = f"{directory.path}/{topic}-{partition}"
         try:
             self._forget_checkpoints(directory, (topic, partition))
-            self.files.make_dirs(path)
-            write_topic_id(self.files, path, topic_id, sync=False)
-            log = open_log(
-                self.files,
-                self.mappings,
-                path,
-                topic,
-                partition,
-                topic_id,
-                config,
-                clean=True,
-                now_ms=now_ms,
-                jitter=self._rng.random(),
-            )
-        except DiskFull:
-            self.files.remove_tree(path)
-            raise
         except StorageFailure as failure:
-            self.directory_failed(directory, failure)
+            if not isinstance(failure, DiskFull):
+                self.directory_failed(directory, failure)
             raise
+        path, jitter = f"{directory.path}/{topic}-{partition}", self._rng.random()
+        log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
         self._add(directory, log)
         return log
 
@@ -229,13 +215,15 @@ class Logs:
         if log is None:
             return
         directory = self._take_out(log)
-        path = self._rename_away(directory, log.topic, log.partition, DELETE)
-        self._removals.append((now_ms + log.config.file_delete_delay_ms, path))
+        if log.has_files:
+            path = self._rename_away(directory, log.topic, log.partition, DELETE)
+            self._removals.append((now_ms + log.config.file_delete_delay_ms, path))
 
     def set_aside(self, log: Log) -> None:
         """The metadata does not know this partition: its files are kept under a name that nothing reads."""
         directory = self._take_out(log)
-        self._rename_away(directory, log.topic, log.partition, STRAY)
+        if log.has_files:
+            self._rename_away(directory, log.topic, log.partition, STRAY)
 
     def _take_out(self, log: Log) -> LogDir:
         key = (log.topic_id, log.partition)

@@ -27,6 +27,8 @@ def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
 
 def walk(segment: Segment, offset: int) -> Iterator[tuple[int, int, int, int]]:
     """(position, base offset, size, last offset) of the batches from the one that holds `offset` on."""
+    if not segment.size:
+        return  # it may have no file yet
     position = segment.position_of(offset)
     if position is None:
         return

@@ -121,6 +121,45 @@ def open_log(
     return log
 
 
+def new_log(
+    files: Files,
+    mappings: Mappings,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    *,
+    now_ms: int = 0,
+    jitter: float = 0.0,
+) -> Log:
+    """A log to which nothing was written yet. It gets its directory and files with the first write.
+
+    A topic of 1,000 partitions is some 10,000 system calls on every replica, and all of them on the one thread that also
+    answers clients: so each partition pays its own when it is used. After a crash the metadata says that it is there.
+    """
+    segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
+    segment.indexes.start_empty()
+    log = Log(
+        files,
+        mappings,
+        directory,
+        topic,
+        partition,
+        topic_id,
+        config,
+        segments=Segments([segment]),
+        epochs=LeaderEpochs(files, f"{directory}/{epochs.FILE}", stored=False),
+        producers=ProducerStates(),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        jitter=jitter,
+    )
+    log.has_files = False
+    return log
+
+
 def _settle(log: Log, clean: bool, epochs_known: bool) -> None:
     """Brings epochs, snapshots, transaction indexes and producers in line with the batches that are there."""
     if not epochs_known or (not clean and _begins_before_epochs(log)):

@@ -120,7 +120,10 @@ def test_a_topic_that_is_made_again_while_a_node_is_down_has_nothing_of_the_old_
 def test_a_replica_that_was_moved_away_while_its_node_was_down_leaves_its_disk(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("moved", 1, replica_assignment=[[1, 3]])])["moved"].result(20)
-    eventually(lambda: folder(cluster, 3, "moved").exists(), "both replicas")
+    writer = Writer(cluster, "moved")
+    writer.write(10)
+    writer.flush()
+    assert folder(cluster, 3, "moved").exists()
     cluster.kill(3)
     eventually(lambda: cluster.isr("moved")[0] == [1], "the ISR to shrink")
     with Wire(cluster.nodes[1].port) as wire:

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
+from storage.cleaner import Cleaner
 from storage.config import LogConfig
 from storage.errors import (
     CorruptFile,
@@ -127,7 +128,7 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
 
 def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path) -> None:
     logs = opened(node)
-    logs.create("orders", 0, A, LogConfig())
+    append(logs.create("orders", 0, A, LogConfig()), batch())
     logs.delete(A, 0, NOW_MS)
     killed(logs)
     again = opened(node)
@@ -140,8 +141,48 @@ def test_a_topic_created_anew_under_its_name_starts_empty(node: Path) -> None:
     append(logs.create("orders", 0, A, SMALL), batch())
     fresh = logs.create("orders", 0, B, SMALL)
     assert (fresh.log_end_offset, logs.get(A, 0), logs.by_name("orders", 0)) == (0, None, fresh)
+    append(fresh, batch())
     assert read_topic_id(FILES, fresh.directory) == B
     assert [name for name in os.listdir(node) if name.endswith("-stray")]
+
+
+def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
+    logs = opened(node)
+    log, doomed = (
+        logs.create("orders", partition, A, LogConfig(cleanup_policy=("compact", "delete"))) for partition in (0, 1)
+    )
+    log.assign_epoch(3, 0)
+    cleaner = Cleaner(logs)
+    cleaner.load()
+    assert not list(cleaner.run(NOW_MS))
+    logs.apply_retention(NOW_MS)
+    logs.flush_all(NOW_MS)
+    assert read_all(log) == b""
+    assert (log.offset_for_timestamp(0), log.max_timestamp(), log.truncate_to(0)) == (None, None, False)
+    logs.delete(A, 1, NOW_MS)
+    assert not doomed.has_files and not [name for name in os.listdir(node) if "orders" in name]
+    append(log, batch(), epoch=3)
+    logs.close_all()
+    again = opened(node).get(A, 0)
+    assert again is not None
+    assert (again.log_end_offset, again.epochs.entries) == (1, [(3, 0)])
+
+
+def test_a_follower_whose_leader_begins_later_has_files_from_there_on(node: Path) -> None:
+    logs = opened(node)
+    logs.create("orders", 0, A, SMALL).truncate_fully_and_start_at(7)
+    logs.close_all()
+    again = opened(node).get(A, 0)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (7, 7)
+
+
+def test_a_clean_stop_without_a_record_is_a_clean_stop(node: Path) -> None:
+    logs = opened(node)
+    logs.create("orders", 0, A, SMALL)
+    logs.close_all(broker_epoch=5)
+    assert (node / ".kafka_cleanshutdown").exists()
+    assert len(opened(node)) == 0
 
 
 def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
