@@ -75,8 +75,19 @@ def ready(node: Server) -> Iterator[Check]:
     if not node.started_metadata:
         yield Check("start", False, "the metadata log is not open yet")
         return
-    leader = node.metadata.raft.leader_id
-    yield Check("quorum leader", leader >= 0, f"node {leader}" if leader >= 0 else "none is known")
+    raft = node.metadata.raft
+    where = f"node {raft.leader_id} leads" if raft.leader_id >= 0 else "no leader is known"
+    yield Check("quorum", raft.is_in_touch, where if raft.is_in_touch else f"{where}, and it does not answer")
     if node.config.is_broker:
-        state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
-        yield Check("broker", state is BrokerState.RUNNING, state.name)
+        yield _broker_check(node)
+
+
+def _broker_check(node: Server) -> Check:
+    state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
+    if state is not BrokerState.RUNNING:
+        return Check("broker", False, state.name)
+    # What the image says is as fresh as the touch with the quorum is, which is a check of its own.
+    registered = node.metadata.loader.image.cluster.brokers.get(node.config.node_id)
+    if registered is None or registered.fenced:
+        return Check("broker", False, "fenced: the controller gives it no partition to lead")
+    return Check("broker", True, state.name)

@@ -44,7 +44,7 @@ from controller.raft.messages import (
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.reconfiguration import voters_with_directories
 from controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from controller.raft.states import Resigned
+from controller.raft.states import Follower, Resigned
 from controller.raft.voters import Endpoint
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -151,6 +151,12 @@ class RaftNode:
     @property
     def leader_id(self) -> int:
         return self._core.leader_id
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether the quorum can be asked from here: this replica leads it, or has an answer of the leader that is not old."""
+        role = self._core.role
+        return self.is_leader or (isinstance(role, Follower) and self._world.clock.mono_ms() < role.fetch_deadline_ms)
 
     @property
     def epoch(self) -> int:

@@ -83,7 +83,7 @@ def three_nodes(directory: Path) -> Iterator[list[Node]]:
             file.write_text("".join(f"{key}={value}\n" for key, value in properties(node, nodes, directory).items()))
             with (directory / f"node-{node.id}.log").open("ab") as log:
                 node.process = subprocess.Popen([*command, str(file)], stdout=log, stderr=log, env=environment)
-        eventually(lambda: all(node.get("/readyz") for node in nodes), "all nodes ready")
+        eventually(lambda: all(node.get("/readyz") for node in nodes), "all nodes ready", seconds=120)
         yield nodes
     finally:
         for node in nodes:

@@ -1,0 +1,50 @@
+"""Whether clients should be sent to a node, and whether restarting it would help: what the two probes say when others are gone."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from ottla.testing import Cluster
+from tests.deploy.nodes import eventually
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def probe(cluster: Cluster, node_id: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{cluster.nodes[node_id].admin_port}{path}", timeout=10
+        ) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def ready(cluster: Cluster, node_id: int) -> bool:
+    return probe(cluster, node_id, "/readyz")[0] == 200
+
+
+def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back() -> None:
+    with Cluster(3) as cluster:
+        assert all(ready(cluster, node_id) for node_id in cluster.nodes)
+        cluster.kill(1)
+        eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "two of three are a quorum")
+        cluster.kill(2)
+        eventually(lambda: not ready(cluster, 3), "one of three is none")
+        assert "[-] quorum" in probe(cluster, 3, "/readyz")[1]
+        assert probe(cluster, 3, "/healthz")[0] == 200, "restarting it would not bring the others back"
+        cluster.start(2)
+        eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "a quorum again")
+
+
+def test_one_that_is_cut_off_is_not_ready_and_the_others_are() -> None:
+    with Cluster(3, cuttable=True) as cluster:
+        cluster.isolate(2)
+        eventually(lambda: not ready(cluster, 2), "the one alone to see it")
+        assert probe(cluster, 2, "/healthz")[0] == 200
+        eventually(lambda: ready(cluster, 1) and ready(cluster, 3), "the others to go on")
+        cluster.heal()
+        eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all to be ready again")
