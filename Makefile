@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run test check bench compat chaos sim demo spark-jars clean
+.PHONY: run failover test check bench compat chaos sim demo spark-jars clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -23,8 +23,13 @@ $(VENV)/pipeline: pyproject.toml | $(VENV)/core
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $(VENV)/pipeline.txt
 	@touch $@
 
+# Three nodes; ARGS="--nodes 1" for one.
 run: $(VENV)/core
 	$(VENV)/bin/ottla dev $(ARGS)
+
+# Kills the leader of three nodes under load, and counts what was lost.
+failover: $(VENV)/dev
+	@$(PY) -m tools.failover $(ARGS)
 
 # Spark takes a minute and a half to install (400 MB): meanwhile the rest is checked. Where it cannot be had, its tests are
 # skipped and say so.
