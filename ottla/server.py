@@ -130,6 +130,8 @@ class Server:
             await self.stop()
             raise
         log.info("%s Kafka Server started", self.name)
+        # As a broker of ZooKeeper's time said it: testcontainers wait for this line unless they are told of KRaft.
+        log.info("[KafkaServer id=%d] started", config.node_id)
 
     async def _start_metadata(self, directory: LogDir) -> None:
         config = self.config

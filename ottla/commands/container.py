@@ -57,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _prepare(arguments: argparse.Namespace) -> tuple[dict[str, str], str | None]:
     from ottla.container import places
+    from ottla.container.bitnami_steps import run_scripts
     from ottla.container.entry import configure, launch_properties
 
     environment = dict(os.environ)
@@ -68,10 +69,16 @@ def _prepare(arguments: argparse.Namespace) -> tuple[dict[str, str], str | None]
     path = arguments.properties or arguments.root + places.CONFIGURED
     if arguments.step == "launch":
         return launch_properties(path), environment.get("OTTLA_LOG_LEVEL")
-    prepared = configure(environment, arguments.dialect, arguments.root, print)
+    prepared = configure(environment, arguments.dialect, arguments.root, _say)
     if arguments.step == "configure":
         prepared.write(path)
+    elif not arguments.check and prepared.scripts_environment is not None:
+        run_scripts(arguments.root, prepared.scripts_environment, _say)
     return prepared.properties, prepared.log_level
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.container.bitnami import BITNAMI
+from ottla.container.bitnami_steps import with_commands_run
 from ottla.container.checks import (
     check_addresses,
     check_cluster_id,
@@ -15,7 +17,7 @@ from ottla.container.checks import (
 )
 from ottla.container.properties_text import read_file, write_file
 from ottla.container.report import report
-from ottla.container.resolve import resolve
+from ottla.container.resolve import detect, resolve
 from ottla.container.settings import Environment, Refused, Resolution, Setting
 
 CLUSTER_ID = "cluster.id"
@@ -29,6 +31,8 @@ class Prepared(NamedTuple):
     log_level: str | None
     #: Nobody asked for the cluster id: who formats the directories after this step decides it.
     id_is_default: bool
+    #: For the scripts that users of the bitnami image mount.
+    scripts_environment: Environment | None = None
 
     def write(self, path: str) -> None:
         properties = dict(self.properties)
@@ -46,7 +50,14 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     Raises:
         Refused: this node cannot run.
     """
-    resolution = resolve(environment, lambda path: read_path(root, path), dialect)
+
+    def read(path: str) -> bytes | None:
+        return read_path(root, path)
+
+    is_bitnami = detect(environment, read, dialect).dialect == BITNAMI
+    if is_bitnami:
+        environment = with_commands_run(environment)
+    resolution = resolve(environment, read, dialect)
     _below_root(resolution, root)
     config = None
     try:
@@ -62,7 +73,9 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     properties = resolution.properties
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
-    return Prepared(properties, resolution.log_level, resolution.cluster_id is None)
+    return Prepared(
+        properties, resolution.log_level, resolution.cluster_id is None, environment if is_bitnami else None
+    )
 
 
 def launch_properties(path: str) -> dict[str, str]:

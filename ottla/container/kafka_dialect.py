@@ -86,10 +86,11 @@ def check_confluent(environment: Environment) -> None:
     for old, new in REPLACED_NAMES.items():
         if old in environment:
             raise Refused(f"{old} is not supported any more", old, f"use {new} instead")
+    of_zookeepers_time = "KAFKA_ZOOKEEPER_CONNECT" in environment  # roles are made up, or it is refused, later
     for variable in CONFLUENT_REQUIRED:
-        if not environment.get(variable):
+        if not environment.get(variable) and not of_zookeepers_time:
             raise Refused(f"{variable} is required", variable, "set it, for example to broker,controller")
-    if environment["KAFKA_PROCESS_ROLES"] != "controller" and not environment.get("KAFKA_ADVERTISED_LISTENERS"):
+    if environment.get("KAFKA_PROCESS_ROLES") != "controller" and not environment.get("KAFKA_ADVERTISED_LISTENERS"):
         raise Refused(
             "KAFKA_ADVERTISED_LISTENERS is required",
             "KAFKA_ADVERTISED_LISTENERS",

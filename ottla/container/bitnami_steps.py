@@ -1,0 +1,79 @@
+"""What users of the bitnami image have run before the node starts: variables that are commands, and scripts they mount."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+from ottla.container.bitnami import ALIASES, PREFIX
+from ottla.container.settings import Environment, Refused
+
+#: What the command prints is the value of the other variable, whatever that was.
+COMMANDS = {
+    "KAFKA_NODE_ID_COMMAND": "KAFKA_CFG_NODE_ID",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS_COMMAND": "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS",
+    "KAFKA_BROKER_ID_COMMAND": "KAFKA_CFG_BROKER_ID",
+}
+SCRIPTS = "/docker-entrypoint-initdb.d"
+#: On the volume: the scripts are for its first start.
+DONE = "/bitnami/kafka/.user_scripts_initialized"
+COMMAND_S_MAX = 60
+
+
+def with_commands_run(environment: Environment) -> dict[str, str]:
+    """The environment with the values that commands give.
+
+    Raises:
+        Refused: a command fails, or prints nothing.
+    """
+    found = dict(environment)
+    for variable, target in COMMANDS.items():
+        if not (command := environment.get(variable, "").strip()):
+            continue
+        value = _run(["bash", "-c", command], variable, found, capture=True).strip()
+        if not value:
+            raise Refused(f"`{command}` prints nothing", variable, "let it print the value, or take it out")
+        for alias, name in ALIASES.items():
+            if PREFIX + name == target:
+                found.pop(alias, None)
+        found[target] = value
+    return found
+
+
+def run_scripts(root: str, environment: Environment, say: Callable[[str], None]) -> None:
+    """Every *.sh in order of names, before the volume's first start and not again.
+
+    Raises:
+        Refused: a script fails.
+    """
+    folder = root + SCRIPTS
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if not names or os.path.exists(root + DONE):
+        return
+    for name in names:
+        if not name.endswith(".sh"):
+            say(f"===> Note: {SCRIPTS}/{name} is not run: only *.sh is")
+            continue
+        say(f"===> Running {SCRIPTS}/{name}")
+        path = os.path.join(folder, name)
+        # One that is not executable is sourced there, which comes to the same: what it sets does not reach the node there either.
+        _run([path] if os.access(path, os.X_OK) else ["bash", path], f"{SCRIPTS}/{name}", environment, capture=False)
+    os.makedirs(os.path.dirname(root + DONE), exist_ok=True)
+    with open(root + DONE, "w", encoding="ascii"):
+        pass
+
+
+def _run(words: list[str], where: str, environment: Environment, *, capture: bool) -> str:
+    seconds = COMMAND_S_MAX if capture else None
+    try:
+        done = subprocess.run(
+            words, env=dict(environment), stdout=subprocess.PIPE if capture else None, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise Refused(f"`{words[-1]}` does not end", where, f"it has {COMMAND_S_MAX} s") from None
+    except OSError as failure:
+        raise Refused(f"cannot run {words[0]}: {failure.strerror}", where, "begin it with #!/bin/bash") from None
+    if done.returncode:
+        raise Refused(f"`{words[-1]}` ended with {done.returncode}", where, "mend it, or take it out")
+    return done.stdout or ""
