@@ -1,0 +1,115 @@
+"""Clocks that are days apart, or jump: what is acknowledged stays, and nobody is taken for dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from glob import glob
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Cluster
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.broker.conftest import eventually
+from tests.broker.wire import Wire
+from tests.cluster.test_three_nodes import Writer, create, read
+
+LIBRARIES = glob("/usr/lib/*/faketime/libfaketime.so.1") + glob("/usr/lib/faketime/libfaketime.so.1")
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed (apt install faketime)"),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, log_retention_check_interval_ms="500", log_initial_task_delay_ms="500") as running:
+        yield running
+
+
+class Wrong:
+    """The clock of one node: an offset in a file that libfaketime reads again and again."""
+
+    def __init__(self, cluster: Cluster, node_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._file = Path(cluster.directory, "clock")
+        self.set("+0")
+        cluster.stop(node_id)
+        with monkeypatch.context() as patch:
+            patch.setenv("LD_PRELOAD", LIBRARIES[0])
+            patch.setenv("FAKETIME_TIMESTAMP_FILE", str(self._file))
+            patch.setenv("FAKETIME_CACHE_DURATION", "1")
+            # What has no wall on it goes on as it does.
+            patch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            cluster.start(node_id)
+
+    def set(self, offset: str) -> None:
+        self._file.write_text(f"{offset}\n")
+
+
+def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
+    """It has to be the preferred one."""
+    cluster.wait_isr(topic)
+    with Wire(cluster.nodes[node_id].port) as wire:
+        asked = [TopicPartitions(topic=topic, partitions=[0])]
+        wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
+    eventually(lambda: cluster.leaders(topic)[0] == node_id, f"{node_id} to lead")
+
+
+@pytest.mark.parametrize("offset", ["+3d", "-3d"])
+def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(
+    cluster: Cluster, offset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A leader refuses records that are an hour ahead of its clock, as Kafka does, unless it is told otherwise.
+    create(cluster, "skewed", message_timestamp_after_max_ms=str(1 << 62))
+    wrong = cluster.leaders("skewed")[0]
+    writer = Writer(cluster, "skewed")
+    writer.write(300)
+    writer.flush()
+    clock = Wrong(cluster, wrong, monkeypatch)
+    clock.set(offset)
+    writer.write(300)
+    make_leader(cluster, "skewed", wrong)
+    writer.write(300)
+    writer.flush()
+    assert writer.errors == []
+    assert read(cluster, "skewed", writer.sent) == list(range(writer.sent))
+    cluster.kill(next(n for n in cluster.nodes if n != wrong))
+    writer.write(100)
+    writer.flush()
+    assert read(cluster, "skewed", writer.sent) == list(range(writer.sent))
+
+
+def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_followers(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(cluster, "jumps", message_timestamp_after_max_ms=str(1 << 62))
+    leader = cluster.leaders("jumps")[0]
+    writer = Writer(cluster, "jumps")
+    clock = Wrong(cluster, leader, monkeypatch)
+    make_leader(cluster, "jumps", leader)
+    for offset in ("+3d", "-3d", "+1h", "+0"):
+        writer.write(100)
+        clock.set(offset)
+        writer.write(600, per_second=500)  # longer than libfaketime keeps an answer
+        writer.flush()
+    assert writer.errors == []
+    assert read(cluster, "jumps", writer.sent) == list(range(writer.sent))
+    cluster.wait_isr("jumps")
+    assert len(cluster.metadata().brokers) == 3
+
+
+def test_a_follower_whose_clock_is_ahead_deletes_nothing_that_others_keep(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own copy goes by its own clock, as in Kafka; what the leader has is what consumers read."""
+    create(cluster, "kept", retention_ms=str(24 * 3600 * 1000))
+    writer = Writer(cluster, "kept")
+    writer.write(500)
+    writer.flush()
+    follower = next(n for n in cluster.nodes if n != cluster.leaders("kept")[0])
+    Wrong(cluster, follower, monkeypatch).set("+3d")
+    cluster.wait_isr("kept")
+    writer.write(100)
+    writer.flush()
+    assert read(cluster, "kept", writer.sent) == list(range(writer.sent))
