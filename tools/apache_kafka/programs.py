@@ -73,6 +73,12 @@ def run_java(source: Path, *args: str, timeout_s: float = 120) -> str:
     Raises:
         subprocess.CalledProcessError: it did not compile, or ended with an error.
     """
+    command = java_command(source.stem, *args, extra_classpath=str(compiled(source)))
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s).stdout
+
+
+def compiled(source: Path) -> Path:
+    """The folder with the classes of one Java file."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     classes = CACHE / "java" / f"{source.stem}-{digest}"
     if not (classes / f"{source.stem}.class").exists():
@@ -83,5 +89,4 @@ def run_java(source: Path, *args: str, timeout_s: float = 120) -> str:
             capture_output=True,
             text=True,
         )
-    command = java_command(source.stem, *args, extra_classpath=str(classes))
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s).stdout
+    return classes
