@@ -15,7 +15,18 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import Cluster
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from protocol.messages.envelope import EnvelopeRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.vote import VoteRequest
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read
@@ -302,4 +313,59 @@ def test_a_wiped_directory_gets_a_new_id_and_its_replicas_again(cluster: Cluster
         asked = [TopicPartitions(topic="wiped", partitions=[0])]
         wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
     eventually(lambda: cluster.leaders("wiped")[0] == leader, "the preferred leader")
+    judge(cluster, writer)
+
+
+# -- Requests that only nodes send -----------------------------------------------------------------------------------
+
+BETWEEN_NODES = [
+    VoteRequest(),
+    BeginQuorumEpochRequest(),
+    EndQuorumEpochRequest(),
+    FetchSnapshotRequest(),
+    AlterPartitionRequest(broker_id=1, broker_epoch=1),
+    BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, want_fence=True),
+    AllocateProducerIdsRequest(broker_id=1, broker_epoch=1),
+    AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1),
+    EnvelopeRequest(request_data=b"", client_host_address=b""),
+]
+
+
+def test_what_only_nodes_ask_is_not_served_to_clients_and_needs_a_brokers_present_epoch(cluster: Cluster) -> None:
+    writer = written(cluster, "orders")
+    before = cluster.isr("orders")
+    for request in BETWEEN_NODES:
+        with Wire(cluster.nodes[1].port) as wire:
+            wire.send(request)
+            frame = wire.receive_frame()
+        # By name, because Kafka closes the connection instead: docs/DIFFERENCES.md.
+        assert frame is None or ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") in frame, type(request).__name__
+    for request in (r for r in BETWEEN_NODES if getattr(r, "broker_epoch", None) == 1):
+        told = set()
+        for node_id in cluster.nodes:
+            with Wire(cluster.nodes[node_id].controller_port) as wire:
+                told.add(ErrorCode(wire.request(request).error_code))
+        assert told == {ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH}, type(request).__name__
+    assert cluster.isr("orders") == before
+    judge(cluster, writer)
+
+
+def test_a_client_that_says_it_is_a_replica_moves_no_watermark_unless_it_is_assigned_and_current(
+    cluster: Cluster,
+) -> None:
+    writer = written(cluster, "orders")
+    leader = cluster.leaders("orders")[0]
+    follower = next(n for n in cluster.nodes if n != leader)
+    topic_id = cluster.metadata(["orders"]).topics[0].topic_id
+
+    def fetch(replica_id: int, replica_epoch: int) -> int:
+        asked = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, fetch_offset=0)])
+        state = ReplicaState(replica_id=replica_id, replica_epoch=replica_epoch)
+        with Wire(cluster.nodes[leader].port) as wire:
+            response = wire.request(FetchRequest(replica_state=state, max_wait_ms=0, topics=[asked]))
+        return int(response.responses[0].partitions[0].error_code)
+
+    assert fetch(9, 100) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no replica of this partition"
+    assert fetch(follower, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "a process that was there before (KIP-903)"
+    assert len(cluster.isr("orders")[0]) == 3
     judge(cluster, writer)
