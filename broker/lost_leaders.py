@@ -20,8 +20,9 @@ from server.timer_wheel import TimerWheel
 
 #: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
 #: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this.
+#: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
 SETTLE_MS = 10
-OLD_CONNECTION_NS = 1_000_000_000
+OLD_CONNECTION_NS = 250_000_000
 #: A fence takes 0.1 s, a new controller before it another 0.1 to 0.5 s. What is held back holds back what is behind it on the
 #: same connection, so not longer.
 HOLD_MS = 500
