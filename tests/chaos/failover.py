@@ -40,7 +40,7 @@ DECISION_MS_MAX = 20_000
 class Writer:
     """A producer with its own defaults, at a steady rate; remembers when its records were acknowledged."""
 
-    def __init__(self, cluster: Cluster, topic: str, rate: int = RATE) -> None:
+    def __init__(self, cluster: Cluster, topic: str, *, idempotent: bool = True) -> None:
         from confluent_kafka import Producer
 
         self.topic = topic
@@ -48,12 +48,11 @@ class Writer:
         self.times: list[float] = []
         self.offsets: dict[int, int] = {}
         self.failed: list[str] = []
-        self._rate = rate
         self._producer = Producer(
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "acks": "all",
-                "enable.idempotence": True,
+                "enable.idempotence": idempotent,
                 "linger.ms": 0,
                 "log_level": 0,
             }
@@ -85,7 +84,7 @@ class Writer:
             number = self.sent
             self.sent += 1
             self._producer.produce(self.topic, str(number), partition=0, on_delivery=self._delivered)
-            while (left := began + self.sent / self._rate - time.monotonic()) > 0:
+            while (left := began + self.sent / RATE - time.monotonic()) > 0:
                 self._producer.poll(min(left, 0.001))
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -193,7 +192,7 @@ def decision_gap(cluster: Cluster, topic: str, samples: Samples) -> None:
 def first_record(cluster: Cluster, topic: str, samples: Samples) -> None:
     create_topic(cluster, topic)
     began = time.monotonic()
-    writer = Writer(cluster, topic)
+    writer = Writer(cluster, topic, idempotent=False)
     writer.wait_for_acknowledgement_after(began)
     samples.seconds.append(writer.times[0] - began)
     writer.stop()

@@ -1,4 +1,4 @@
-"""A leader that sleeps for longer than its session: fenced, replaced, and harmless when it wakes up."""
+"""A leader, or the active controller, that sleeps for longer than its session: replaced, and harmless when it wakes up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.chaos.cluster_cycles import replicas_differ
 from tests.chaos.direct import ALL, LEADER, DirectProducer
 from tests.chaos.group_history import Group
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
-from tests.chaos.roles import leader_of
+from tests.chaos.roles import active_controller, leader_of
 
 #: Beyond the session of 9 s in any case; `make chaos` takes the 30 s of the promise.
 ASLEEP_SECONDS = 30 if os.environ.get("OTTLA_CHAOS") else 12
@@ -61,3 +61,40 @@ def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongl
         for node_id in cluster.nodes:
             cluster.stop(node_id)
         assert replicas_differ(cluster) == []
+
+
+@pytest.mark.timeout(240)
+def test_a_controller_that_slept_longer_than_its_session_decides_nothing_and_its_metadata_is_that_of_the_others() -> (
+    None
+):
+    with Cluster(3) as cluster:
+        create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
+        cluster.wait_isr(TOPIC)
+        load = Load(cluster.bootstrap)
+        load.wait_for_acknowledgements(500)
+        controller = active_controller(cluster)
+        others = [node_id for node_id in cluster.nodes if node_id != controller]
+        cluster.pause(controller)
+        began = time.monotonic()
+        # While it sleeps, the others elect and decide; when it wakes, its sessions have all ended by its own clock.
+        awake = ",".join(cluster.address(node_id) for node_id in others)
+        eventually(lambda: cluster.leaders(TOPIC)[0] not in (controller, -1), "other leaders", seconds=60)
+        create_topic(awake, 2, "decided")
+        time.sleep(max(0.0, ASLEEP_SECONDS - (time.monotonic() - began)))
+        cluster.resume(controller)
+        cluster.wait_isr(TOPIC, seconds=60)
+        create_topic(cluster.bootstrap, 3, "decided-later")
+        load.wait_for_acknowledgements(500)
+        load.stop()
+        assert judge([load], read_everything(cluster.bootstrap)) == []
+
+        def image(node_id: int) -> object:
+            topics = cluster.metadata(None, node_id).topics
+            return sorted(
+                (t.name, [(p.leader_id, p.leader_epoch, sorted(p.isr_nodes)) for p in t.partitions]) for t in topics
+            )
+
+        for name in ("decided", "decided-later", TOPIC):
+            eventually(lambda name=name: name in str(image(controller)), f"{name} to be known to the sleeper", 30)
+        eventually(lambda: image(controller) == image(others[0]) == image(others[1]), "all to see the same", 30)
+        assert all(cluster.is_running(node_id) for node_id in cluster.nodes)
