@@ -292,6 +292,8 @@ def delete_segments(log: Log, gone: list[Segment]) -> None:
 
 
 def flush(log: Log, now_ms: int) -> None:
+    if log.closed:
+        return  # deleted while the flush waited for a worker
     log.check_usable()
     end, truncations = log.log_end_offset, log.truncations
     if end <= log.recovery_point:

@@ -113,6 +113,15 @@ def test_the_log_start_offset_survives_a_kill(node: Path) -> None:
     assert opened(node).get(A, 0).log_start_offset == 3  # type: ignore[union-attr]
 
 
+def test_a_flush_that_still_waited_for_a_worker_when_its_log_was_deleted_does_nothing(node: Path) -> None:
+    logs = opened(node)
+    log = logs.create("orders", 0, A, SMALL)
+    append(log, batch())
+    logs.delete(A, 0, NOW_MS)
+    log.flush(NOW_MS)
+    assert log.recovery_point == 0 and not logs.offline_directories
+
+
 def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) -> None:
     logs = opened(node)
     config = LogConfig(file_delete_delay_ms=1000)
