@@ -142,6 +142,7 @@ class SimCluster:
         self.by_number = {node.number: node for node in self.nodes}
         self.by_host = {node.host.name: node for node in self.nodes}
         self.unexpected = Unexpected(self)
+        self._quorum_epoch = -1
 
     @property
     def brokers(self) -> list[SimNode]:
@@ -149,17 +150,17 @@ class SimCluster:
 
     @property
     def active_controller(self) -> SimNode | None:
-        """The controller of the highest epoch, if it lives and has what it needs to decide."""
-        leading = [
-            node
-            for node in self.nodes
-            if node.is_up
-            and node.server is not None
-            and node.server.started_metadata
-            and node.server.controller is not None
-            and node.server.metadata.raft.is_leader
-        ]
-        return max(leading, key=lambda node: node.server.metadata.raft.leader_and_epoch[1], default=None)  # type: ignore[union-attr]
+        """The leader of the newest epoch there has been, if it lives: others only think that they lead."""
+        active = None
+        for node in self.nodes:
+            if node.is_up and node.server is not None and node.server.started_metadata:
+                raft = node.server.metadata.raft
+                epoch = raft.leader_and_epoch[1]
+                if epoch > self._quorum_epoch:
+                    self._quorum_epoch, active = epoch, None
+                if raft.is_leader and epoch == self._quorum_epoch:
+                    active = node
+        return active
 
     def start(self) -> None:
         for node in self.nodes:

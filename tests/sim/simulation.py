@@ -15,6 +15,7 @@ from tests.sim.clients.admin import Admin
 from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.group import OffsetKeeper
+from tests.sim.clients.members import Group, Member, unsettled
 from tests.sim.clients.producer import Producer
 from tests.sim.clients.transactions import Transactions
 from tests.sim.cluster import BROKER_PORT, SimCluster
@@ -109,6 +110,7 @@ class Simulation:
             await self.faults.run(self.seconds * FAULT_SHARE, pause_seconds)
             await self.faults.heal()
             await asyncio.sleep(CALM_SECONDS)
+            await self._settled()
             for client in clients:
                 client.stopping = True
             await self._until("clients come to their end", lambda: all(client.is_done for client in clients))
@@ -175,6 +177,14 @@ class Simulation:
             producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
             producer.pause_seconds = rng.choice((0.5, 1.2, 3.0))
             producer.on_acknowledged = self.invariants.acknowledged
+        self.members: list[Member] = []
+        if rng.random() < 0.5:
+            group = Group("members", self.partitions)
+            for number in range(rng.choice((2, 3))):
+                member = self._client(Member, f"m{number}")
+                assert isinstance(member, Member)
+                member.group = group
+                self.members.append(member)
         if rng.random() < 0.6:
             transactions = self._client(Transactions, "t0")
             assert isinstance(transactions, Transactions)
@@ -207,11 +217,19 @@ class Simulation:
 
     # -- The end -----------------------------------------------------------------------------------------------------
 
-    async def _until(self, what: str, is_so: Callable[[], bool]) -> None:
+    async def _settled(self) -> None:
+        """Nobody leaves any more: the group comes to rest."""
+        for member in self.members:
+            member.leaves = 0.0
+        if self.members:
+            await self._until("the group is stable", lambda: unsettled(self.members) is None, number="42")
+
+    async def _until(self, what: str, is_so: Callable[[], bool], number: str = "54") -> None:
         end = self._time() + HEAL_SECONDS_MAX
         while not is_so():
             if self._time() > end:
-                raise Violation("54", f"{what}: not within {HEAL_SECONDS_MAX:.0f} s: {self._unwell()}")
+                why = self._unwell() or (unsettled(self.members) if self.members else None)
+                raise Violation(number, f"{what}: not within {HEAL_SECONDS_MAX:.0f} s: {why}")
             await asyncio.sleep(0.2)
 
     def _unwell(self) -> str | None:
