@@ -188,6 +188,20 @@ class Invariants:
     def _latest_epoch(self, key: tuple[bytes, int]) -> int:
         return max((p.leader_epoch for node in self._cluster.nodes if (p := self._replica(node, key))), default=-1)
 
+    def leads_by_newest(self, number: int, topic: str) -> bool:
+        """Whether the node leads the partitions of the topic that it thinks it leads."""
+        images = [
+            node.server.metadata.loader.image
+            for node in self._cluster.nodes
+            if node.is_up and node.server is not None and node.server.started_metadata
+        ]
+        for partition in self._cluster.by_number[number].partitions():
+            if partition.topic == topic and partition.leader_log is not None:
+                known = [image.topics.partition(partition.topic_id, partition.index) for image in images]
+                if partition.leader_epoch < max((each.leader_epoch for each in known if each), default=-1):
+                    return False
+        return True
+
     def _in_sync(self) -> None:
         """Every member of an ISR that runs in the life that the controller knows holds all that is committed."""
         active = self._cluster.active_controller

@@ -31,6 +31,7 @@ START_SECONDS_MAX = 20
 FAULT_SHARE, CALM_SECONDS = 0.6, 5.0
 #: Invariants 42 and 54: all is well again within so long after the last fault.
 HEAL_SECONDS_MAX = 45.0
+OFFSETS_TOPIC = "__consumer_offsets"
 TOPICS = {"orders": 2, "events": 1}
 
 
@@ -194,6 +195,7 @@ class Simulation:
         keeper = self._client(OffsetKeeper, "g0")
         assert isinstance(keeper, OffsetKeeper)
         keeper.partition, keeper.group = self.partitions[0], rng.choice(("red", "green", "blue"))
+        keeper.is_current = lambda number: self.invariants.leads_by_newest(number, OFFSETS_TOPIC)
         self.keeper = keeper
         admin = self._client(Admin, "admin")
         assert isinstance(admin, Admin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -23,6 +24,8 @@ class OffsetKeeper(Client):
     partition: TopicPartition = ("", 0)
     group = "group"
     pause_seconds = 1.0
+    #: Whether that broker's leadership is the newest: one that is cut off answers reads by what it knows, as in Kafka.
+    is_current: Callable[[int], bool] = staticmethod(lambda node: True)
 
     def start(self) -> None:
         self.acknowledged = -1
@@ -93,6 +96,8 @@ class OffsetKeeper(Client):
             return False
         offset = group.topics[0].partitions[0].committed_offset
         self.history.note(f"{self.name} finds {offset} committed")
+        if not self.is_current(node):
+            return False
         if not acknowledged <= offset <= self.attempted:
             raise Violation(
                 "39", f"{self.name} finds {offset}: acknowledged is {acknowledged}, the last attempt {self.attempted}"
