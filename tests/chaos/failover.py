@@ -27,6 +27,7 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.wire import Wire
 from tests.chaos.roles import active_controller, leader_of
 
+KINDS = ("kill-leader", "term-leader", "kill-controller", "pause-leader", "first-record")
 RATE = 500
 BEFORE_SECONDS = 1.5
 RECOVERY_SECONDS_MAX = 60.0
@@ -225,14 +226,17 @@ def run(what: str, count: int, show: Callable[[str], None] = lambda line: None) 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.chaos.failover", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--what", required=True, help="one of those in the head of this file")
+    parser = argparse.ArgumentParser(prog="tests.chaos.failover", description="How long writes or decisions stop.")
+    parser.add_argument("--what", choices=KINDS, action="append", help="(default: all)")
     parser.add_argument("--samples", type=int, default=20)
     arguments = parser.parse_args()
-    samples = run(arguments.what, arguments.samples, lambda line: print(line, flush=True))
-    result = {"what": arguments.what, "samples": len(samples.seconds), "p50_s": round(samples.p50, 3)}
-    print(json.dumps(result | {"max_s": round(samples.max, 3), "problems": samples.problems}))
-    return 1 if samples.problems else 0
+    bad = 0
+    for what in arguments.what or KINDS:
+        samples = run(what, arguments.samples, lambda line: print(line, flush=True))
+        bad += bool(samples.problems)
+        result = {"what": what, "samples": len(samples.seconds), "p50_s": round(samples.p50, 3)}
+        print(json.dumps(result | {"max_s": round(samples.max, 3), "problems": samples.problems}), flush=True)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":
