@@ -57,6 +57,9 @@ compat: $(VENV)/dev
 
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos $(ARGS)
+	$(PY) -m tests.chaos.cluster_cycles
+	$(PY) -m tests.chaos.failover
+	$(PY) -m tests.chaos.power_loss
 	OTTLA_CHAOS=1 $(PYTEST) tests/chaos
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 
