@@ -1,181 +1,156 @@
-"""Consume, transform, produce in transactions, while the node is killed again and again: every record's result exactly once."""
+"""Copying in transactions, while nodes are killed again and again: every record is there exactly once, every offset, too.
+
+On one node the kill takes everything away. On three it takes a role: the transaction coordinator, the group coordinator, or
+the leader of a partition that the transactions write to. The two coordinators live on different nodes when a run begins.
+"""
 
 from __future__ import annotations
 
+import argparse
 import random
-import struct
-import threading
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.node_process import NodeProcess
+from ottla.testing import Cluster
+from tests.chaos.copiers import (
+    CALL_SECONDS_MAX,
+    LIBRDKAFKA,
+    PARTITIONS,
+    SECONDS_MAX,
+    SOURCE,
+    TARGET,
+    TRANSACTION_TIMEOUT_MS,
+    Copier,
+    JavaCopier,
+    LibrdkafkaCopier,
+)
+from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
+from tests.cluster.transactor import Nodes
 
-SOURCE, TARGET, GROUP, TRANSACTIONAL_ID = "numbers", "squares", "squarers", "squarer"
-PARTITIONS = 3
-RECORDS_PER_TRANSACTION = 50
-SECONDS_MAX = 180
-CALL_SECONDS_MAX = 30
-NUMBER = struct.Struct(">q")
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+SETTINGS: dict[str, tuple[int, type[Copier]]] = {
+    "one node, librdkafka": (1, LibrdkafkaCopier),
+    "three nodes, librdkafka": (3, LibrdkafkaCopier),
+    "three nodes, Java": (3, JavaCopier),
+}
+POLL_SECONDS = 0.02
 
 
 @dataclass
 class Verdict:
     """What a run showed; `problems` is empty when every promise held."""
 
-    kills: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
     committed: int = 0
     aborted: int = 0
     recoveries: int = 0
     problems: list[str] = field(default_factory=list)
 
 
-def client_settings(bootstrap: str) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": bootstrap,
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 100,
-        "retry.backoff.ms": 20,
-        "log_level": 0,
-    }
+@dataclass
+class Victims:
+    """Who can be killed, by role, as things are at the moment."""
+
+    cluster: Cluster
+    transactional_id: str
+    group_id: str
+    spare_group_coordinator: bool
+
+    def draw(self, rng: random.Random) -> tuple[str, int]:
+        of_group = group_coordinator(self.cluster, self.group_id)
+        roles = {
+            "transaction coordinator": transaction_coordinator(self.cluster, self.transactional_id),
+            "group coordinator": of_group,
+            "leader": rng.choice(list(self.cluster.leaders(TARGET).values())),
+        }
+        others = sorted(set(self.cluster.nodes) - {of_group})
+        if self.spare_group_coordinator:
+            roles = {role: node for role, node in roles.items() if node != of_group} or {"another": rng.choice(others)}
+        return rng.choice(list(roles.items()))
 
 
-class Squarer:
-    """One application: reads numbers, writes their squares, and the offsets it has come to, all in one transaction."""
-
-    def __init__(self, bootstrap: str, count: int, verdict: Verdict, seed: int) -> None:
-        self.verdict = verdict
-        self._settings = client_settings(bootstrap)
-        self._count = count
-        self._rng = random.Random(seed)
-        self.done = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join(SECONDS_MAX)
-        if self._thread.is_alive():
-            self.verdict.problems.append(f"the application did not finish in {SECONDS_MAX} s")
-
-    def _run(self) -> None:
-        from confluent_kafka import KafkaException
-
-        deadline = time.monotonic() + SECONDS_MAX
-        while not self.done.is_set() and time.monotonic() < deadline:
-            try:
-                self._live(deadline)
-            except KafkaException:
-                # Whatever it was: a new incarnation of the same transactional id fences this one and goes on.
-                self.verdict.recoveries += 1
-
-    def _live(self, deadline: float) -> None:
-        from confluent_kafka import Consumer, Producer, TopicPartition
-
-        producer = Producer({**self._settings, "transactional.id": TRANSACTIONAL_ID, "transaction.timeout.ms": 60_000})
-        producer.init_transactions(CALL_SECONDS_MAX)
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": GROUP,
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        try:
-            wanted = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
-            committed = consumer.committed(wanted, CALL_SECONDS_MAX)
-            consumer.assign([TopicPartition(p.topic, p.partition, max(p.offset, 0)) for p in committed])
-            positions = {p.partition: max(p.offset, 0) for p in committed}
-            while time.monotonic() < deadline:
-                if sum(positions.values()) >= self._count:
-                    self.done.set()
-                    return
-                messages = [m for m in consumer.consume(RECORDS_PER_TRANSACTION, 0.2) if m.error() is None]
-                if messages:
-                    self._transact(producer, consumer, messages, positions)
-        finally:
-            consumer.close()
-
-    def _transact(self, producer: Any, consumer: Any, messages: list[Any], positions: dict[int, int]) -> None:
-        from confluent_kafka import TopicPartition
-
-        producer.begin_transaction()
-        after = dict(positions)
-        for message in messages:
-            (number,) = NUMBER.unpack(message.value())
-            producer.produce(TARGET, NUMBER.pack(number * number), partition=number % PARTITIONS)
-            after[message.partition()] = message.offset() + 1
-        offsets = [TopicPartition(SOURCE, index, offset) for index, offset in after.items()]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), CALL_SECONDS_MAX)
-        if self._rng.random() < 0.1:
-            producer.abort_transaction(CALL_SECONDS_MAX)
-            self.verdict.aborted += 1
-            for index, offset in positions.items():
-                consumer.seek(TopicPartition(SOURCE, index, offset))
-            return
-        producer.commit_transaction(CALL_SECONDS_MAX)
-        self.verdict.committed += 1
-        positions.update(after)
-
-
-def run(*, kills: int, count: int, seed: int) -> Verdict:
+def run(*, kills: int, count: int, seed: int, nodes: int = 1, copier: type[Copier] = LibrdkafkaCopier) -> Verdict:
     verdict = Verdict()
     rng = random.Random(seed)
-    node = NodeProcess(num_partitions=str(PARTITIONS))
-    try:
-        node.start()
-        _fill(node.bootstrap, count)
-        squarer = Squarer(node.bootstrap, count, verdict, seed)
-        while verdict.kills < kills and not squarer.done.is_set():
-            time.sleep(rng.uniform(0.1, 0.6))
-            node.kill()
-            node.start()
-            verdict.kills += 1
-        squarer.join()
-        _check(node.bootstrap, count, verdict)
-        return verdict
-    finally:
-        node.remove()
+    with Cluster(nodes, num_partitions=str(PARTITIONS)) as cluster:
+        _fill(cluster, count)
+        # The nodes' ids are 1 to `nodes`: the coordinators are apart from each other where there are several.
+        transactional_id = transactional_id_at(cluster, 1, "copier")
+        group_id = group_id_at(cluster, nodes, "copiers")
+        victims = Victims(cluster, transactional_id, group_id, nodes > 1 and copier is LibrdkafkaCopier)
+        application = copier(cluster.bootstrap, transactional_id, group_id, count, seed)
+        while verdict.kills.total() < kills and application.wait_for_commits(1):
+            # At any moment of the transactions that are under way now.
+            application.done.wait(rng.uniform(0, 0.3))
+            role, victim = victims.draw(rng)
+            cluster.kill(victim)
+            verdict.kills[role] += 1
+            if nodes > 1 and rng.random() < 0.7:
+                application.wait_for_commits(rng.randint(1, 5))  # the others go on alone
+            cluster.start(victim)
+            for topic in (TARGET, OFFSETS, TRANSACTIONS):
+                cluster.wait_isr(topic)
+        verdict.problems = application.problems()
+        verdict.committed, verdict.aborted = application.committed, application.aborted
+        verdict.recoveries = application.recoveries
+        _check(cluster, group_id, count, verdict)
+    return verdict
 
 
-def _fill(bootstrap: str, count: int) -> None:
+def _fill(cluster: Cluster, count: int) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in (SOURCE, TARGET)]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    replicas = len(cluster.nodes)
+    topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=replicas) for name in (SOURCE, TARGET)]
     for created in admin.create_topics(topics).values():
         created.result(10)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for number in range(count):
-        producer.produce(SOURCE, NUMBER.pack(number), partition=number % PARTITIONS)
+        producer.produce(SOURCE, str(number), partition=number % PARTITIONS)
     assert producer.flush(CALL_SECONDS_MAX) == 0
 
 
-def _check(bootstrap: str, count: int, verdict: Verdict) -> None:
-    squares = Counter(NUMBER.unpack(value)[0] for value in read_committed(bootstrap, TARGET))
-    expected = Counter(number * number for number in range(count))
-    if missing := expected - squares:
-        verdict.problems.append(f"{missing.total()} squares are missing, like {sorted(missing)[:5]}")
-    if extra := squares - expected:
-        verdict.problems.append(f"{extra.total()} squares are there too often, like {sorted(extra)[:5]}")
+def _check(cluster: Cluster, group_id: str, count: int, verdict: Verdict) -> None:
+    verdict.problems += open_transactions(cluster, TARGET) + open_transactions(cluster, OFFSETS)
+    copies = Counter(int(value) for value in read_committed(cluster.bootstrap, TARGET))
+    expected = Counter(range(count))
+    if missing := expected - copies:
+        verdict.problems.append(f"{missing.total()} copies are missing, like {sorted(missing)[:5]}")
+    if extra := copies - expected:
+        verdict.problems.append(f"{extra.total()} copies are there too often, like {sorted(extra)[:5]}")
+    nodes = Nodes(cluster)
+    committed = sum(nodes.committed_offset(group_id, SOURCE, index) for index in range(PARTITIONS))
+    if committed != count:
+        verdict.problems.append(f"the group's offsets say {committed} of {count}")
+
+
+def open_transactions(cluster: Cluster, topic: str) -> list[str]:
+    """Partitions whose last stable offset does not come to the high watermark in time (invariant 32)."""
+    nodes = Nodes(cluster)
+    deadline = time.monotonic() + TRANSACTION_TIMEOUT_MS / 1000 + 10
+    while held_back := [index for index in cluster.leaders(topic) if not nodes.is_stable(topic, index)]:
+        if time.monotonic() > deadline:
+            return [f"a transaction is still open in {topic}-{index}" for index in held_back]
+        time.sleep(POLL_SECONDS)
+    return []
 
 
 def read_committed(bootstrap: str, topic: str) -> list[bytes]:
     """Everything up to the last stable offsets."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    consumer = Consumer(
-        {
-            **client_settings(bootstrap),
-            "group.id": "checker",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
+    settings: dict[str, Any] = {
+        "group.id": "checker",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer({"bootstrap.servers": bootstrap, **LIBRDKAFKA, **settings})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     values: list[bytes] = []
     open_partitions = set(range(PARTITIONS))
@@ -192,3 +167,33 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
             open_partitions.discard(message.partition())
     consumer.close()
     return values
+
+
+def describe(verdict: Verdict) -> str:
+    return (
+        f"killed {dict(verdict.kills)}, {verdict.committed} transactions committed, begun anew {verdict.recoveries}"
+        f" times: {'; '.join(verdict.problems) or 'everything exactly once'}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.chaos.exactly_once", description=__doc__)
+    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--setting", choices=SETTINGS, help="instead of each in turn")
+    chosen = parser.parse_args()
+    bad = 0
+    for seed in range(chosen.seed, chosen.seed + chosen.runs):
+        setting = chosen.setting or list(SETTINGS)[seed % len(SETTINGS)]
+        nodes, copier = SETTINGS[setting]
+        began = time.monotonic()
+        verdict = run(kills=chosen.kills, count=chosen.count, seed=seed, nodes=nodes, copier=copier)
+        bad += bool(verdict.problems)
+        print(f"{setting}, seed {seed}: {describe(verdict)}, {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

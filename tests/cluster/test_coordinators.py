@@ -1,0 +1,301 @@
+"""Coordinators on three nodes: they move with the leaders of their partitions, and transactions span brokers."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import Cluster
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from tests.broker.conftest import eventually
+from tests.broker.wire import Wire
+from tests.chaos.exactly_once import read_committed
+from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
+from tests.cluster.transactor import Nodes, Transactor
+
+pytestmark = pytest.mark.timeout(120)
+
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+PARTITIONS = 3
+LIMIT_SECONDS = 30
+SWEEP_MS = 500
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    # Kafka looks every ten seconds for transactions that ran out of time.
+    with Cluster(3, transaction_abort_timed_out_transaction_cleanup_interval_ms=str(SWEEP_MS)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    """Afterwards every node runs and leads again what it was given first."""
+    yield running
+    for node_id in running.nodes:
+        if running.is_running(node_id):
+            running.resume(node_id)
+    running.start(*running.nodes)
+    topics = [topic.name for topic in running.metadata().topics]
+    for topic in topics:
+        running.wait_isr(topic)
+    with Wire(running.nodes[1].port) as wire:
+        answer = wire.request(ElectLeadersRequest(topic_partitions=None))
+    assert answer.error_code == 0
+    eventually(lambda: all(leads_as_given(running, topic) for topic in topics), "the first replicas to lead")
+
+
+def leads_as_given(cluster: Cluster, topic: str) -> bool:
+    partitions = cluster.metadata([topic]).topics[0].partitions
+    return all(partition.leader_id == partition.replica_nodes[0] for partition in partitions)
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """One partition led by each node."""
+    name = re.sub("[^a-z]", ".", request.node.name)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(20)
+    eventually(lambda: len(set(cluster.leaders(name).values())) == PARTITIONS, f"{name} to have leaders")
+    return name
+
+
+def led_by(cluster: Cluster, topic: str, node_id: int) -> int:
+    return next(partition for partition, leader in cluster.leaders(topic).items() if leader == node_id)
+
+
+def is_stable_everywhere(nodes: Nodes, topic: str) -> bool:
+    """No transaction is open, neither in the topic nor in the offsets of groups."""
+    names = {topic, OFFSETS} & {each.name for each in nodes.cluster.metadata().topics}
+    return all(nodes.is_stable(name, index) for name in names for index in nodes.cluster.leaders(name))
+
+
+def test_transactions_in_quick_succession_over_three_brokers_are_never_refused(cluster: Cluster, topic: str) -> None:
+    """The next one begins where the marker of the last has not come yet: its coordinator, its partitions and its group's
+    coordinator live on different brokers.
+    """
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    group_id = group_id_at(cluster, 2, topic)
+    expected = []
+    for number in range(30):
+        for partition in range(PARTITIONS):
+            transactor.produce(topic, partition, str(number).encode())
+        transactor.commit_offset(group_id, topic, number)
+        transactor.end(commit=number % 3 != 0)
+        if number % 3:
+            expected += [str(number).encode()] * PARTITIONS
+    assert transactor.committed_offset(group_id, topic) == 29
+    eventually(lambda: is_stable_everywhere(transactor, topic), "every marker")
+    assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("victim", ["transaction coordinator", "group coordinator", "leader"])
+def test_a_broker_killed_in_the_middle_of_a_transaction_takes_none_of_it_away(
+    cluster: Cluster, topic: str, victim: str, commit: bool
+) -> None:
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    group_id = group_id_at(cluster, 2, topic)
+    transactor.commit_offset(group_id, topic, 1)
+    transactor.end(commit=True)
+    for partition in range(PARTITIONS):
+        transactor.produce(topic, partition, b"before")
+    transactor.commit_offset(group_id, topic, 2)
+    cluster.kill({"transaction coordinator": 1, "group coordinator": 2, "leader": 3}[victim])
+    for partition in range(PARTITIONS):
+        transactor.produce(topic, partition, b"after")
+    transactor.commit_offset(group_id, topic, 3)
+    transactor.end(commit=commit)
+    assert transactor.committed_offset(group_id, topic) == (3 if commit else 1)
+    eventually(lambda: is_stable_everywhere(transactor, topic), "every marker")
+    expected = [b"after", b"before"] * PARTITIONS if commit else []
+    assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
+
+
+def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next_one(
+    cluster: Cluster, topic: str
+) -> None:
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    partition = led_by(cluster, topic, 3)
+    transactor.produce(topic, partition, b"decided")
+    cluster.pause(3)  # it takes no marker, so the transaction stays prepared
+    transactor.end(commit=True)
+    cluster.kill(1)
+    cluster.resume(3)
+    eventually(lambda: transactor.is_stable(topic, partition), "the marker", LIMIT_SECONDS)
+    assert read_committed(cluster.bootstrap, topic) == [b"decided"]
+
+
+def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_its_time_is_up(
+    cluster: Cluster, topic: str
+) -> None:
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic), timeout_ms=4_000)
+    group_id = group_id_at(cluster, 2, topic)
+    for partition in range(PARTITIONS):
+        transactor.produce(topic, partition, b"left behind")
+    transactor.commit_offset(group_id, topic, 5)
+    cluster.kill(1)
+    eventually(lambda: is_stable_everywhere(transactor, topic), "the abort", LIMIT_SECONDS)
+    assert transactor.committed_offset(group_id, topic) == -1
+    assert read_committed(cluster.bootstrap, topic) == []
+
+
+def test_a_coordinator_that_slept_while_another_took_over_ends_nothing_a_second_time(
+    cluster: Cluster, topic: str
+) -> None:
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    transactor.produce(topic, led_by(cluster, topic, 2), b"one")
+    cluster.pause(1)
+    eventually(lambda: transaction_coordinator(cluster, transactor.transactional_id) != 1, "another one", LIMIT_SECONDS)
+    transactor.end(commit=True)
+    transactor.produce(topic, led_by(cluster, topic, 2), b"two")
+    cluster.resume(1)
+    eventually(lambda: 1 not in cluster.leaders(TRANSACTIONS).values(), "the news to reach it", LIMIT_SECONDS)
+    transactor.end(commit=False)
+    eventually(lambda: is_stable_everywhere(transactor, topic), "every marker", LIMIT_SECONDS)
+    assert read_committed(cluster.bootstrap, topic) == [b"one"]
+
+
+def test_librdkafka_commits_a_transaction_whose_coordinator_and_leaders_die_one_after_the_other(
+    cluster: Cluster, topic: str
+) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": transactional_id_at(cluster, 1, topic),
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(LIMIT_SECONDS)
+    expected = []
+    for victim in (1, 2, 3):
+        producer.begin_transaction()
+        for moment in (b"before", b"after"):
+            for partition in range(PARTITIONS):
+                producer.produce(topic, moment, partition=partition)
+                expected.append(moment)
+            producer.flush(LIMIT_SECONDS)
+            if moment == b"before":
+                cluster.kill(victim)
+        producer.commit_transaction(LIMIT_SECONDS)
+        cluster.start(victim)
+        for each in cluster.metadata().topics:
+            cluster.wait_isr(each.name)
+    eventually(lambda: is_stable_everywhere(Nodes(cluster), topic), "every marker")
+    assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
+
+
+class Member:
+    """A consumer that commits what it has read, one record at a time, and remembers when and what."""
+
+    def __init__(self, cluster: Cluster, group_id: str, topic: str) -> None:
+        self.read: list[tuple[int, int]] = []
+        self.committed: dict[int, int] = {}
+        self.times: list[float] = []
+        self.assignments = 0
+        self._stopped = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": group_id,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "retry.backoff.ms": 20,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assignments += 1
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            message = self._consumer.poll(0.1)
+            if message is None or message.error() is not None:
+                continue
+            self.read.append((message.partition(), message.offset()))
+            try:
+                self._consumer.commit(message, asynchronous=False)
+            except KafkaException:
+                continue
+            self.committed[message.partition()] = message.offset() + 1
+            self.times.append(time.monotonic())
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(LIMIT_SECONDS)
+        self._consumer.close()
+
+
+class Writer:
+    """Feeds a topic until it is stopped."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.written = 0
+        self._topic = topic
+        self._stopped = threading.Event()
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.005):
+            self._producer.produce(self._topic, b"x", partition=self.written % PARTITIONS)
+            self._producer.poll(0)
+            self.written += 1
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+        assert self._producer.flush(LIMIT_SECONDS) == 0
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped in order"])
+def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluster, topic: str, how: str) -> None:
+    group_id = group_id_at(cluster, 2, topic)
+    writer = Writer(cluster, topic)
+    members = [Member(cluster, group_id, topic) for _ in range(2)]
+    try:
+        eventually(lambda: all(len(member.times) > 20 for member in members), "commits", LIMIT_SECONDS)
+        assignments = [member.assignments for member in members]
+        cluster.kill(2) if how == "killed" else cluster.stop(2)
+        before = [len(member.times) for member in members]
+        eventually(
+            lambda: all(len(member.times) > known + 20 for member, known in zip(members, before, strict=True)),
+            "commits at the next coordinator",
+            LIMIT_SECONDS,
+        )
+        assert group_coordinator(cluster, group_id) != 2
+        writer.stop()
+        eventually(
+            lambda: sum(offset for member in members for offset in member.committed.values()) == writer.written,
+            "everything to be committed",
+            LIMIT_SECONDS,
+        )
+    finally:
+        for member in members:
+            member.stop()
+    assert [member.assignments for member in members] == assignments, "nobody left, so nothing is to be rebalanced"
+    nodes = Nodes(cluster)
+    for member in members:
+        for partition, offset in member.committed.items():
+            assert nodes.committed_offset(group_id, topic, partition) == offset
+        # Nothing was lost, and nothing read again: each partition without a gap from its start.
+        for partition in {partition for partition, _ in member.read}:
+            offsets = [offset for other, offset in member.read if other == partition]
+            assert offsets == list(range(len(offsets)))
+    if how == "stopped in order":
+        gap = max(later - earlier for member in members for earlier, later in pairwise(member.times))
+        assert gap < 5, f"members waited {gap:.2f} s for the next coordinator"
