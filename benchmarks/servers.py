@@ -47,7 +47,7 @@ def start_ottla(nodes: int = 1) -> Server:
 
 def start_kafka(nodes: int = 1) -> Server:
     kafka = ApacheKafka(KAFKA_PORT, nodes)
-    kafka.start()
+    kafka.__enter__()  # stops what it has started if not all of it does
 
     def restart(index: int) -> None:
         killed = kafka.processes[index]
