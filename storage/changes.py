@@ -313,15 +313,13 @@ def flush(log: Log, now_ms: int) -> None:
             sync_topic_id(log.files, log.directory)
             log.files.sync_dir(log.directory.rpartition("/")[0])
             log.entry_synced = True
-    except FileNotFoundError as missing:
+    except (StorageFailure, FileNotFoundError) as error:
         if log.closed:
             return  # deleted meanwhile
-        failure = StorageFailure(log.directory, missing)
-        log.fail(failure)
-        raise failure from missing
-    except StorageFailure as failure:
-        log.fail(failure)
-        raise
+        if isinstance(error, FileNotFoundError):
+            error = StorageFailure(log.directory, error)
+        log.fail(error)
+        raise error
     with log.recovery_lock:
         if truncations == log.truncations:
             log.recovery_point = max(log.recovery_point, end)

@@ -71,7 +71,7 @@ class OsFiles:
         return OsMappedFile(path, capacity, writable, self._descriptors)
 
     def create(self, path: str) -> None:
-        with _failing(path):
+        with _writing(path):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
 
     def read(self, path: str) -> bytes | None:
@@ -86,7 +86,7 @@ class OsFiles:
             return os.pread(file.fileno(), n, offset)
 
     def pwrite(self, path: str, offset: int, data: bytes) -> None:
-        with _failing(path):
+        with _writing(path):
             fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
             try:
                 view = memoryview(data)
@@ -101,7 +101,7 @@ class OsFiles:
         """Replaces the file in one step: readers and crashes see the old content or the new one, never a mixture."""
         new = path + ".tmp"
         try:
-            with _failing(new), open(new, "wb") as file:
+            with _writing(new), open(new, "wb") as file:
                 file.write(data)
                 if sync:
                     file.flush()
@@ -114,7 +114,7 @@ class OsFiles:
             self.sync_dir(os.path.dirname(path))
 
     def rename(self, source: str, target: str) -> None:
-        with _failing(source):
+        with _writing(source):
             os.replace(source, target)
 
     def remove(self, path: str) -> None:
@@ -214,6 +214,15 @@ class _failing:
             if error.errno in NO_ROOM:
                 raise DiskFull(self.path, error) from error
             raise StorageFailure(self.path, error) from error
+
+
+class _writing(_failing):
+    """The same where something is made or renamed: what is missing then is the directory, and with it the disk."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FileNotFoundError):
+            raise StorageFailure(self.path, error) from error
+        super().__exit__(kind, error, trace)
 
 
 def _sync(path: str) -> None:

@@ -375,3 +375,17 @@ def test_ids_are_url_safe_base64() -> None:
     assert id_from_text(id_to_text(A)) == A
     with pytest.raises(ValueError, match="not a UUID"):
         id_from_text("abc")
+
+
+def test_a_directory_that_has_vanished_is_offline_and_not_a_mistake_of_ours(tmp_path: Path) -> None:
+    files = OsFiles()
+    (tmp_path / "there").mkdir()
+    for write in (
+        lambda: files.create(f"{tmp_path}/gone/file"),
+        lambda: files.pwrite(f"{tmp_path}/gone/file", 0, b"x"),
+        lambda: files.write_atomic(f"{tmp_path}/gone/file", b"x"),
+        lambda: files.rename(f"{tmp_path}/gone/file", f"{tmp_path}/there/file"),
+    ):
+        with pytest.raises(StorageFailure):
+            write()
+    assert files.read(f"{tmp_path}/gone/file") is None, "what is not there is an answer"

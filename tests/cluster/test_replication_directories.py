@@ -1,0 +1,87 @@
+"""Several log directories on each node: where replicas go, and what becomes of them when a disk goes or is replaced."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Cluster
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.broker.conftest import eventually
+from tests.broker.wire import Wire
+from tests.cluster.test_three_nodes import Writer, create, read
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    two = {n: {"log.dirs": f"{tmp_path}/node-{n}/data,{tmp_path}/node-{n}/more"} for n in (1, 2, 3)}
+    quick = {"replica_high_watermark_checkpoint_interval_ms": "300"}
+    with Cluster(3, directory=str(tmp_path), per_node=two, **quick) as running:
+        yield running
+
+
+def directories(cluster: Cluster, node_id: int, topic: str) -> dict[str, list[int]]:
+    """Partitions by the last part of their directory's name; only of directories that work."""
+    with Wire(cluster.nodes[node_id].port) as wire:
+        results = wire.request(DescribeLogDirsRequest(topics=None)).results
+    return {
+        Path(each.log_dir).name: sorted(p.partition_index for t in each.topics if t.name == topic for p in t.partitions)
+        for each in results
+        if not each.error_code
+    }
+
+
+def prefer(cluster: Cluster, topic: str) -> None:
+    with Wire(cluster.nodes[1].port) as wire:
+        asked = [TopicPartitions(topic=topic, partitions=list(range(6)))]
+        wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
+
+
+def test_replicas_are_spread_over_the_directories_of_each_node(cluster: Cluster) -> None:
+    create(cluster, "spread", partitions=6)
+    for node_id in cluster.nodes:
+        found = directories(cluster, node_id, "spread")
+        assert sorted(map(len, found.values())) == [3, 3]
+        assert sorted(found["data"] + found["more"]) == list(range(6))
+
+
+def test_leadership_moves_away_from_a_directory_that_is_lost_and_stays_in_the_other(cluster: Cluster) -> None:
+    create(cluster, "lost", partitions=6)
+    writer = Writer(cluster, "lost")
+    writer.write(100)
+    writer.flush()
+    found = directories(cluster, 2, "lost")
+    led = [partition for partition, leader in cluster.leaders("lost").items() if leader == 2]
+    lost, kept = set(found["more"]), set(found["data"])
+    # What a disk that is gone looks like: nothing can be made or renamed there any more.
+    Path(cluster.directory, "node-2", "more").rename(Path(cluster.directory, "node-2", "gone"))
+    eventually(lambda: all(2 not in cluster.isr("lost")[p] for p in lost), "its replicas to leave the ISRs", seconds=30)
+    leaders = cluster.leaders("lost")
+    assert all(leaders[p] not in (-1, 2) for p in lost)
+    assert {p for p in led if p in kept} == {p for p in kept if leaders[p] == 2}
+    assert all(2 in cluster.isr("lost")[p] for p in kept)
+    writer.write(100)
+    writer.flush()
+    assert writer.errors == []
+    assert read(cluster, "lost", writer.sent) == list(range(writer.sent))
+
+
+def test_a_replaced_disk_gets_its_replicas_again_and_they_may_lead(cluster: Cluster) -> None:
+    create(cluster, "replaced", partitions=6)
+    before = cluster.leaders("replaced")
+    writer = Writer(cluster, "replaced")
+    writer.write(200)
+    writer.flush()
+    cluster.stop(2)
+    shutil.rmtree(Path(cluster.directory, "node-2", "more"))
+    cluster.start(2)
+    cluster.wait_isr("replaced")
+    prefer(cluster, "replaced")
+    eventually(lambda: cluster.leaders("replaced") == before, "all preferred leaders, those on the new disk, too")
+    assert read(cluster, "replaced", writer.sent) == list(range(writer.sent))
