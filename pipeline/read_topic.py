@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from pipeline.config import Config
 from pipeline.errors import PipelineError
 
 ANSWER_SECONDS_MAX = 10
+FAILOVER_SECONDS_MAX = 30
 SETTINGS = {
     "group.id": "ottla-pipeline-check",
     "enable.auto.commit": False,
@@ -33,11 +35,10 @@ def records(config: Config, topic: str) -> Iterator[Record]:
     consumer = Consumer({**topics.client_settings(config), **SETTINGS})
     try:
         found = consumer.list_topics(topic, timeout=ANSWER_SECONDS_MAX).topics[topic]
-        ends = {}
-        for partition in found.partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_SECONDS_MAX)
-            if high > low:
-                ends[partition] = high
+        offsets = {
+            partition: low_and_high(consumer, TopicPartition(topic, partition)) for partition in found.partitions
+        }
+        ends = {partition: high for partition, (low, high) in offsets.items() if high > low}
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         while ends:
             message = consumer.poll(1)
@@ -55,3 +56,16 @@ def records(config: Config, topic: str) -> Iterator[Record]:
         raise PipelineError(f"there is no topic {topic}", remedy="run the stages first") from None
     finally:
         consumer.close()
+
+
+def low_and_high(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Asked again while leadership moves: librdkafka hands on the refusal of the leader that was."""
+    deadline = time.monotonic() + FAILOVER_SECONDS_MAX
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS_MAX)
+            return low, high
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -26,6 +26,7 @@ from tests.pipeline.conftest import why_not
 BATCH_SECONDS_MAX = 600
 CATCH_UP_SECONDS_MAX = 600
 SETTINGS = ("pipeline.trigger=2 seconds", "kafka.replication_factor=3", "source.max_offsets_per_trigger=4000")
+QUERIES = {"bronze", "silver", "dead-letters", "windows", "sessions"}
 MIX = ("--bad", "5", "--duplicates", "5", "--late", "10")
 
 
@@ -56,16 +57,17 @@ class Stages:
     def kill(self) -> None:
         kill(self.process)
 
-    def batches(self) -> int:
+    def batches(self) -> list[str]:
+        """The query of each micro-batch done so far, over all starts."""
         path = self._folder / "progress.jsonl"
-        return len(path.read_text().splitlines()) if path.is_file() else 0
+        return [json.loads(line)["query"] for line in path.read_text().splitlines()] if path.is_file() else []
 
-    def wait_for_batches(self, more: int) -> None:
-        """Until that many micro-batches more were done: a kill before the first would prove nothing."""
-        wanted, deadline = self.batches() + more, time.monotonic() + BATCH_SECONDS_MAX
-        while self.batches() < wanted:
+    def wait_for_batches(self, queries: set[str]) -> None:
+        """Until each of these queries has done one more: a kill before that would prove little."""
+        before, deadline = len(self.batches()), time.monotonic() + BATCH_SECONDS_MAX
+        while not queries <= set(self.batches()[before:]):
             assert self.process.poll() is None, f"the stages ended: {(self._folder / 'stages.log').read_text()[-800:]}"
-            assert time.monotonic() < deadline, "no micro-batch in time"
+            assert time.monotonic() < deadline, f"no micro-batch in time, only {self.batches()[before:]}"
             time.sleep(0.1)
 
 
@@ -83,7 +85,7 @@ def run(kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
         stages = Stages(options, folder)
         try:
             for number in range(kills):
-                stages.wait_for_batches(3)
+                stages.wait_for_batches(QUERIES)
                 time.sleep(rng.uniform(0, 3))  # anywhere in a micro-batch
                 victim = rng.randint(1, 3) if number % 2 == 0 else None
                 stages.kill()
@@ -91,7 +93,7 @@ def run(kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
                     cluster.kill(victim)
                 stages.start()
                 print(f"kill {number + 1}: Spark{f' and broker {victim}' if victim else ''}", flush=True)
-                stages.wait_for_batches(1)
+                stages.wait_for_batches({"bronze"})
                 if victim:
                     cluster.start(victim)
             generator.terminate()
