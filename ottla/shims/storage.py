@@ -7,7 +7,6 @@ import sys
 from random import SystemRandom
 from typing import NoReturn
 
-from ottla.shims.storage_format import Refused, directories_of, format_directories
 from ottla.shims.tool import read_client_properties
 from protocol.primitives import new_uuid
 from server.config.errors import ConfigError
@@ -48,23 +47,30 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
-    rng = SystemRandom()
     if options.command == "random-uuid":
-        print(_random_id(rng))
+        print(_random_id())
         return 0
+    return _on_directories(options)
+
+
+def _on_directories(options: argparse.Namespace) -> int:
+    # Raft and the node's configuration: half a second of imports on a small machine, for these two commands only.
+    from ottla.shims.storage_format import Refused, directories_of, format_directories
+
     properties = read_client_properties(options.config)
     try:
         if options.command == "info":
             return info(directories_of(properties))
-        format_directories(OsFiles(), properties, options, rng)
+        format_directories(OsFiles(), properties, options, SystemRandom())
         return 0
     except (Refused, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
         print(fault, file=sys.stderr)
         return 1
 
 
-def _random_id(rng: SystemRandom) -> str:
+def _random_id() -> str:
     """Not one that begins with a dash: it would be taken for an option when it is pasted."""
+    rng = SystemRandom()
     while (text := id_to_text(new_uuid(rng))).startswith("-"):
         pass
     return text

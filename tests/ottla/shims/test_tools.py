@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.shims.__main__ import TOOLS
 from ottla.shims.console_consumer import formatter
 from ottla.shims.console_producer import Reader
 from protocol.records import Record
@@ -35,6 +36,18 @@ def tool(cli: Cli) -> Tool:
 @pytest.fixture
 def name() -> str:
     return f"tools-{os.getpid()}-{time.monotonic_ns()}"
+
+
+@pytest.mark.parametrize("tool_name", [name for name in TOOLS if name != "kafka-server-start"])
+def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
+    # Health checks give a tool seconds at most, and run it all day. What costs is imports, and those can be counted anywhere.
+    code = f"import sys, importlib; importlib.import_module({TOOLS[tool_name]!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(done.stdout.split())
+    tops = {name.partition(".")[0] for name in loaded}
+    assert not tops & {"broker", "controller", "cyclopts", "rich", "uvloop", "email", "crc32c", "prometheus_client"}
+    assert "importlib.metadata" not in loaded
+    assert len(loaded) < 260, len(loaded)
 
 
 def test_a_topic_is_created_once_described_grown_and_deleted(tool: Tool, name: str) -> None:
