@@ -15,7 +15,7 @@ from tests.docker.compose_file import OURS, ROOT, SEEDS, Service, load, services
 from tests.docker.network_lab import READY, NetworkLab, available
 
 ALL = [*OURS, *SEEDS]
-START_S_MAX = 30
+START_S_MAX = 90
 
 needs_namespaces = pytest.mark.skipif(
     not available(), reason="network namespaces cannot be made here: needs root and ip"
@@ -50,6 +50,22 @@ def test_our_files_keep_data_restart_and_watch_health(path: Path) -> None:
         assert {volume.split(":")[0] for volume in service.raw["volumes"]} <= set(whole["volumes"])
     published = [host for service in services(path) for host, _ in service.ports]
     assert len(set(published)) == len(published)
+
+
+def test_what_the_pipelines_services_run_is_what_the_pipeline_understands() -> None:
+    from pipeline.main import parser
+
+    path = ROOT / "docker" / "compose.spark.yml"
+    found = [raw for raw in load(path)["services"].values() if raw["image"] == "ottla-pipeline"]
+    chosen = []
+    for raw in found:
+        program, *arguments = raw["command"]
+        assert program == "ottla-pipeline" and "environment" not in raw, "it reads no variables"
+        options = parser().parse_args(arguments)
+        assert options.bootstrap in services(path)[0].advertised.values()
+        assert any(volume.endswith(f":{options.output}") for volume in raw["volumes"])
+        chosen.append(arguments[0])
+    assert sorted(chosen) == ["generate", "run"]
 
 
 def wait_until_started(lab: NetworkLab, found: list[Service]) -> None:
