@@ -60,6 +60,7 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         static_voters=voters,
         bootstrap_servers=tuple(RaftEndpoint(listener, a.host, a.port) for a in config.bootstrap_servers),
         can_vote=config.is_controller,
+        auto_join=config["controller.quorum.auto.join.enable"],
         election_timeout_ms=config["controller.quorum.election.timeout.ms"],
         election_backoff_ms_max=config["controller.quorum.election.backoff.max.ms"],
         fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],

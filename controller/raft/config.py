@@ -26,6 +26,8 @@ class RaftConfig:
     bootstrap_servers: Endpoints = ()
     #: Whether the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
     can_vote: bool = True
+    #: controller.quorum.auto.join.enable: a controller that is no voter asks to be one.
+    auto_join: bool = False
     election_timeout_ms: int = 1000
     election_backoff_ms_max: int = 1000
     fetch_timeout_ms: int = 2000

@@ -59,6 +59,7 @@ from controller.raft.states import (
     Votes,
 )
 from controller.raft.voters import DYNAMIC_VOTERS, Endpoint, Endpoints, ReplicaKey, VoterHistory, VoterSet
+from protocol.errors import ErrorCode
 
 #: One step can pass through several roles (the only voter passes through four); more would be a loop.
 ROLES_PER_STEP_MAX = 8
@@ -312,7 +313,7 @@ class RaftCore:
         voted = self.role.election.voted if epoch == self.epoch else None
         fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
         role = Follower(epoch, leader_id, endpoints, fetch_deadline_ms, voted)
-        role.update_voter_ms = now_ms
+        role.voter_change_ms = now_ms
         self._set_role(role, now_ms)
         self.elections_lost = 0
 
@@ -404,6 +405,9 @@ class RaftCore:
                 handled = replication.on_fetch_snapshot_reply(self, request, reply, now_ms)
             case UpdateVoter(), VoterChangeReply():
                 handled = elections.accept(self, reply, now_ms)
+            case AddVoter() | RemoveVoter(), VoterChangeReply():
+                # It says neither epoch nor leader. Whether there was a change the log will tell.
+                handled = reply.error is ErrorCode.NONE
             case _, SupportedVersionsReply():
                 reconfiguration.on_supported_versions(self, request_id, reply, now_ms)
                 handled = True

@@ -17,12 +17,14 @@ from controller.raft.elections import accept, ask_for_leader, is_current
 from controller.raft.leader import Leader, Parked
 from controller.raft.log_state import BOOTSTRAP_SNAPSHOT, Diverging, NeedsSnapshot
 from controller.raft.messages import (
+    AddVoter,
     BeginQuorumEpoch,
     Failed,
     Fetch,
     FetchReply,
     FetchSnapshot,
     FetchSnapshotReply,
+    RemoveVoter,
     SnapshotReceived,
     UpdateVoter,
 )
@@ -33,8 +35,10 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from controller.raft.core import RaftCore
 
-#: How often a follower compares its entry in the voter set with its configuration.
-UPDATE_VOTER_PERIOD_MS = 2000
+#: How often a follower compares what the voter set says of it with its configuration.
+VOTER_CHANGE_PERIOD_MS = 2000
+
+VoterChange = AddVoter | RemoveVoter | UpdateVoter
 
 
 # The leader's side.
@@ -199,10 +203,13 @@ def drive_follower(core: RaftCore, role: Follower, now_ms: int) -> None:
     core.send(role.leader_id, role.leader_endpoints, _next_request(core, role, now_ms), now_ms)
 
 
-def _next_request(core: RaftCore, role: Follower, now_ms: int) -> Fetch | FetchSnapshot | UpdateVoter:
+def _next_request(core: RaftCore, role: Follower, now_ms: int) -> Fetch | FetchSnapshot | VoterChange:
     config = core.config
-    if _must_update_voter(core, role, now_ms):
-        return UpdateVoter(config.cluster_id, role.epoch, config.own_voter)
+    if core.voters.kraft_version >= DYNAMIC_VOTERS and now_ms >= role.voter_change_ms:
+        role.voter_change_ms = now_ms + VOTER_CHANGE_PERIOD_MS
+        change = _wanted_change(core, role)
+        if change is not None:
+            return change
     if role.download is not None:
         snapshot, position = role.download.snapshot, role.download.position
         return FetchSnapshot(config.cluster_id, core.key, role.epoch, snapshot, position, config.fetch_bytes_max)
@@ -213,11 +220,18 @@ def _next_request(core: RaftCore, role: Follower, now_ms: int) -> Fetch | FetchS
     )
 
 
-def _must_update_voter(core: RaftCore, role: Follower, now_ms: int) -> bool:
-    if not core.is_voter or core.voters.kraft_version < DYNAMIC_VOTERS or now_ms < role.update_voter_ms:
-        return False
-    role.update_voter_ms = now_ms + UPDATE_VOTER_PERIOD_MS
-    return core.voters.last.get(core.key.id) != core.config.own_voter
+def _wanted_change(core: RaftCore, role: Follower) -> VoterChange | None:
+    """How the voter set should speak of this replica, where it does not (KIP-853)."""
+    config, known = core.config, core.voters.last.get(core.key.id)
+    if core.is_voter:
+        return UpdateVoter(config.cluster_id, role.epoch, config.own_voter) if known != config.own_voter else None
+    if not (config.auto_join and config.can_vote):
+        return None
+    if known is not None:
+        # This node with another disk, which is gone: nobody else will ever speak for it.
+        return RemoveVoter(config.cluster_id, known.key)
+    # Not to be waited for until it is committed: that may need our next fetch.
+    return AddVoter(config.cluster_id, core.key, config.endpoints, config.request_timeout_ms, ack_when_committed=False)
 
 
 def on_fetch_failure(core: RaftCore, destination_id: int, failed: Failed, now_ms: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from controller.raft.batches import read_batches
 from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.messages import (
+    AddVoter,
     Batch,
     BeginQuorumEpoch,
     BeginQuorumEpochReply,
@@ -19,6 +20,7 @@ from controller.raft.messages import (
     FetchReply,
     FetchSnapshot,
     FetchSnapshotReply,
+    RemoveVoter,
     ReplyBody,
     RequestBody,
     SupportedVersions,
@@ -38,7 +40,9 @@ from protocol.messages import fetch as fetch_api
 from protocol.messages import fetch_snapshot as snapshot_api
 from protocol.messages import update_raft_voter as update_api
 from protocol.messages import vote as vote_api
+from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.primitives import ZERO_UUID
 
 INT32_MAX = 2**31 - 1
@@ -58,6 +62,10 @@ def request_to_wire(body: RequestBody) -> Any:
             return _fetch_snapshot(body)
         case UpdateVoter():
             return _update(body)
+        case AddVoter():
+            return _add(body)
+        case RemoveVoter():
+            return RemoveRaftVoterRequest(body.cluster_id, body.voter.id, body.voter.directory_id)
         case SupportedVersions():
             return ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
     raise AssertionError(f"no replica is asked {body}")
@@ -78,6 +86,8 @@ def reply_from_wire(request: RequestBody, response: Any, listener_name: str) -> 
             return _fetch_snapshot_reply(response, listener_name)
         case UpdateVoter():
             return _update_reply(response, listener_name)
+        case AddVoter() | RemoveVoter():
+            return VoterChangeReply(error_of(response.error_code), response.error_message)
         case SupportedVersions():
             return _supported_versions_reply(response)
     raise AssertionError(f"no replica is asked {request}")
@@ -160,6 +170,17 @@ def _update(body: UpdateVoter) -> update_api.UpdateRaftVoterRequest:
         voter.key.directory_id,
         [update_api.Listener(*endpoint) for endpoint in voter.endpoints],
         update_api.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
+    )
+
+
+def _add(body: AddVoter) -> AddRaftVoterRequest:
+    return AddRaftVoterRequest(
+        body.cluster_id,
+        body.timeout_ms,
+        body.voter.id,
+        body.voter.directory_id,
+        [Listener(*endpoint) for endpoint in body.endpoints],
+        body.ack_when_committed,
     )
 
 

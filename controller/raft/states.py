@@ -152,7 +152,7 @@ class Follower:
     has_fetched: bool = False
     download: Download | None = None
     #: When to compare the voter set's entry of this replica with its configuration (KIP-853).
-    update_voter_ms: int = NEVER
+    voter_change_ms: int = NEVER
 
     @property
     def election(self) -> ElectionState:

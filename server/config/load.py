@@ -244,6 +244,12 @@ def _check_inter_broker(config: NodeConfig) -> None:
 
 
 def _check_quorum(config: NodeConfig) -> None:
+    if config["controller.quorum.auto.join.enable"] and not config.is_controller:
+        raise _requirement(
+            "controller.quorum.auto.join.enable",
+            "controller.quorum.auto.join.enable is only supported when process.roles contains the 'controller' role.",
+            "leave it out: a broker never votes",
+        )
     if not config.voters and not config.bootstrap_servers and not config.is_controller:
         raise _requirement(
             "controller.quorum.bootstrap.servers",

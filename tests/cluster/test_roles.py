@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,3 +258,32 @@ def test_what_a_slow_controller_has_taken_is_not_asked_again_when_heartbeats_are
             controller.send_signal(signal.SIGCONT)
             answer = wire.receive(*sent)
         assert ErrorCode(answer.topics[0].error_code) == ErrorCode.NONE
+
+
+def test_controllers_join_by_themselves_and_again_with_another_disk(tmp_path: Path) -> None:
+    with separate_roles(tmp_path, brokers=1, dynamic=True) as roles:
+        one, *others = roles.controllers.values()
+        one.format("--standalone")
+        for node in others:
+            node.properties["controller.quorum.auto.join.enable"] = "true"
+            node.format("--no-initial-controllers")
+        roles.start(*roles.all)
+
+        def directories() -> dict[int, bytes]:
+            return {each.replica_id: each.replica_directory_id for each in roles.quorum().current_voters}
+
+        def everybody() -> bool:
+            return directories() == {node_id: node.directory_id for node_id, node in roles.controllers.items()}
+
+        eventually(everybody, "all controllers to be voters", seconds=30)
+        last = others[-1]
+        before = last.directory_id
+        last.kill()
+        shutil.rmtree(last.data)
+        last.format("--no-initial-controllers")
+        assert last.directory_id != before
+        roles.start(last)
+        eventually(everybody, "the controller to vote with its new disk", seconds=30)
+        create(roles, "joined", replicas=1)
+        write(roles, "joined", 10)
+        assert read(roles, "joined", 10) == list(range(10))
