@@ -153,7 +153,7 @@ class Fetching:
         session = self.session
         now_ms = 0
         if first and self.reader.is_follower:
-            now_ms = session.contact_ms = self._broker.world.clock.wall_ms()
+            now_ms = session.contact_ms = self._broker.world.clock.mono_ms()
         remaining = self.max_bytes
         min_one = True
         total = 0

@@ -99,11 +99,9 @@ class IsrChanges:
                 if partition is None or partition.proposed_isr is not proposed:
                     continue  # the metadata has overtaken the answer
                 if answer.error_code == ErrorCode.NONE:
-                    partition.isr_altered(
-                        answer.leader_epoch, answer.partition_epoch, answer.isr, self._world.clock.wall_ms()
-                    )
+                    partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
                 else:
-                    partition.isr_refused(ErrorCode(answer.error_code), self._world.clock.wall_ms())
+                    partition.isr_refused(ErrorCode(answer.error_code))
         return True
 
     def _request(self, partitions: list[Partition]) -> tuple[AlterPartitionRequest, Asked]:

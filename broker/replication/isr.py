@@ -15,16 +15,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+#: Before all times, and monotonic clocks begin anywhere.
+NEVER_MS = -(1 << 62)
+
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """What the leader knows of one follower, from its fetches only."""
+    """What the leader knows of one follower, from its fetches only. Times are monotonic: a wall clock that is set right would
+    make all followers late at once, or none for as long as it was ahead."""
 
     broker_id: int
     log_end_offset: int = -1
     log_start_offset: int = -1
     #: The last time at which the follower held everything that the leader held.
-    last_caught_up_ms: int = 0
+    last_caught_up_ms: int = NEVER_MS
     #: Time of the last fetch and the leader's end offset at that time: a fetch that reaches that end proves that the
     #: follower was caught up *then*, though the leader has moved on since.
     last_fetch_ms: int = 0

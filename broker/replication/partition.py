@@ -21,7 +21,14 @@ from typing import Protocol
 
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
-from broker.replication.isr import ReplicaProgress, effective_min_isr, may_join, next_high_watermark, out_of_sync
+from broker.replication.isr import (
+    NEVER_MS,
+    ReplicaProgress,
+    effective_min_isr,
+    may_join,
+    next_high_watermark,
+    out_of_sync,
+)
 from broker.replication.throttle import Throttle
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
@@ -213,7 +220,7 @@ class Partition:
         known = {} if new_epoch else self.followers
         self.followers = {
             replica: known.get(replica)
-            or ReplicaProgress(replica, last_caught_up_ms=now_ms if replica in self.isr else 0)
+            or ReplicaProgress(replica, last_caught_up_ms=now_ms if replica in self.isr else NEVER_MS)
             for replica in replicas
             if replica != self.node_id
         }
@@ -221,7 +228,7 @@ class Partition:
         self.leader_log = None if self.offline else log
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(log, self)
-        self.advance_high_watermark(now_ms)
+        self.advance_high_watermark()
         self.wake_fetches()
 
     def become_follower(
@@ -323,12 +330,12 @@ class Partition:
         if self.alone and self.flush_messages != EVERY_RECORD:
             self._raise_high_watermark(log, log.log_end_offset)
         else:
-            self.advance_high_watermark(now_ms)
+            self.advance_high_watermark()
             if self.follower_watches:
                 self._tell_followers(appended.first_offset)
         return appended
 
-    def advance_high_watermark(self, now_ms: int) -> None:
+    def advance_high_watermark(self) -> None:
         log = self.leader_log
         if log is None or len(self.isr) < self.min_isr:
             # KIP-966: under min ISR the watermark stands still, so that an acknowledged record always has min ISR copies.
@@ -337,8 +344,10 @@ class Partition:
         if self.alone:
             high_watermark = own_end
         else:
+            joinable = self._joinable()
+            now_ms = self._wakeups.clock.mono_ms() if joinable else 0
             high_watermark = next_high_watermark(
-                own_end, self.followers.values(), self.maximal_isr, self._joinable(), now_ms, self.lag_time_ms_max
+                own_end, self.followers.values(), self.maximal_isr, joinable, now_ms, self.lag_time_ms_max
             )
         self._raise_high_watermark(log, high_watermark)
 
@@ -402,7 +411,7 @@ class Partition:
             commit = flushing.popleft()
             if commit.callback is not None:
                 commit.callback(ErrorCode.NONE)
-        self.advance_high_watermark(log.flushed_ms)
+        self.advance_high_watermark()
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
 
@@ -462,7 +471,7 @@ class Partition:
         follower.record_fetch(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
         if replica_id not in self.maximal_isr:
             self._maybe_expand_isr(log, follower)
-        self.advance_high_watermark(now_ms)
+        self.advance_high_watermark()
         if self.waiting_deletes:
             self.look_at_starts()
 
@@ -513,21 +522,21 @@ class Partition:
         self.maximal_isr = self.isr | isr
         self._isr_changes.submit(self)
 
-    def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int], now_ms: int) -> None:
+    def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> None:
         """The controller has made the proposed change."""
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
             return
         self.partition_epoch = partition_epoch
         self.isr = self.maximal_isr = frozenset(isr)
         self.proposed_isr = None
-        self.advance_high_watermark(now_ms)
+        self.advance_high_watermark()
 
-    def isr_refused(self, error: ErrorCode, now_ms: int) -> None:
+    def isr_refused(self, error: ErrorCode) -> None:
         """The controller did not make it. Where newer metadata is the reason, the proposal stands until we read that."""
         if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             self.maximal_isr = self.isr
             self.proposed_isr = None
-            self.advance_high_watermark(now_ms)
+            self.advance_high_watermark()
         elif error not in OVERTAKEN and self._isr_changes is not None:
             self._isr_changes.submit(self)
 

@@ -169,7 +169,7 @@ class Replicas:
             self._unfollow(partition)
             partition.become_leader(
                 local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
-                registration.isr, self._clock.wall_ms(),
+                registration.isr, self._clock.mono_ms(),
             )  # fmt: skip
             if not was_leader or epoch != registration.leader_epoch:
                 self._tell_leader(partition)
@@ -248,7 +248,7 @@ class Replicas:
             if partition.log is not None:
                 partition.log.update_config(config)
                 partition.update_config()
-                partition.advance_high_watermark(self._clock.wall_ms())
+                partition.advance_high_watermark()
             self._set_throttles(partition)
 
     def _set_throttles(self, partition: Partition) -> None:
@@ -310,7 +310,7 @@ class Replicas:
         return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
 
     def shrink_isrs(self) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.mono_ms()
         for partition in self:
             if not partition.alone:
                 partition.maybe_shrink_isr(now_ms)

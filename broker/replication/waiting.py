@@ -20,12 +20,12 @@ class Wakeups:
     """Wakes each that is scheduled once, right after the current turn of the loop."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._pending: dict[Waiting, None] = {}
 
     def schedule(self, waiting: Waiting) -> None:
         if not self._pending:
-            self._clock.call_later(0, self._run)
+            self.clock.call_later(0, self._run)
         self._pending[waiting] = None
 
     def _run(self) -> None:

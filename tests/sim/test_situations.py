@@ -11,6 +11,7 @@ import pytest
 from controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
 from storage.log_dirs import read_meta_properties
+from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
 from tests.sim.disk import SimDisk
@@ -92,6 +93,27 @@ def test_a_broker_that_starts_leads_nothing_by_the_metadata_of_before_its_crash(
             await asyncio.sleep(0.001)
             led += [p.leader_epoch for p in leader.partitions() if p.leader_log is not None and not leader.is_serving]
         assert leader.is_serving and not led
+
+    run(main())
+
+
+@pytest.mark.parametrize("days", [3, -3])
+def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_that_is(days: int) -> None:
+    async def main() -> None:
+        situation = Situation(APART)
+        await situation.begin()
+        leader = situation.leader()
+        (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
+        # In the one turn in which the followers do not have it.
+        partition.append(batch([b"x"]), 1, leader.host.clock.wall_ms())
+        leader.host.clock.skew_ms = days * 24 * 3600 * 1000
+        replicas = leader.server.broker.replicas  # type: ignore[union-attr]
+        replicas.shrink_isrs()
+        assert partition.proposed_isr is None
+        late = next(iter(partition.followers.values()))
+        late.log_end_offset, late.last_caught_up_ms = 0, leader.host.clock.mono_ms() - 30_001
+        replicas.shrink_isrs()
+        assert partition.proposed_isr == set(partition.isr) - {late.broker_id}
 
     run(main())
 

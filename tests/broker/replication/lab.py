@@ -89,7 +89,7 @@ class Broker:
         pass
 
     def learn(self, registration: PartitionRegistration) -> None:
-        partition, now_ms = self.partition, self.lab.clock.wall_ms()
+        partition, now_ms = self.partition, self.lab.clock.mono_ms()
         epochs = (registration.leader_epoch, registration.partition_epoch)
         if registration.leader == self.id:
             partition.become_leader(self.log, *epochs, registration.replicas, registration.isr, now_ms)
@@ -187,7 +187,7 @@ class Lab:
         leader = self.brokers[partition.leader_id]
         where = f"{leader.id} -> {broker_id}:"
         try:
-            answer = read(leader.partition, asked, reader, 1 << 20, True, self.clock.wall_ms(), first=True)
+            answer = read(leader.partition, asked, reader, 1 << 20, True, self.clock.mono_ms(), first=True)
         except KafkaError as error:
             self.say(f"{where} {error.code.name}")
             return
@@ -213,7 +213,7 @@ class Lab:
     def do_pass(self, duration: str) -> None:
         self.clock.advance(int(duration.removesuffix("s")) * 1_000)
         for broker in self.brokers.values():
-            broker.partition.maybe_shrink_isr(self.clock.wall_ms())
+            broker.partition.maybe_shrink_isr(self.clock.mono_ms())
 
     # -- The controller ----------------------------------------------------------------------------------------------
 
@@ -247,13 +247,12 @@ class Lab:
             self.say(f"controller -> {broker.id}: {error.code.name}")
             return
         answer = response.topics[0].partitions[0]
-        now_ms = self.clock.wall_ms()
         if answer.error_code:
             self.say(f"controller -> {broker.id}: {ErrorCode(answer.error_code).name}")
-            partition.isr_refused(ErrorCode(answer.error_code), now_ms)
+            partition.isr_refused(ErrorCode(answer.error_code))
         else:
             self.say(f"controller -> {broker.id}: isr {join(answer.isr)}")
-            partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr, now_ms)
+            partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
 
     def do_fence(self, broker_id: str) -> None:
         self.situation.fence(int(broker_id))

@@ -114,7 +114,7 @@ def test_a_silent_follower_is_proposed_to_go_and_waited_for_until_the_controller
     partition.maybe_shrink_isr(late_ms)
     assert proposals.sent == [[1, 2]]
     assert log.high_watermark == 0
-    partition.isr_altered(1, 2, [1, 2], late_ms)
+    partition.isr_altered(1, 2, [1, 2])
     assert (log.high_watermark, partition.partition_epoch, partition.proposed_isr) == (1, 2, None)
 
 
@@ -137,7 +137,7 @@ def test_under_min_isr_the_watermark_stands_still(partition: Partition, log: Log
     lead(partition, log, (1, 2))
     append(partition)
     lead(partition, log, (1,), partition_epoch=2)
-    partition.advance_high_watermark(NOW_MS)
+    partition.advance_high_watermark()
     assert log.high_watermark == 0
     with pytest.raises(KafkaError) as refused:
         append(partition)
@@ -151,7 +151,7 @@ def test_an_ineligible_replica_is_not_waited_for_any_more(partition: Partition, 
     fetch(partition, 2, 1)
     assert log.high_watermark == 0
     proposals.fenced.add(3)
-    partition.isr_refused(ErrorCode.INELIGIBLE_REPLICA, NOW_MS)
+    partition.isr_refused(ErrorCode.INELIGIBLE_REPLICA)
     assert log.high_watermark == 1
 
 
@@ -160,7 +160,7 @@ def test_a_proposal_that_was_overtaken_stands_until_the_metadata_comes(
 ) -> None:
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
-    partition.isr_refused(ErrorCode.INVALID_UPDATE_VERSION, NOW_MS)
+    partition.isr_refused(ErrorCode.INVALID_UPDATE_VERSION)
     assert partition.maximal_isr == {1, 2, 3}
     lead(partition, log, (1, 2), partition_epoch=5)
     assert (partition.maximal_isr, partition.proposed_isr) == ({1, 2}, None)
@@ -169,7 +169,7 @@ def test_a_proposal_that_was_overtaken_stands_until_the_metadata_comes(
 def test_any_other_refusal_is_asked_again(partition: Partition, log: Log, proposals: Proposals) -> None:
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
-    partition.isr_refused(ErrorCode.UNKNOWN_SERVER_ERROR, NOW_MS)
+    partition.isr_refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert proposals.sent == [[1, 2, 3], [1, 2, 3]]
 
 
@@ -178,7 +178,7 @@ def test_metadata_older_than_the_controllers_answer_is_not_taken_back(
 ) -> None:
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
-    partition.isr_altered(1, 7, [1, 2, 3], NOW_MS)
+    partition.isr_altered(1, 7, [1, 2, 3])
     lead(partition, log, (1, 2), partition_epoch=6)
     assert (partition.isr, partition.partition_epoch) == ({1, 2, 3}, 7)
 
