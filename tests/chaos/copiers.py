@@ -19,7 +19,8 @@ SOURCE, TARGET = "numbers", "copies"
 PARTITIONS = 3
 RECORDS_PER_TRANSACTION = 50
 TRANSACTION_TIMEOUT_MS = 60_000
-SECONDS_MAX = 180
+# Longer than an open transaction of a former incarnation can hold up the next one.
+STALLED_SECONDS_MAX = 90
 CALL_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
 COPIER_CLASS = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -38,7 +39,7 @@ LIBRDKAFKA: dict[str, Any] = {
 
 
 class Copier:
-    """Runs in a thread until everything is copied, SECONDS_MAX at most."""
+    """Runs in a thread until everything is copied, or nothing was for STALLED_SECONDS_MAX."""
 
     def __init__(self, bootstrap: str, transactional_id: str, group_id: str, count: int, seed: int = 0) -> None:
         self.committed = self.aborted = self.recoveries = 0
@@ -49,27 +50,35 @@ class Copier:
         self._group_id = group_id
         self._count = count
         self._rng = random.Random(seed)
-        self._deadline = time.monotonic() + SECONDS_MAX
+        self._moved_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def wait_for_commits(self, more: int) -> bool:
         """False when there is nothing left to do, or nothing has happened for too long: `problems` tells."""
         enough = self.committed + more
-        while self.committed < enough and time.monotonic() < self._deadline:
+        while self.committed < enough and not self.is_stalled:
             if self.done.wait(0.01):
                 return False
         return self.committed >= enough
 
     def problems(self) -> list[str]:
         """To be asked at the end: waits for it."""
-        self._thread.join(max(0.0, self._deadline - time.monotonic()) + CALL_SECONDS_MAX)
-        if self.done.is_set():
-            return []
-        return [f"not everything was copied within {SECONDS_MAX} s; the application is at {self.doing}"]
+        while not self.done.wait(1):
+            if self.is_stalled:
+                return [f"nothing was committed for {STALLED_SECONDS_MAX} s; the application is at {self.doing}"]
+        return []
+
+    @property
+    def is_stalled(self) -> bool:
+        return time.monotonic() - self._moved_at > STALLED_SECONDS_MAX
+
+    def _has_committed(self) -> None:
+        self.committed += 1
+        self._moved_at = time.monotonic()
 
     def _run(self) -> None:
-        while not self.done.is_set() and time.monotonic() < self._deadline:
+        while not self.done.is_set() and not self.is_stalled:
             if self._live():
                 self.done.set()
             else:
@@ -106,7 +115,7 @@ class LibrdkafkaCopier(Copier):
             positions = {p.partition: max(p.offset, 0) for p in committed}
             consumer.assign([TopicPartition(SOURCE, index, offset) for index, offset in positions.items()])
             while sum(positions.values()) < self._count:
-                if time.monotonic() > self._deadline:
+                if self.is_stalled:
                     return False
                 messages = [m for m in consumer.consume(RECORDS_PER_TRANSACTION, 0.2) if m.error() is None]
                 if messages:
@@ -135,7 +144,7 @@ class LibrdkafkaCopier(Copier):
                 consumer.seek(TopicPartition(SOURCE, index, offset))
             return
         self._call(producer.commit_transaction, CALL_SECONDS_MAX)
-        self.committed += 1
+        self._has_committed()
         positions.update(after)
 
     def _call(self, function: Any, *args: Any) -> Any:
@@ -160,8 +169,8 @@ class JavaCopier(Copier):
         words = [word for pair in arguments.items() for word in pair]
         command = java_command(COPIER_CLASS, *words, "--group-mode", "--use-group-metadata", "--enable-random-aborts")
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        timer = threading.Timer(max(0.0, self._deadline - time.monotonic()), process.kill)
-        timer.start()
+        watchdog = threading.Thread(target=self._end_when_stalled, args=[process], daemon=True)
+        watchdog.start()
         copied = 0
         assert process.stdout is not None
         try:
@@ -170,8 +179,14 @@ class JavaCopier(Copier):
                 status = json.loads(line) if line.startswith("{") else {}
                 if status.get("totalProcessed", 0) > copied:
                     copied = status["totalProcessed"]
-                    self.committed += 1
+                    self._has_committed()
             return process.wait(STOP_SECONDS_MAX) == 0
         finally:
-            timer.cancel()
             process.kill()
+            watchdog.join()
+
+    def _end_when_stalled(self, process: subprocess.Popen[str]) -> None:
+        while process.poll() is None:
+            if self.is_stalled:
+                process.kill()
+            time.sleep(0.1)

@@ -19,7 +19,6 @@ from tests.chaos.copiers import (
     CALL_SECONDS_MAX,
     LIBRDKAFKA,
     PARTITIONS,
-    SECONDS_MAX,
     SOURCE,
     TARGET,
     TRANSACTION_TIMEOUT_MS,
@@ -37,6 +36,7 @@ SETTINGS: dict[str, tuple[int, type[Copier]]] = {
     "three nodes, Java": (3, JavaCopier),
 }
 POLL_SECONDS = 0.02
+READ_SECONDS_MAX = 60
 
 
 @dataclass
@@ -154,7 +154,7 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     values: list[bytes] = []
     open_partitions = set(range(PARTITIONS))
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + READ_SECONDS_MAX
     while open_partitions:
         assert time.monotonic() < deadline, "the topic could not be read to its end"
         message = consumer.poll(1.0)

@@ -85,9 +85,9 @@ def test_transactions_in_quick_succession_over_three_brokers_are_never_refused(c
     group_id = group_id_at(cluster, 2, topic)
     expected = []
     for number in range(30):
+        transactor.commit_offset(group_id, topic, number)
         for partition in range(PARTITIONS):
             transactor.produce(topic, partition, str(number).encode())
-        transactor.commit_offset(group_id, topic, number)
         transactor.end(commit=number % 3 != 0)
         if number % 3:
             expected += [str(number).encode()] * PARTITIONS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from ottla.testing import Cluster
@@ -25,7 +25,7 @@ from protocol.messages.txn_offset_commit import (
 )
 from tests.broker.records import batch
 from tests.broker.wire import Wire
-from tests.cluster.coordinators import group_coordinator, transaction_coordinator
+from tests.cluster.coordinators import TRANSACTION, group_coordinator, transaction_coordinator
 
 SECONDS_MAX = 30.0
 RETRY_SECONDS = 0.01
@@ -57,28 +57,44 @@ class Refused(Exception):
 
 
 class Nodes:
-    """Asks the node that `find` names, until the answer is no passing error."""
+    """Asks the node that `find` names, until the answer is no passing error; who was right is asked first the next time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.seen: Counter[str] = Counter()
+        self._right: dict[Hashable, int] = {}
+        self._wires: dict[int, Wire] = {}
 
-    def ask(self, find: Callable[[], int], request: Any, version: int | None, error_of: Callable[[Any], int]) -> Any:
+    def ask(
+        self,
+        role: Hashable,
+        find: Callable[[], int],
+        request: Any,
+        version: int | None,
+        error_of: Callable[[Any], int],
+    ) -> Any:
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
-                with Wire(self.cluster.nodes[find()].port) as wire:
-                    answer = wire.request(request, version)
+                node_id = self._right.get(role) or find()
+                answer = self._wire(node_id).request(request, version)
                 error = ErrorCode(error_of(answer))
             except (OSError, AssertionError, KeyError):
+                self._wires.clear()
                 error = ErrorCode.NETWORK_EXCEPTION
-            self.seen[error.name] += 1
             if error not in PASSING:
                 if error:
                     raise Refused(f"{type(request).__name__}: {error.name}")
+                self._right[role] = node_id
                 return answer
+            self._right.pop(role, None)
             assert time.monotonic() < deadline, f"{type(request).__name__} still says {error.name}"
             time.sleep(RETRY_SECONDS)
+
+    def _wire(self, node_id: int) -> Wire:
+        wire = self._wires.get(node_id)
+        if wire is None:
+            wire = self._wires[node_id] = Wire(self.cluster.nodes[node_id].port)
+        return wire
 
     def leader(self, topic: str, partition: int) -> int:
         return self.cluster.leaders(topic)[partition]
@@ -89,7 +105,11 @@ class Nodes:
             isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=asked)]
         )
         answer = self.ask(
-            lambda: self.leader(topic, partition), request, None, lambda a: a.topics[0].partitions[0].error_code
+            (topic, partition),
+            lambda: self.leader(topic, partition),
+            request,
+            None,
+            lambda answer: answer.topics[0].partitions[0].error_code,
         )
         return int(answer.topics[0].partitions[0].offset)
 
@@ -109,7 +129,9 @@ class Nodes:
             group = answer.groups[0]
             return int(group.error_code or group.topics[0].partitions[0].error_code)
 
-        answer = self.ask(lambda: group_coordinator(self.cluster, group_id), request, OFFSET_FETCH_VERSION, error_of)
+        answer = self.ask(
+            group_id, lambda: group_coordinator(self.cluster, group_id), request, OFFSET_FETCH_VERSION, error_of
+        )
         return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
 
@@ -121,7 +143,9 @@ class Transactor(Nodes):
         self.transactional_id = transactional_id
         self._sequences: Counter[tuple[str, int]] = Counter()
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        self._became(self.ask(self.coordinator, request, INIT_PRODUCER_ID_VERSION, lambda answer: answer.error_code))
+        self._became(
+            self.ask(TRANSACTION, self.coordinator, request, INIT_PRODUCER_ID_VERSION, lambda answer: answer.error_code)
+        )
 
     def coordinator(self) -> int:
         return transaction_coordinator(self.cluster, self.transactional_id)
@@ -146,6 +170,7 @@ class Transactor(Nodes):
             topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
         self.ask(
+            (topic, partition),
             lambda: self.leader(topic, partition),
             request,
             PRODUCE_VERSION,
@@ -163,6 +188,7 @@ class Transactor(Nodes):
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
         self.ask(
+            group_id,
             lambda: group_coordinator(self.cluster, group_id),
             request,
             TXN_OFFSET_COMMIT_VERSION,
@@ -176,4 +202,4 @@ class Transactor(Nodes):
             producer_epoch=self.epoch,
             committed=commit,
         )
-        self._became(self.ask(self.coordinator, request, None, lambda answer: answer.error_code))
+        self._became(self.ask(TRANSACTION, self.coordinator, request, None, lambda answer: answer.error_code))
