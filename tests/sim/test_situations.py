@@ -10,6 +10,9 @@ import pytest
 
 from controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from server.network.client import Channel
 from storage.log_dirs import read_meta_properties
 from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
@@ -114,6 +117,40 @@ def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_th
         late.log_end_offset, late.last_caught_up_ms = 0, leader.host.clock.mono_ms() - 30_001
         replicas.shrink_isrs()
         assert partition.proposed_isr == set(partition.isr) - {late.broker_id}
+
+    run(main())
+
+
+def test_a_new_leader_tells_no_end_that_is_smaller_than_the_last_one_has_told() -> None:
+    """Its watermark is one fetch old, and the replica that it has to wait for is out of its reach."""
+
+    async def main() -> None:
+        situation = Situation(APART)
+        await situation.begin()
+        old, new, cut_off = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+        hub = situation.cluster.hub
+        hub.partition([cut_off.host.name], [old.host.name, new.host.name])
+        (partition,) = (p for p in old.partitions() if p.topic == TOPIC)
+        for _ in range(5):
+            partition.append(batch([b"x"]), 1, old.host.clock.wall_ms())
+        (successor,) = (p for p in new.partitions() if p.topic == TOPIC)
+        await situation.until("it has them", lambda: successor.log is not None and successor.log.log_end_offset == 5)
+        await old.crash(power=False)
+        await situation.until("it leads", lambda: successor.leader_log is not None)
+
+        async def end(version: int) -> tuple[int, int]:
+            asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
+            channel = Channel(situation.admin.world, new.host.name, BROKER_PORT, "asks")
+            answer = (await channel.request(request, version=version)).topics[0].partitions[0]
+            channel.close()
+            return answer.error_code, answer.offset
+
+        assert await end(5) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        assert await end(4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1), "what older clients know"
+        hub.heal()
+        await situation.until("it has caught up", lambda: not successor.high_watermark_lags_epoch())
+        assert await end(5) == (ErrorCode.NONE, 5)
 
     run(main())
 
