@@ -3,6 +3,7 @@ network namespace of its own, and stock clients reach it from inside and outside
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
 from tests.docker.compose_file import OURS, ROOT, SEEDS, Service, load, services
+from tests.docker.loopback_lab import LoopbackLab
 from tests.docker.network_lab import READY, NetworkLab, available
+
+Lab = NetworkLab | LoopbackLab
 
 ALL = [*OURS, *SEEDS]
 START_S_MAX = 90
@@ -68,7 +72,7 @@ def test_what_the_pipelines_services_run_is_what_the_pipeline_understands() -> N
     assert sorted(chosen) == ["generate", "run"]
 
 
-def wait_until_started(lab: NetworkLab, found: list[Service]) -> None:
+def wait_until_started(lab: Lab, found: list[Service]) -> None:
     deadline = time.monotonic() + START_S_MAX
     for service in found:
         while READY not in lab.log(service):
@@ -78,9 +82,39 @@ def wait_until_started(lab: NetworkLab, found: list[Service]) -> None:
             time.sleep(0.1)
 
 
-def ask(lab: NetworkLab, where: str, bootstrap: str, copies: int) -> None:
+def ask(lab: Lab, where: str, bootstrap: str, copies: int) -> None:
     done = lab.run(where, sys.executable, str(ROOT / "tests/docker/stock_client.py"), bootstrap, str(copies))
     assert done.returncode == 0, f"{bootstrap} from {where}: {done.stdout}{done.stderr[-2000:]}"
+
+
+def produce_and_consume(lab: Lab, found: list[Service]) -> Service:
+    """Through every address that the first broker advertises."""
+    brokers = [service for service in found if service.environment.get("KAFKA_PROCESS_ROLES") != "controller"]
+    for service in found:
+        lab.start(service)
+    wait_until_started(lab, found)
+    service = brokers[0]
+    for address in service.advertised.values():
+        outside = address.startswith("localhost:")
+        ask(lab, "host" if outside else brokers[-1].name, address, min(3, len(brokers)))
+    return service
+
+
+#: Where namespaces can be made one file is enough to know that the other way works, too.
+WITHOUT_NAMESPACES = ALL if not available() else [path for path in OURS if path.stem == "compose"]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("path", WITHOUT_NAMESPACES, ids=name_of)
+def test_they_do_so_on_loopback_addresses_where_namespaces_cannot_be_made(path: Path, tmp_path: Path) -> None:
+    found = services(path)
+    for port in (host for service in found for host, _ in service.ports):
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sock.connect_ex(("127.0.0.1", port)) == 0:
+                pytest.skip(f"port {port}, which the file publishes, is in use on this machine")
+    with LoopbackLab(found, tmp_path) as lab:
+        produce_and_consume(lab, found)
 
 
 @needs_namespaces
@@ -88,16 +122,8 @@ def ask(lab: NetworkLab, where: str, bootstrap: str, copies: int) -> None:
 @pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_clients_inside_and_outside_produce_and_consume(path: Path, tmp_path: Path) -> None:
     found = services(path)
-    brokers = [service for service in found if service.environment.get("KAFKA_PROCESS_ROLES") != "controller"]
-    copies = min(3, len(brokers))
     with NetworkLab(found, tmp_path) as lab:
-        for service in found:
-            lab.start(service)
-        wait_until_started(lab, found)
-        service = brokers[0]
-        for address in service.advertised.values():
-            outside = address.startswith("localhost:")
-            ask(lab, "host" if outside else brokers[-1].name, address, copies)
+        service = produce_and_consume(lab, found)
         health = lab.run(service.name, "bash", str(ROOT / "docker/image/ottla-health"))
         assert health.returncode == 0, health.stderr
     for service in found:
