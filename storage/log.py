@@ -171,12 +171,7 @@ class Log:
         if rules.log_append_time:
             max_timestamp = now_ms
         segment = self.segments.active
-        if (
-            segment.size + size > segment.room
-            or max_timestamp > self._roll_timestamp
-            or now_ms > self._roll_wall_ms
-            or last > self._last_offset_max
-        ):
+        if not self.has_room(size, last, max_timestamp, now_ms):
             segment = self.make_room(size, first, last, max_timestamp, now_ms)
         if leader_epoch != self.epochs.latest and leader_epoch >= 0:
             self.assign_epoch(leader_epoch, first)
@@ -212,6 +207,16 @@ class Log:
 
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
+
+    def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether `size` bytes can be written to the active segment as it is; if not, ask `make_room`."""
+        segment = self.segments.active
+        return (
+            segment.size + size <= segment.room
+            and max_timestamp <= self._roll_timestamp
+            and now_ms <= self._roll_wall_ms
+            and last_offset <= self._last_offset_max
+        )
 
     def make_room(self, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment to append `size` bytes to: rolled, mapped and allocated as needed."""

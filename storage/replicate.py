@@ -58,7 +58,9 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     last = first + delta
     if log.rules.log_append_time:
         max_timestamp = now_ms
-    segment = log.make_room(size, first, last, max_timestamp, now_ms)
+    segment = log.segments.active
+    if not log.has_room(size, last, max_timestamp, now_ms):
+        segment = log.make_room(size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.latest:
         log.assign_epoch(leader_epoch, first)
     try:
@@ -116,7 +118,10 @@ def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
 
 def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
     last = headers[-1][0] + headers[-1][6]
-    segment = log.make_room(len(view), headers[0][0], last, max(header[8] for header in headers), now_ms)
+    max_timestamp = max(header[8] for header in headers)
+    segment = log.segments.active
+    if not log.has_room(len(view), last, max_timestamp, now_ms):
+        segment = log.make_room(len(view), headers[0][0], last, max_timestamp, now_ms)
     for header in headers:
         if header[2] > log.epochs.latest:
             log.assign_epoch(header[2], header[0])
