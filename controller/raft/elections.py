@@ -241,10 +241,6 @@ def record_vote(core: RaftCore, voter_id: int, vote: Vote, granted: bool, now_ms
             _return_from_pre_vote(core, role, now_ms)
     elif isinstance(role, Candidate) and not vote.pre_vote and vote.epoch == role.epoch:
         role.votes.record(voter_id, granted)
-        if role.votes.is_lost and not role.is_backing_off:
-            core.elections_lost += 1
-            role.is_backing_off = True
-            role.election_deadline_ms = now_ms + core.election_backoff_ms()
 
 
 def on_end_quorum_epoch_reply(core: RaftCore, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
@@ -294,7 +290,24 @@ def drive_candidate(core: RaftCore, role: Candidate, now_ms: int) -> None:
             core.elections_lost += 1
         core.become_prospective(now_ms)
     elif not role.is_backing_off:
-        _send_votes(core, role, now_ms)
+        if _cannot_be_won(core, role, now_ms):
+            core.elections_lost += 1
+            role.is_backing_off = True
+            role.election_deadline_ms = now_ms + core.election_backoff_ms()
+        else:
+            _send_votes(core, role, now_ms)
+
+
+def _cannot_be_won(core: RaftCore, role: Candidate, now_ms: int) -> bool:
+    """Enough have refused; or some have, and without those who cannot be reached too few are left.
+
+    The latter is two of three who vote for themselves because they missed the dead leader in the same moment: to wait for
+    its vote until the election timeout would cost a second or two, and they refuse each other to the end.
+    """
+    votes = role.votes
+    unreachable = {voter_id for voter_id in votes.open if core.peers.is_backing_off(voter_id, now_ms)}
+    left = votes.voters - votes.rejected - unreachable
+    return votes.is_lost or (bool(votes.rejected) and len(left) < votes.majority)
 
 
 def _send_votes(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:

@@ -117,6 +117,42 @@ def test_a_follower_whose_leader_answers_refuses_pre_votes() -> None:
     assert effects.election is None, "a pre-vote changes nothing"
 
 
+def candidate_without_the_leader() -> tuple[RaftCore, dict[int, int], int]:
+    """Of epoch 6, after leader 2's connection broke and 3 agreed; the ids of the requests for votes, and the time."""
+    core, effects = following()
+    now_ms = 1
+    core.step(Failed(effects.requests[0].request_id, connection_closed=True), now_ms)
+    while not isinstance(core.role, Prospective):
+        now_ms += 10
+        effects = core.tick(now_ms)
+    asked = {request.destination_id: request.request_id for request in effects.requests}
+    reply = VoteReply(NONE, 5, 2, (endpoint_of(2),), True)
+    effects = core.step(Answered(asked[3], reply), now_ms)
+    assert isinstance(core.role, Candidate)
+    return core, {request.destination_id: request.request_id for request in effects.requests}, now_ms
+
+
+@pytest.mark.parametrize("dead_first", [True, False])
+def test_two_who_vote_for_themselves_and_miss_the_dead_leader_try_again_soon(dead_first: bool) -> None:
+    core, asked, now_ms = candidate_without_the_leader()
+    events = [
+        Failed(asked[2], connection_closed=True),
+        Answered(asked[3], VoteReply(NONE, 6, -1, (), False)),
+    ]
+    for event in events if dead_first else reversed(events):
+        core.step(event, now_ms)
+    assert isinstance(core.role, Candidate)
+    assert core.role.election_deadline_ms <= now_ms + 220, "it would wait out the election timeout"
+
+
+def test_a_candidate_that_was_refused_once_waits_for_those_who_can_still_answer() -> None:
+    core, asked, now_ms = candidate_without_the_leader()
+    core.step(Answered(asked[3], VoteReply(NONE, 6, -1, (), False)), now_ms)
+    assert isinstance(core.role, Candidate) and not core.role.is_backing_off
+    core.step(Answered(asked[2], VoteReply(NONE, 6, -1, (), True)), now_ms)
+    assert isinstance(core.role, Leader)
+
+
 @pytest.mark.parametrize(
     ("election", "role"),
     [
