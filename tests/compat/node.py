@@ -67,11 +67,11 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
 
 
 @contextmanager
-def running_cluster(nodes: int, base_port: int, directory: Path, **properties: str) -> Iterator[str]:
-    """Nodes 1 to `nodes`, each in a rack of its own; gives all their addresses. Their logs stay in `directory`."""
+def running_cluster(nodes: int, directory: Path, **properties: str) -> Iterator[str]:
+    """Nodes 1 to `nodes`, each in a rack of its own, on free ports; gives their addresses. Their logs stay in `directory`."""
     common = {**DEFAULTS, **CLUSTER_DEFAULTS}
     per_node = {node_id: {**common, "broker.rack": f"RACK{node_id}"} for node_id in range(1, nodes + 1)}
-    cluster = Cluster(nodes, directory=str(directory), base_port=base_port, per_node=per_node, **properties)
+    cluster = Cluster(nodes, directory=str(directory), per_node=per_node, **properties)
     try:
         with cluster:
             yield cluster.bootstrap
