@@ -22,7 +22,8 @@ from ottla.commands.start import PIPES_VARIABLE, default_properties
 from ottla.commands.start import PROGRAM as START
 
 HOST = "127.0.0.1"
-READY_TIMEOUT_S = 60.0
+#: One that ends is noticed at once; this is for machines that are busy with something else.
+READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 #: Ports of the controllers come this much after the brokers', as far as a base port says them.
 CONTROLLER_PORT_STEP = 100
