@@ -4,6 +4,8 @@ A client that loses its connection to a leader asks for metadata at once. A kill
 answer would still name it, and librdkafka then waits one or two seconds before it asks again: measured, that wait was nearly all
 of a failover. A follower of the dead leader has seen its own connection break, and holds such answers back until
 the metadata has changed, or for HOLD_MS at most (how long a leader counts as just lost: replication/fetcher.py).
+
+And it stays in the list of brokers for a while (LISTED_MS), although nothing leads to it any more.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ OLD_CONNECTION_NS = 250_000_000
 #: A fence takes 0.1 s, a new controller before it another 0.1 to 0.5 s. What is held back holds back what is behind it on the
 #: same connection, so not longer.
 HOLD_MS = 500
+#: librdkafka (since 2.10) forgets a broker that an answer does not list, and with it who leads the partitions it had there,
+#: though the same answer says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is
+#: spared that, because a dead broker is listed for the rest of its session, up to 9 s.
+LISTED_MS = 5_000
 
 
 class HeldAnswers:
@@ -35,6 +41,12 @@ class HeldAnswers:
         self._clock = clock
         self._wheel = wheel
         self._held: dict[_Held, None] = {}
+        self._fenced_ms: dict[int, int] = {}
+
+    def just_fenced(self) -> list[int]:
+        """Brokers that answers still list."""
+        since_ms = self._clock.mono_ms() - LISTED_MS
+        return [node_id for node_id, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms]
 
     def is_old(self, connection: Peer) -> bool:
         """Whoever asks by such a connection has been served before: not a client that is just starting."""
@@ -59,6 +71,12 @@ class HeldAnswers:
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the publisher."""
+        if delta.cluster is not None:
+            for node_id, broker in delta.cluster.changed_brokers.items():
+                if broker is None or not broker.fenced:
+                    self._fenced_ms.pop(node_id, None)
+                elif delta.cluster.image.is_unfenced(node_id):
+                    self._fenced_ms[node_id] = self._clock.mono_ms()
         for held in list(self._held):
             if not held.names_lost_leader():
                 held.expire()

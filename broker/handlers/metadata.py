@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.metadata_cache import NodeAddress
 from broker.parts import BrokerParts
 from broker.topic_names import is_valid_topic_name
 from controller.metadata.partitions import PartitionRegistration
@@ -101,8 +102,9 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     metadata = broker.metadata
     addresses = metadata.addresses(context)
     live = {address.node_id for address in addresses}
+    listed = addresses + _just_fenced(broker, context)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in addresses],
+        brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in listed],
         cluster_id=metadata.cluster_id,
         # Any broker forwards to the active controller, so the one that is asked names itself if it is in service.
         controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
@@ -119,6 +121,16 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _just_fenced(broker: BrokerParts, context: RequestContext) -> list[NodeAddress]:
+    registered = broker.metadata.image.cluster.brokers
+    found = (
+        broker.metadata.address(registered[node_id], context)
+        for node_id in broker.held_answers.just_fenced()
+        if node_id in registered
+    )
+    return [address for address in found if address is not None]
 
 
 class _Builder:

@@ -133,6 +133,16 @@ def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: C
     assert writer.longest_gap < 2.5
 
 
+def test_a_killed_leader_is_listed_for_a_while_though_it_leads_nothing_any_more(cluster: Cluster) -> None:
+    """librdkafka forgets who leads now together with a broker that is not listed, and asks again up to a second later."""
+    create(cluster, "listed")
+    leader = cluster.leaders("listed")[0]
+    cluster.kill(leader)
+    eventually(lambda: cluster.leaders("listed")[0] not in (leader, -1), "another leader")
+    assert sorted(broker.node_id for broker in cluster.metadata(["listed"]).brokers) == [1, 2, 3]
+    eventually(lambda: leader not in [b.node_id for b in cluster.metadata(["listed"]).brokers], "it to be left out", 30)
+
+
 def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(cluster: Cluster) -> None:
     create(cluster, "away")
     writer = Writer(cluster, "away")
