@@ -13,12 +13,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed
 from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
-from tests.cluster.transactor import Nodes, Transactor
+from tests.cluster.transactor import PRODUCE_VERSION, Nodes, Transactor
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -26,6 +27,7 @@ OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 PARTITIONS = 3
 LIMIT_SECONDS = 30
 SWEEP_MS = 500
+ASKED_MS = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +98,15 @@ def test_transactions_in_quick_succession_over_three_brokers_are_never_refused(c
     assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
 
 
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("victim", ["transaction coordinator", "group coordinator", "leader"])
+@pytest.mark.parametrize(
+    ("victim", "commit"),
+    [
+        ("transaction coordinator", True),
+        ("transaction coordinator", False),
+        ("group coordinator", True),
+        ("leader", False),
+    ],
+)
 def test_a_broker_killed_in_the_middle_of_a_transaction_takes_none_of_it_away(
     cluster: Cluster, topic: str, victim: str, commit: bool
 ) -> None:
@@ -145,6 +154,23 @@ def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_
     eventually(lambda: is_stable_everywhere(transactor, topic), "the abort", LIMIT_SECONDS)
     assert transactor.committed_offset(group_id, topic) == -1
     assert read_committed(cluster.bootstrap, topic) == []
+
+
+def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_time(
+    cluster: Cluster, topic: str
+) -> None:
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    partition = led_by(cluster, topic, 3)
+    with Wire(cluster.nodes[3].port) as wire:
+        wire.sock.settimeout(ASKED_MS / 1000 + 5)  # invariant 53
+        cluster.pause(1)
+        request = transactor.produce_request(topic, partition, b"x", timeout_ms=ASKED_MS)
+        answer = wire.request(request, PRODUCE_VERSION).responses[0].partition_responses[0]
+    assert ErrorCode(answer.error_code) == ErrorCode.NOT_ENOUGH_REPLICAS, "which makes producers ask again"
+    transactor.produce(topic, partition, b"x")
+    transactor.end(commit=True)
+    eventually(lambda: is_stable_everywhere(transactor, topic), "the marker", LIMIT_SECONDS)
+    assert read_committed(cluster.bootstrap, topic) == [b"x"]
 
 
 def test_a_coordinator_that_slept_while_another_took_over_ends_nothing_a_second_time(

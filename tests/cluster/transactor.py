@@ -155,6 +155,17 @@ class Transactor(Nodes):
         self._sequences.clear()
 
     def produce(self, topic: str, partition: int, value: bytes) -> None:
+        self.ask(
+            (topic, partition),
+            lambda: self.leader(topic, partition),
+            self.produce_request(topic, partition, value),
+            PRODUCE_VERSION,
+            lambda answer: answer.responses[0].partition_responses[0].error_code,
+        )
+        self._sequences[topic, partition] += 1
+
+    def produce_request(self, topic: str, partition: int, value: bytes, timeout_ms: int = 5_000) -> ProduceRequest:
+        """The next one."""
         records = batch(
             [value],
             producer_id=self.producer_id,
@@ -163,20 +174,12 @@ class Transactor(Nodes):
             transactional=True,
         )
         data = [PartitionProduceData(index=partition, records=memoryview(records))]
-        request = ProduceRequest(
+        return ProduceRequest(
             transactional_id=self.transactional_id,
             acks=-1,
-            timeout_ms=5_000,
+            timeout_ms=timeout_ms,
             topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
-        self.ask(
-            (topic, partition),
-            lambda: self.leader(topic, partition),
-            request,
-            PRODUCE_VERSION,
-            lambda answer: answer.responses[0].partition_responses[0].error_code,
-        )
-        self._sequences[topic, partition] += 1
 
     def commit_offset(self, group_id: str, topic: str, offset: int, partition: int = 0) -> None:
         committed = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
