@@ -71,6 +71,7 @@ class Log:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.flushed_ms = 0
+        self.looked_at_end = -1  # where the log ended when it was found to need no flush
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.failure: StorageFailure | None = None
@@ -263,6 +264,7 @@ class Log:
         segment = self.segments.active
         self._roll_timestamp, self._roll_wall_ms = segment.roll_deadline(self.roll_jitter_ms())
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+        self.looked_at_end = -1
 
     on_new_active = _on_new_active
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from storage import checkpoint
-from storage.config import LogConfig
+from storage.config import NEVER, LogConfig
 from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import Files
 from storage.log import Log
@@ -50,6 +50,7 @@ class Logs:
         self._doomed: dict[str, int] = {}  # file -> due ms
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
+        self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
 
     # Finding
 
@@ -283,8 +284,9 @@ class Logs:
         latter the producers' state is written here, while nobody appends.
         """
         due: list[Log] = []
-        for log in self:
-            if log.failure is not None or log.recovery_point >= log.log_end_offset:
+        for log in self._logs.values():
+            end = log.log_end_offset
+            if end == log.looked_at_end or log.failure is not None or log.recovery_point >= end:
                 continue
             if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
                 try:
@@ -295,6 +297,8 @@ class Logs:
                 due.append(log)
             elif log.flush_due(now_ms):
                 due.append(log)
+            elif log.config.flush_ms == NEVER:
+                log.looked_at_end = end  # only another append can change it: most of 10,000 logs get none
         return due
 
     def flush_all(self, now_ms: int = 0) -> None:
@@ -333,8 +337,11 @@ class Logs:
 
     def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
         path = f"{directory.path}/{name}"
+        if path in self._written and offsets == self._checkpointed[path]:
+            return
         checkpoint.write_offsets(self.files, path, offsets)
         self._checkpointed[path] = offsets
+        self._written.add(path)
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
         """Before a truncation: no checkpoint may say more of the log than will be left of it (see `Log.on_cut`)."""

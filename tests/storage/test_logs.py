@@ -389,3 +389,30 @@ def test_a_directory_that_has_vanished_is_offline_and_not_a_mistake_of_ours(tmp_
         with pytest.raises(StorageFailure):
             write()
     assert files.read(f"{tmp_path}/gone/file") is None, "what is not there is an answer"
+
+
+def test_what_needs_no_flush_is_looked_at_again_after_the_next_append_or_another_setting(node: Path) -> None:
+    logs = opened(node)
+    log = logs.create("orders", 0, A, LogConfig(flush_messages=2))
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == logs.flush_due(NOW_MS) == []
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == logs.flush_due(NOW_MS) == [log]
+    log.flush(NOW_MS)
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == []
+    log.update_config(LogConfig(flush_messages=1))
+    assert logs.flush_due(NOW_MS) == [log]
+
+
+def test_a_checkpoint_that_would_say_the_same_is_not_written_again(node: Path) -> None:
+    logs = opened(node)
+    log = logs.create("orders", 0, A, SMALL)
+    append(log, batch())
+    logs.write_high_watermarks()
+    written = (node / REPLICATION).stat().st_mtime_ns, (node / REPLICATION).stat().st_ino
+    logs.write_high_watermarks()
+    assert written == ((node / REPLICATION).stat().st_mtime_ns, (node / REPLICATION).stat().st_ino)
+    log.advance_high_watermark(1)
+    logs.write_high_watermarks()
+    assert (node / REPLICATION).read_text() == "0\n1\norders 0 1\n"
