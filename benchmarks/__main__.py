@@ -35,7 +35,7 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
     # A consume run reads what the produce run of the same shape wrote; every other run gets a topic of its own.
     kind = row.load.replace("consume", "produce")
     shape = "-".join(str(row.options.get(key, 0)) for key in ("size", "partitions", "batch", "connections"))
-    topic = f"bench-{kind}-{row.figure}-{shape}-{round_}"
+    topic = f"bench-{kind}-{shape}-{round_}"
     options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
     if row.load != "consume":
         run_load("create", options)
@@ -55,9 +55,11 @@ def sample(rows: list[Row], servers: list[Server], runs: int) -> Samples:
     """The servers take turns so that a drift of the machine meets both."""
     samples: Samples = {row.name: {server.name: [] for server in servers} for row in rows}
     for round_ in range(runs + 1):  # round 0 warms both up and is not counted
+        shared: dict[str, Figures] = {}  # rows may look at two figures of one run
         for row in rows:
             for server in servers:
-                result = measure(server, row, round_)
+                run = f"{server.name} {row.load} {row.options}"
+                result = shared[run] = shared[run] if run in shared else measure(server, row, round_)
                 if round_:
                     samples[row.name][server.name].append(result)
                 figures = "  ".join(
