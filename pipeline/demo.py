@@ -41,6 +41,7 @@ def main() -> int:
     if problem:
         print(f"make demo: {problem}", file=sys.stderr)
         return 1
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background deaf to it
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends the others in order
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     Path(args.output).mkdir(parents=True, exist_ok=True)
