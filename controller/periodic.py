@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # When a run of elections left some undone, the next follows after this, so that requests get their turn in between.
 NEXT_ELECTIONS_MS = 10
+# After a fencing that could not be written.
+REFUSED_RETRY_MS = 1_000
 
 
 class PeriodicDuties:
@@ -95,7 +97,11 @@ class PeriodicDuties:
             def decide(state: ControlState, broker_id: int = broker_id) -> Outcome[None]:
                 return Outcome(fence_records(state, broker_id), None)
 
-            self._write(decide)
+            if not self._write(decide):
+                # Its epoch is over, or its disk has failed. Looking again at once would be all that this node still does.
+                if controller.is_active:
+                    self._later("sessions", REFUSED_RETRY_MS, self._expire_sessions)
+                return
         self.check_sessions()
 
     def _no_op(self) -> None:

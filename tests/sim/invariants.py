@@ -85,6 +85,7 @@ class Invariants:
         self._read_to: dict[tuple[Reader, tuple[bytes, int]], int] = {}
         self._in_sync_to: dict[tuple[Reader, tuple[bytes, int]], int] = {}
         self._images: dict[int, int] = {}
+        self._newest_epoch: dict[tuple[bytes, int], int] = {}
         self.checks = 0
 
     def check(self) -> None:
@@ -121,18 +122,11 @@ class Invariants:
         self._once.grows("18 epochs", (node.number, "quorum epoch"), role.epoch)
         self._once.grows("20", (node.number, node.life, "quorum high watermark"), core.high_watermark)
         self._read("19", node, METADATA, log, core.high_watermark)
-        if isinstance(role, Leader) and role.epoch >= self._latest_quorum_epoch():
+        self._newest_epoch[METADATA] = max(self._newest_epoch.get(METADATA, -1), role.epoch)
+        if isinstance(role, Leader) and role.epoch >= self._newest_epoch[METADATA]:
             known = self._of(METADATA)
             if log.log_end_offset < known.end:
                 raise Violation("19", f"{node} leads the quorum and ends at {log.log_end_offset} of {known.end}")
-
-    def _latest_quorum_epoch(self) -> int:
-        epochs = [
-            node.server.metadata.raft.leader_and_epoch[1]
-            for node in self._cluster.nodes
-            if node.is_up and node.server is not None and node.server.started_metadata
-        ]
-        return max(epochs, default=-1)
 
     def _metadata(self, node: SimNode, image: MetadataImage) -> None:
         self._once.grows("25", (node.number, node.life, "image"), image.offset)
@@ -150,6 +144,7 @@ class Invariants:
         once, r = self._once, registration
         once.grows("22", (node.number, node.life, key, "partition epoch"), (r.leader_epoch, r.partition_epoch))
         once.check("22", (key, "at partition epoch", r.partition_epoch), registration)
+        self._newest_epoch[key] = max(self._newest_epoch.get(key, -1), r.leader_epoch)
         if r.leader >= 0:
             once.check("17", (key, "is led in", r.leader_epoch), r.leader)
             if r.leader not in r.isr:
@@ -180,27 +175,19 @@ class Invariants:
             if not partition.maximal_isr >= partition.isr:
                 raise Violation("6", f"{node} {partition}: {partition.maximal_isr} lacks members of {partition.isr}")
             known = self._of(key)
-            if log.log_end_offset < known.end and epoch >= self._latest_epoch(key):
+            if log.log_end_offset < known.end and epoch >= self._newest_epoch.get(key, -1):
                 raise Violation(
                     "4", f"{node} leads {partition} and ends at {log.log_end_offset}, committed is {known.end}"
                 )
 
-    def _latest_epoch(self, key: tuple[bytes, int]) -> int:
-        return max((p.leader_epoch for node in self._cluster.nodes if (p := self._replica(node, key))), default=-1)
-
     def leads_by_newest(self, number: int, topic: str) -> bool:
         """Whether the node leads the partitions of the topic that it thinks it leads."""
-        images = [
-            node.server.metadata.loader.image
-            for node in self._cluster.nodes
-            if node.is_up and node.server is not None and node.server.started_metadata
-        ]
-        for partition in self._cluster.by_number[number].partitions():
-            if partition.topic == topic and partition.leader_log is not None:
-                known = [image.topics.partition(partition.topic_id, partition.index) for image in images]
-                if partition.leader_epoch < max((each.leader_epoch for each in known if each), default=-1):
-                    return False
-        return True
+        self.check()
+        return not any(
+            partition.leader_epoch < self._newest_epoch.get((partition.topic_id, partition.index), -1)
+            for partition in self._cluster.by_number[number].partitions()
+            if partition.topic == topic and partition.leader_log is not None
+        )
 
     def _in_sync(self) -> None:
         """Every member of an ISR that runs in the life that the controller knows holds all that is committed."""

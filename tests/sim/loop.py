@@ -19,11 +19,17 @@ from typing import Any, TypeVar
 from tests.sim.disk import Killed
 
 T = TypeVar("T")
+#: All callbacks of a run together are some 50,000.
+TURNS_AT_ONCE_MAX = 5_000
 log = logging.getLogger(__name__)
 
 
 class Deadlock(Exception):
     """Nothing is ready, no timer is set: the run would wait for ever."""
+
+
+class BusyLoop(Exception):
+    """Somebody keeps itself busy without time going by: on a real machine, one core at 100 %."""
 
 
 class Lane:
@@ -73,6 +79,9 @@ class Handle:
     def when(self) -> float:
         return self._when
 
+    def __repr__(self) -> str:
+        return f"{self._callback} of {self.lane.name}"
+
     def run(self) -> None:
         try:
             self._context.run(self._callback, *self._args)
@@ -98,6 +107,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         #: Failures of callbacks, which nobody else hears of.
         self.on_failure: Callable[[Lane, BaseException], None] | None = None
         self.turns = 0
+        self._turns_before = 0  # when the time last moved
 
     # -- Scheduling --------------------------------------------------------------------------------------------------
 
@@ -164,7 +174,10 @@ class SimLoop(asyncio.AbstractEventLoop):
                 heapq.heappop(timers)
             if not timers:
                 raise Deadlock("nothing is ready and no timer is set")
-            self._now = max(self._now, timers[0][0])
+            if timers[0][0] > self._now:
+                self._now, self._turns_before = timers[0][0], self.turns
+            elif self.turns - self._turns_before > TURNS_AT_ONCE_MAX:
+                raise BusyLoop(f"{timers[0][2]} is ready again and again")
             while timers and timers[0][0] <= self._now:
                 ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):

@@ -155,6 +155,22 @@ def test_a_new_leader_tells_no_end_that_is_smaller_than_the_last_one_has_told() 
     run(main())
 
 
+def test_a_controller_whose_disk_has_failed_does_not_keep_a_core_busy_with_sessions_that_end() -> None:
+    async def main() -> None:
+        situation = Situation(TOGETHER)
+        await situation.begin()
+        active = situation.cluster.active_controller
+        assert active is not None and active.server is not None
+        active.host.disk.fail_after(1)
+        for node in situation.cluster.nodes:
+            if node is not active:
+                await node.crash(power=False)
+        await asyncio.sleep(20)
+        assert active.server.metadata.raft.failure is not None
+
+    run(main())
+
+
 @pytest.mark.parametrize("path", ["/data", "/var/lib/kafka/data"])
 def test_a_power_loss_takes_no_formatted_log_directory(path: str) -> None:
     for seed in range(20):
