@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import psutil
@@ -22,7 +23,10 @@ def test_nothing_is_lost_or_doubled_when_spark_and_a_broker_are_killed_mid_strea
     assert not [check for check in checks if not check.holds]
     by_name = {check.what: check.found for check in checks}
     assert by_name["bronze rows = acknowledged events"] > 1000 and by_name["gold sessions = truth"] > 100
-    assert not left_behind(tmp_path)
+    deadline = time.monotonic() + 20  # a killed Java gives back its memory first
+    while left_behind(tmp_path):
+        assert time.monotonic() < deadline, left_behind(tmp_path)
+        time.sleep(0.1)
 
 
 def left_behind(folder: Path) -> list[str]:
