@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.replication.partition import Commit
+from broker.replication.commit import Commit
 from protocol.errors import ErrorCode
 from server.timer_wheel import TimerWheel
 

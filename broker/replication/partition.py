@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from broker.replication.commit import Commit, insert
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
 from broker.replication.isr import (
@@ -67,30 +68,6 @@ class IsrProposals(Protocol):
     def submit(self, partition: Partition) -> None: ...
 
     def close(self) -> None: ...
-
-
-class Commit:
-    """A callback at an offset: called with NONE once the high watermark is past it, or with why it never will be here."""
-
-    __slots__ = ("callback", "required_offset")
-
-    def __init__(self, required_offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        self.required_offset = required_offset
-        self.callback: Callable[[ErrorCode], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-def _insert(waiting: deque[Commit], commit: Commit) -> None:
-    while waiting and waiting[0].callback is None:
-        waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
-    if waiting and waiting[-1].required_offset > commit.required_offset:
-        # A duplicate batch is answered by its first append, which lies behind newer ones.
-        position = next(i for i, each in enumerate(waiting) if each.required_offset > commit.required_offset)
-        waiting.insert(position, commit)
-    else:
-        waiting.append(commit)
 
 
 class Partition:
@@ -379,7 +356,7 @@ class Partition:
         elif self.leader_log.high_watermark > last_offset:
             callback(self._commit_result())
         else:
-            _insert(self._committing, commit)
+            insert(self._committing, commit)
         return commit
 
     # -- Flushing before acknowledging --------------------------------------------------------------------------------
@@ -397,7 +374,7 @@ class Partition:
         elif self.leader_log.recovery_point > last_offset:
             callback(ErrorCode.NONE)
         else:
-            _insert(self._flushing, commit)
+            insert(self._flushing, commit)
         return commit
 
     def flushed(self, failed: bool) -> None:
