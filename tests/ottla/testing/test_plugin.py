@@ -16,8 +16,8 @@ import pytest
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import ROOT
 
-pytestmark = pytest.mark.timeout(180)
-SECONDS_MAX = 150
+pytestmark = pytest.mark.timeout(400)
+SECONDS_MAX = 300
 
 ROUND_TRIP = """
 from confluent_kafka import Consumer, Producer
@@ -148,11 +148,11 @@ def test_a_killed_worker_leaves_no_node_running(project: Path) -> None:
         "import time\ndef test_it(kafka_cluster):\n    kafka_cluster.pause(2)\n    time.sleep(120)\n"
     )
     with start(project) as process:
-        eventually(lambda: len(nodes_below(project)) == 3, "three nodes", seconds=60)
+        eventually(lambda: len(nodes_below(project)) == 3, "three nodes", seconds=180)
         sleeping = [node for node in nodes_below(project) if "node.id=2" in node.cmdline()]
-        eventually(lambda: sleeping[0].status() == psutil.STATUS_STOPPED, "the pause", seconds=60)
+        eventually(lambda: sleeping[0].status() == psutil.STATUS_STOPPED, "the pause", seconds=180)
         process.send_signal(signal.SIGKILL)
-    eventually(lambda: nodes_below(project) == [], "all nodes to be gone", seconds=60)
+    eventually(lambda: nodes_below(project) == [], "all nodes to be gone", seconds=180)
 
 
 def test_who_does_not_use_it_does_not_pay_for_it(project: Path) -> None:
