@@ -107,7 +107,7 @@ class Load:
             except BufferError:
                 self._producer.poll(0.05)
             if record.number % 20 == 0:
-                self._producer.poll(0.005)  # a few thousand records a second: enough to be under way at every accident
+                self._producer.poll(0.01)  # two thousand records a second: enough to be under way at every accident
 
     def _delivered(self, error: Any, message: Any) -> None:
         record = decode(message.value())

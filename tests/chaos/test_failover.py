@@ -19,8 +19,8 @@ def test_writes_and_decisions_go_on_soon_after_a_leader_dies_or_leaves_and_after
             take_sample(cluster, what, what, samples)
             assert samples.problems == []
             seconds[what] = samples.max
-    # librdkafka may look for the new leader a second late when it asks in the very moment of the kill.
+    # librdkafka looks for a new leader each second when it asked in the very moment of the change.
     assert seconds["kill-leader"] < 2.5
-    assert seconds["term-leader"] < 1.0
+    assert seconds["term-leader"] < 2.5
     assert seconds["kill-controller"] < 2.5
     assert seconds["first-record"] < 0.4
