@@ -34,7 +34,7 @@ from tests.controller.raft.nodes import free_ports
 
 pytestmark = pytest.mark.timeout(180)
 
-EXIT_SECONDS = 30.0
+EXIT_SECONDS = 60.0
 ANOTHER_CLUSTER = "AnotherClusterAltogeth"
 
 
