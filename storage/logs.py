@@ -337,8 +337,8 @@ class Logs:
 
     def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
         path = f"{directory.path}/{name}"
-        if path in self._written and offsets == self._checkpointed[path]:
-            return
+        if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
+            return  # still there: a disk that is gone is noticed though nobody writes to it
         checkpoint.write_offsets(self.files, path, offsets)
         self._checkpointed[path] = offsets
         self._written.add(path)
