@@ -60,7 +60,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.cluster_cycles
 	$(PY) -m tests.chaos.failover
 	$(PY) -m tests.chaos.power_loss
-	OTTLA_CHAOS=1 $(PYTEST) tests/chaos tests/cluster/test_coordinators.py
+	OTTLA_CHAOS=1 $(PYTEST) tests/chaos
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 

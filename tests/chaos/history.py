@@ -26,6 +26,10 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
+    """Where a record stands. Of an acknowledgement the offset may be missing, and negative then: librdkafka takes a batch whose
+    answer it never got as acknowledged with the next one of its sequence.
+    """
+
     partition: int
     offset: int
 
@@ -149,10 +153,15 @@ def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[s
         acknowledged |= load.acknowledged
     lost = [record for record in acknowledged if record not in places]
     doubled = [record for record, where in places.items() if len(where) > 1]
-    moved = [record for record, where in acknowledged.items() if record in places and where not in places[record]]
+    moved = [
+        record
+        for record, where in acknowledged.items()
+        if where.offset >= 0 and record in places and where not in places[record]
+    ]
     for name, records in (("lost", lost), ("doubled", doubled), ("moved", moved)):
         if records:
-            problems.append(f"{len(records)} {name}, first {sorted(records)[:5]}")
+            first = [(record, acknowledged.get(record), places.get(record)) for record in sorted(records)[:3]]
+            problems.append(f"{len(records)} {name}, first (record, acknowledged at, found at) {first}")
     last: dict[tuple[int, int], int] = {}
     for place, record in sorted((where[0], record) for record, where in places.items()):
         key = (place.partition, record.producer)
