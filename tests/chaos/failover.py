@@ -15,7 +15,6 @@ import argparse
 import json
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from typing import Any
 from ottla.testing import Cluster
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.wire import Wire
+from tests.chaos.history import Load, judge, read_everything
 from tests.chaos.roles import active_controller, leader_of
 
 KINDS = ("kill-leader", "term-leader", "kill-controller", "pause-leader", "first-record")
@@ -38,62 +38,22 @@ MARGIN_SECONDS = 0.1
 DECISION_MS_MAX = 20_000
 
 
-class Writer:
-    """A producer with its own defaults, at a steady rate; remembers when its records were acknowledged."""
+def load_on(cluster: Cluster, topic: str, *, idempotent: bool = True) -> Load:
+    """A producer as its users have it: what it does when a broker is lost is left to its defaults."""
+    settings = {"linger.ms": 0, "enable.idempotence": idempotent}
+    return Load(cluster.bootstrap, topic=topic, partitions=1, per_second=RATE, settings=settings)
 
-    def __init__(self, cluster: Cluster, topic: str, *, idempotent: bool = True) -> None:
-        from confluent_kafka import Producer
 
-        self.topic = topic
-        self.sent = 0
-        self.times: list[float] = []
-        self.offsets: dict[int, int] = {}
-        self.failed: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                "acks": "all",
-                "enable.idempotence": idempotent,
-                "linger.ms": 0,
-                "log_level": 0,
-            }
-        )
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+def wait_for_acknowledgement_after(load: Load, moment: float) -> None:
+    deadline = time.monotonic() + RECOVERY_SECONDS_MAX
+    while not load.times or load.times[-1] <= moment:
+        assert time.monotonic() < deadline, "writes did not go on"
+        time.sleep(0.01)
 
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        left = self._producer.flush(RECOVERY_SECONDS_MAX)
-        if left:
-            self.failed.append(f"{left} records neither acknowledged nor refused")
 
-    def wait_for_acknowledgement_after(self, moment: float) -> None:
-        deadline = time.monotonic() + RECOVERY_SECONDS_MAX
-        while not self.times or self.times[-1] <= moment:
-            assert time.monotonic() < deadline, "writes did not go on"
-            time.sleep(0.01)
-
-    def longest_gap(self, since: float) -> float:
-        """Between two acknowledgements, the later of which came after `since`."""
-        return max(later - earlier for earlier, later in pairwise(self.times) if later > since)
-
-    def _run(self) -> None:
-        began = time.monotonic()
-        while not self._stop.is_set():
-            number = self.sent
-            self.sent += 1
-            self._producer.produce(self.topic, str(number), partition=0, on_delivery=self._delivered)
-            while (left := began + self.sent / RATE - time.monotonic()) > 0:
-                self._producer.poll(min(left, 0.001))
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failed.append(f"record {message.value()!r}: {error}")
-        else:
-            self.times.append(time.monotonic())
-            self.offsets[int(message.value())] = message.offset()
+def longest_gap(load: Load, since: float) -> float:
+    """Between two acknowledgements, the later of which came after `since`."""
+    return max(later - earlier for earlier, later in pairwise(load.times) if later > since)
 
 
 @dataclass
@@ -124,24 +84,9 @@ def create_topic(cluster: Cluster, name: str, first_replica: int | None = None) 
     cluster.wait_isr(name)
 
 
-def missing_records(cluster: Cluster, writer: Writer) -> list[str]:
+def problems_of(cluster: Cluster, load: Load) -> list[str]:
     """What was acknowledged has to be there, each record once and where it was said to be."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "judge", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(writer.topic, 0, 0)])
-    found: dict[int, list[int]] = {}
-    deadline = time.monotonic() + RECOVERY_SECONDS_MAX
-    while time.monotonic() < deadline:
-        message = consumer.poll(1.0)
-        if message is not None and message.error() is not None:
-            break
-        if message is not None:
-            found.setdefault(int(message.value()), []).append(message.offset())
-    consumer.close()
-    wrong = [number for number, offset in writer.offsets.items() if found.get(number) != [offset]]
-    doubled = [number for number, offsets in found.items() if len(offsets) > 1]
-    return [f"{writer.topic}: lost or moved {wrong[:5]}, doubled {doubled[:5]}"] if wrong or doubled else []
+    return judge([load], read_everything(cluster.bootstrap, load.topic, partitions=1))
 
 
 Accident = Callable[[Cluster, int], None]
@@ -150,18 +95,18 @@ Accident = Callable[[Cluster, int], None]
 def write_gap(cluster: Cluster, topic: str, accident: Accident, repair: Accident, samples: Samples) -> None:
     """One sample: `accident` befalls the leader, `repair` brings the cluster back to what it was."""
     create_topic(cluster, topic)
-    writer = Writer(cluster, topic)
-    writer.wait_for_acknowledgement_after(time.monotonic() + BEFORE_SECONDS)
+    load = load_on(cluster, topic)
+    wait_for_acknowledgement_after(load, time.monotonic() + BEFORE_SECONDS)
     leader = leader_of(cluster, topic)
     began = time.monotonic()
     accident(cluster, leader)
-    writer.wait_for_acknowledgement_after(began + MARGIN_SECONDS)
-    writer.wait_for_acknowledgement_after(time.monotonic() + AFTER_SECONDS)
-    writer.stop()
-    samples.seconds.append(writer.longest_gap(began))
+    wait_for_acknowledgement_after(load, began + MARGIN_SECONDS)
+    wait_for_acknowledgement_after(load, time.monotonic() + AFTER_SECONDS)
+    load.stop()
+    samples.seconds.append(longest_gap(load, began))
     repair(cluster, leader)
     cluster.wait_isr(topic)
-    samples.problems += writer.failed[:5] + missing_records(cluster, writer)
+    samples.problems += problems_of(cluster, load)
 
 
 def decision_gap(cluster: Cluster, topic: str, samples: Samples) -> None:
@@ -169,8 +114,8 @@ def decision_gap(cluster: Cluster, topic: str, samples: Samples) -> None:
     controller = active_controller(cluster)
     asked = next(node for node in cluster.nodes.values() if node.id != controller)
     create_topic(cluster, topic, first_replica=asked.id)
-    writer = Writer(cluster, topic)
-    writer.wait_for_acknowledgement_after(time.monotonic() + BEFORE_SECONDS)
+    load = load_on(cluster, topic)
+    wait_for_acknowledgement_after(load, time.monotonic() + BEFORE_SECONDS)
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name=f"{topic}-decided", num_partitions=1, replication_factor=2)],
         timeout_ms=DECISION_MS_MAX,
@@ -183,21 +128,21 @@ def decision_gap(cluster: Cluster, topic: str, samples: Samples) -> None:
         samples.seconds.append(time.monotonic() - began)
     if answer.error_code:
         samples.problems.append(f"{topic}: the creation was answered {answer.error_code} {answer.error_message}")
-    writer.wait_for_acknowledgement_after(time.monotonic() + AFTER_SECONDS)
-    writer.stop()
+    wait_for_acknowledgement_after(load, time.monotonic() + AFTER_SECONDS)
+    load.stop()
     cluster.start(controller)
     cluster.wait_isr(topic)
-    samples.problems += writer.failed[:5] + missing_records(cluster, writer)
+    samples.problems += problems_of(cluster, load)
 
 
 def first_record(cluster: Cluster, topic: str, samples: Samples) -> None:
     create_topic(cluster, topic)
     began = time.monotonic()
-    writer = Writer(cluster, topic, idempotent=False)
-    writer.wait_for_acknowledgement_after(began)
-    samples.seconds.append(writer.times[0] - began)
-    writer.stop()
-    samples.problems += writer.failed[:5]
+    load = load_on(cluster, topic, idempotent=False)
+    wait_for_acknowledgement_after(load, began)
+    samples.seconds.append(load.times[0] - began)
+    load.stop()
+    samples.problems += load.failed[:5]
 
 
 def take_sample(cluster: Cluster, what: str, topic: str, samples: Samples) -> None:

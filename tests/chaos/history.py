@@ -14,10 +14,20 @@ from typing import Any, NamedTuple
 TOPIC = "chaos"
 PARTITIONS = 4
 DELIVERY_SECONDS_MAX = 120
-QUEUED_MAX = 5000
 FLUSH_SECONDS_MAX = 60
 READ_SECONDS_MAX = 120
 _VALUE = struct.Struct(">iq")
+#: A client that is back soon after each of many accidents.
+IMPATIENT = {
+    "linger.ms": 1,
+    "message.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
+    "queue.buffering.max.messages": 5000,
+    "retry.backoff.ms": 20,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    # A sleeping or cut-off broker keeps its connections: how long its answer is awaited is the client's matter.
+    "socket.timeout.ms": 3000,
+}
 
 
 class Record(NamedTuple):
@@ -51,33 +61,35 @@ def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: s
 
 
 class Load:
-    """One idempotent librdkafka producer in a thread, acks=all; remembers what was acknowledged, and where."""
+    """One idempotent librdkafka producer in a thread, acks=all; remembers what was acknowledged, where and when.
 
-    def __init__(self, bootstrap: str, producer: int = 0, *, topic: str = TOPIC, padding: int = 0) -> None:
+    It writes as fast as answers come, so that something is under way at every accident, or `per_second`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        producer: int = 0,
+        *,
+        topic: str = TOPIC,
+        partitions: int = PARTITIONS,
+        padding: int = 0,
+        per_second: int | None = None,
+        settings: Mapping[str, Any] = IMPATIENT,
+    ) -> None:
         from confluent_kafka import Producer
 
         self.number = producer
+        self.topic = topic
         self.sent = 0
         self.acknowledged: dict[Record, Place] = {}
+        self.times: list[float] = []
         self.failed: list[str] = []
-        self._topic = topic
+        self._partitions = partitions
         self._padding = bytes(padding)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 1,
-                "message.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
-                "queue.buffering.max.messages": QUEUED_MAX,
-                "retry.backoff.ms": 20,
-                "reconnect.backoff.ms": 10,
-                "reconnect.backoff.max.ms": 100,
-                # A sleeping or cut-off broker keeps its connections: how long its answer is awaited is the client's matter.
-                "socket.timeout.ms": 3000,
-                "log_level": 0,
-            }
-        )
+        self._per_second = per_second
+        always = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer({**always, **settings})
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -98,41 +110,42 @@ class Load:
             time.sleep(0.001)
 
     def _run(self) -> None:
+        began = time.monotonic()
         while not self._stop.is_set():
-            record = Record(self.number, self.sent)
+            value = encode(Record(self.number, self.sent)) + self._padding
+            partition = self.sent % self._partitions
             try:
-                self._producer.produce(
-                    self._topic,
-                    encode(record) + self._padding,
-                    partition=self.sent % PARTITIONS,
-                    on_delivery=self._delivered,
-                )
+                self._producer.produce(self.topic, value, partition=partition, on_delivery=self._delivered)
                 self.sent += 1
             except BufferError:
                 self._producer.poll(0.05)
-            if record.number % 20 == 0:
-                self._producer.poll(0.01)  # two thousand records a second: enough to be under way at every accident
+            if self._per_second is not None:
+                while time.monotonic() < began + self.sent / self._per_second:
+                    self._producer.poll(0.001)
+            elif self.sent % 20 == 0:
+                self._producer.poll(0.01)  # ends with the first answer
 
     def _delivered(self, error: Any, message: Any) -> None:
         record = decode(message.value())
         if error is not None:
             self.failed.append(f"{record}: {error}")
         else:
+            self.times.append(time.monotonic())
             self.acknowledged[record] = Place(message.partition(), message.offset())
 
 
-def read_everything(bootstrap: str, topic: str = TOPIC) -> dict[Record, list[Place]]:
+def read_everything(bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS) -> dict[Record, list[Place]]:
     """Every record of the topic, with the places where it stands."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True}
     )
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     places: dict[Record, list[Place]] = {}
     ended: set[int] = set()
     deadline = time.monotonic() + READ_SECONDS_MAX
-    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+    while len(ended) < partitions and time.monotonic() < deadline:
         for message in consumer.consume(5000, 1.0):
             if message.error() is not None:
                 ended.add(message.partition())
@@ -140,7 +153,7 @@ def read_everything(bootstrap: str, topic: str = TOPIC) -> dict[Record, list[Pla
                 place = Place(message.partition(), message.offset())
                 places.setdefault(decode(message.value()), []).append(place)
     consumer.close()
-    assert len(ended) == PARTITIONS, "the log could not be read to its end"
+    assert len(ended) == partitions, "the log could not be read to its end"
     return places
 
 
