@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -45,7 +44,7 @@ class Logs:
         self._logs: dict[Key, Log] = {}
         self._by_name: dict[tuple[str, int], Log] = {}
         self._dir_of: dict[Key, LogDir] = {}
-        self._counts: Counter[str] = Counter()  # logs per directory
+        self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
         self._removals: list[tuple[int, str]] = []  # (due ms, directory)
         self._doomed: dict[str, int] = {}  # file -> due ms
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
@@ -70,7 +69,7 @@ class Logs:
         return self._dir_of[(log.topic_id, log.partition)]
 
     def in_directory(self, directory: LogDir) -> list[Log]:
-        return [log for log in self if self.directory_of(log) is directory]
+        return list(self._in[directory.path].values())
 
     # Opening
 
@@ -157,7 +156,7 @@ class Logs:
         self._logs[key] = log
         self._by_name[(log.topic, log.partition)] = log
         self._dir_of[key] = directory
-        self._counts[directory.path] += 1
+        self._in[directory.path][key] = log
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
         log.on_cut = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
@@ -208,7 +207,7 @@ class Logs:
         if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
             # The log is in there, as far as anybody knows: an empty one elsewhere would be taken for it.
             raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
-        return min(online, key=lambda d: self._counts[d.path])
+        return min(online, key=lambda d: len(self._in[d.path]))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
         """Takes the log out at once; its files go after file.delete.delay.ms, with `remove_deleted`."""
@@ -232,7 +231,7 @@ class Logs:
         del self._by_name[(log.topic, log.partition)]
         log.close(clean=False)
         directory = self._dir_of.pop(key)
-        self._counts[directory.path] -= 1
+        del self._in[directory.path][key]
         return directory
 
     def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
@@ -366,7 +365,7 @@ class Logs:
         """What they say of a deleted topic must not be taken for a new one of its name."""
         for name in CHECKPOINTS:
             known = self._checkpointed.get(f"{directory.path}/{name}", {})
-            if key in known:
+            if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
                 self._write_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
 
     # Failing and closing
@@ -405,3 +404,5 @@ class Logs:
         self._logs.clear()
         self._by_name.clear()
         self._dir_of.clear()
+        for logs in self._in.values():
+            logs.clear()

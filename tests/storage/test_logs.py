@@ -416,3 +416,15 @@ def test_a_checkpoint_that_would_say_the_same_is_not_written_again(node: Path) -
     log.advance_high_watermark(1)
     logs.write_high_watermarks()
     assert (node / REPLICATION).read_text() == "0\n1\norders 0 1\n"
+
+
+def test_logs_that_are_still_empty_after_a_restart_cost_no_checkpoint_each(node: Path) -> None:
+    logs = opened(node)
+    for partition in range(3):
+        logs.create("orders", partition, A, SMALL)
+    logs.write_high_watermarks()
+    written = (node / REPLICATION).stat().st_ino
+    logs = opened(node)  # after a crash: nothing was written, so no log is found
+    for partition in range(3):
+        logs.create("orders", partition, A, SMALL)
+    assert (node / REPLICATION).stat().st_ino == written, "with 10,000 partitions each rewrite names them all"
