@@ -18,6 +18,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed
+from tests.chaos.history import Load
 from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
 from tests.cluster.transactor import PRODUCE_VERSION, Nodes, Transactor
 
@@ -45,16 +46,16 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
         if running.is_running(node_id):
             running.resume(node_id)
     running.start(*running.nodes)
-    topics = [topic.name for topic in running.metadata().topics]
-    for topic in topics:
-        running.wait_isr(topic)
-    eventually(lambda: lead_as_given(running, topics), "the first replicas to lead", LIMIT_SECONDS)
+    eventually(lambda: lead_as_given(running), "the first replicas to lead", LIMIT_SECONDS)
 
 
-def lead_as_given(cluster: Cluster, topics: list[str]) -> bool:
-    """Asks for it until it is so: a node that has slept says for a moment that all is well, and is not elected yet."""
-    partitions = [partition for topic in cluster.metadata(topics).topics for partition in topic.partitions]
-    if all(partition.leader_id == partition.replica_nodes[0] for partition in partitions):
+def lead_as_given(cluster: Cluster) -> bool:
+    """As every node says: one that has slept says for a moment that all is well, and cannot be elected yet."""
+    answers = [cluster.metadata(node_id=node_id) for node_id in cluster.nodes]
+    partitions = [each for answer in answers for topic in answer.topics for each in topic.partitions]
+    if any(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions):
+        return False
+    if all(each.leader_id == each.replica_nodes[0] for each in partitions):
         return True
     with Wire(cluster.nodes[1].port) as wire:
         answer = wire.request(ElectLeadersRequest(topic_partitions=None))
@@ -284,36 +285,13 @@ class Member:
         self._consumer.close()
 
 
-class Writer:
-    """Feeds a topic until it is stopped."""
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self.written = 0
-        self._topic = topic
-        self._stopped = threading.Event()
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0})
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(0.005):
-            self._producer.produce(self._topic, b"x", partition=self.written % PARTITIONS)
-            self._producer.poll(0)
-            self.written += 1
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-        assert self._producer.flush(LIMIT_SECONDS) == 0
-
-
 @pytest.mark.parametrize("how", ["killed", "stopped in order"])
 def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluster, topic: str, how: str) -> None:
     group_id = group_id_at(cluster, 2, topic)
     members = [Member(cluster, group_id, topic) for _ in range(2)]
     # Whoever joins first has everything for a moment; counting begins when both have their share.
     eventually(lambda: sorted(len(member.partitions) for member in members) == [1, 2], "the group", LIMIT_SECONDS)
-    writer = Writer(cluster, topic)
+    load = Load(cluster.bootstrap, topic=topic, partitions=PARTITIONS, per_second=200, settings={"linger.ms": 0})
     try:
         eventually(lambda: all(len(member.times) > 20 for member in members), "commits", LIMIT_SECONDS)
         assignments = [member.assignments for member in members]
@@ -325,9 +303,10 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
             LIMIT_SECONDS,
         )
         assert group_coordinator(cluster, group_id) != 2
-        writer.stop()
+        load.stop()
+        assert load.failed == []
         eventually(
-            lambda: sum(offset for member in members for offset in member.committed.values()) == writer.written,
+            lambda: sum(offset for member in members for offset in member.committed.values()) == load.sent,
             "everything to be committed",
             LIMIT_SECONDS,
         )
