@@ -5,43 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
-from tests.docker.compose_file import ROOT, Service
-
-READY = "Kafka Server started"
-
-FORWARDER = """
-import asyncio, sys
-async def pump(reader, writer):
-    try:
-        while data := await reader.read(65536):
-            writer.write(data); await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
-async def main():
-    async def serve(port, target):
-        async def accept(reader, writer):
-            try:
-                out_reader, out_writer = await asyncio.open_connection(*target)
-            except OSError:
-                writer.close(); return
-            await asyncio.gather(pump(reader, out_writer), pump(out_reader, writer))
-        await asyncio.start_server(accept, "127.0.0.1", port)
-    for rule in sys.argv[1:]:
-        port, host, inner = rule.split(":")
-        await serve(int(port), (host, int(inner)))
-    print("forwarding", flush=True)
-    await asyncio.Event().wait()
-asyncio.run(main())
-"""
+from tests.docker.compose_file import Service
+from tests.docker.lab import Lab
 
 
 def available() -> bool:
@@ -60,12 +30,7 @@ def available() -> bool:
 
 
 @dataclass
-class NetworkLab:
-    """`with NetworkLab(services, folder) as lab`: then `lab.start(service)` and `lab.run(where, ...)`."""
-
-    services: list[Service]
-    folder: Path
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+class NetworkLab(Lab):
     _namespaces: list[str] = field(default_factory=list)
 
     @property
@@ -79,73 +44,32 @@ class NetworkLab:
     def address(self, service: Service) -> str:
         return f"10.77.0.{11 + self.services.index(service)}"
 
-    def __enter__(self) -> Self:
-        try:
-            self._make("host", "127.0.0.1 localhost\n")
-            self._ip("-n", self.namespace("host"), "link", "add", "br0", "type", "bridge")
-            self._ip("-n", self.namespace("host"), "addr", "add", "10.77.0.1/24", "dev", "br0")
-            self._ip("-n", self.namespace("host"), "link", "set", "br0", "up")
-            hosts = "127.0.0.1 localhost\n" + "".join(
-                f"{self.address(s)} {' '.join(sorted({s.name, s.hostname}))}\n" for s in self.services
-            )
-            for number, service in enumerate(self.services):
-                self._make(service.name, hosts)
-                self._join(service, number)
-            self._forward()
-        except BaseException:
-            self.close()
-            raise
-        return self
+    def placed(self, where: str, command: Sequence[str]) -> list[str]:
+        inside = ["ip", "netns", "exec", self.namespace(where)]
+        # A container's host name is its own too, and resolves there.
+        for service in self.services:
+            if service.name == where:
+                inside += ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', service.hostname]
+        return [*inside, *command]
 
-    def __exit__(self, *failure: object) -> None:
-        self.close()
+    def prepare(self) -> None:
+        self._make("host", "127.0.0.1 localhost\n")
+        self._ip("-n", self.namespace("host"), "link", "add", "br0", "type", "bridge")
+        self._ip("-n", self.namespace("host"), "addr", "add", "10.77.0.1/24", "dev", "br0")
+        self._ip("-n", self.namespace("host"), "link", "set", "br0", "up")
+        hosts = "127.0.0.1 localhost\n" + "".join(
+            f"{self.address(s)} {' '.join(sorted({s.name, s.hostname}))}\n" for s in self.services
+        )
+        for number, service in enumerate(self.services):
+            self._make(service.name, hosts)
+            self._join(service, number)
+        super().prepare()
 
     def close(self) -> None:
-        for process in self.processes.values():
-            process.send_signal(signal.SIGTERM)
-        for name, process in self.processes.items():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                print(f"{name} had to be killed")
+        super().close()
         for namespace in self._namespaces:
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True)
             shutil.rmtree(f"/etc/netns/{namespace}", ignore_errors=True)
-
-    def start(self, service: Service) -> None:
-        """The image's entry point with this very environment."""
-        root = self.folder / service.name
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
-            "OTTLA_CONTAINER_ROOT": str(root),
-            **service.environment,
-        }
-        command = [sys.executable, "-P", "-m", "ottla.main", "container", "run"]
-        # A container's host name is its own too, and resolves there.
-        named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', service.hostname]
-        self.processes[service.name] = subprocess.Popen(
-            ["ip", "netns", "exec", self.namespace(service.name), *named, *command],
-            env=environment,
-            stdout=(self.folder / f"{service.name}.log").open("ab"),
-            stderr=subprocess.STDOUT,
-        )
-
-    def log(self, service: Service) -> str:
-        return (self.folder / f"{service.name}.log").read_text()
-
-    def run(self, where: str, *command: str) -> subprocess.CompletedProcess[str]:
-        """A command in a service's namespace, or in the host's."""
-        return subprocess.run(
-            ["ip", "netns", "exec", self.namespace(where), *command],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        )
 
     def _make(self, name: str, hosts: str) -> None:
         namespace = self.namespace(name)
@@ -164,15 +88,6 @@ class NetworkLab:
         self._ip("-n", self.namespace("host"), "link", "set", outside, "master", "br0", "up")
         self._ip("-n", self.namespace(service.name), "addr", "add", f"{self.address(service)}/24", "dev", inside)
         self._ip("-n", self.namespace(service.name), "link", "set", inside, "up")
-
-    def _forward(self) -> None:
-        rules = [f"{host}:{self.address(s)}:{inner}" for s in self.services for host, inner in s.ports]
-        if not rules:
-            return
-        command = ["ip", "netns", "exec", self.namespace("host"), sys.executable, "-c", FORWARDER, *rules]
-        process = self.processes["ports"] = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"forwarding\n"
 
     def _ip(self, *arguments: str) -> None:
         done = subprocess.run(["ip", *arguments], capture_output=True, text=True)

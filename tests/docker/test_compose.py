@@ -13,10 +13,9 @@ import pytest
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
 from tests.docker.compose_file import OURS, ROOT, SEEDS, Service, load, services
+from tests.docker.lab import READY, Lab
 from tests.docker.loopback_lab import LoopbackLab
-from tests.docker.network_lab import READY, NetworkLab, available
-
-Lab = NetworkLab | LoopbackLab
+from tests.docker.network_lab import NetworkLab, available
 
 ALL = [*OURS, *SEEDS]
 START_S_MAX = 90
