@@ -19,6 +19,8 @@ from tools.apache_kafka import missing
 #: From starting the processes on empty directories to the first acknowledged Produce.
 START_SECONDS_GOAL = {1: 0.6, 3: 2.0}
 PRIVATE_MEGABYTES_GOAL = 60
+#: A JVM compiles what it has run often: three of them on two cores do a tenth of their work in their first half minute.
+WARM_SECONDS = 75
 
 
 def run_load(name: str, options: dict[str, Any]) -> Figures:
@@ -51,17 +53,28 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
     return result
 
 
+def warm_up(rows: list[Row], server: Server) -> None:
+    """The loads themselves, again and again, until the server has had WARM_SECONDS of them. Nothing is counted."""
+    until = time.monotonic() + WARM_SECONDS
+    round_ = 0
+    while time.monotonic() < until:
+        round_ -= 1
+        for row in rows:
+            measure(server, row, round_)
+
+
 def sample(rows: list[Row], servers: list[Server], runs: int) -> Samples:
     """The servers take turns so that a drift of the machine meets both."""
     samples: Samples = {row.name: {server.name: [] for server in servers} for row in rows}
-    for round_ in range(runs + 1):  # round 0 warms both up and is not counted
+    for server in servers:
+        warm_up(rows, server)
+    for round_ in range(runs):
         shared: dict[str, Figures] = {}  # rows may look at two figures of one run
         for row in rows:
             for server in servers:
                 run = f"{server.name} {row.load} {row.options}"
                 result = shared[run] = shared[run] if run in shared else measure(server, row, round_)
-                if round_:
-                    samples[row.name][server.name].append(result)
+                samples[row.name][server.name].append(result)
                 figures = "  ".join(
                     f"{k}={v:,.2f}" for k, v in result.items() if k not in ("bytes", "requests", "errors")
                 )
