@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 PREFETCH_SHARE = 0.9
 #: Each waiter is one client's connection, whose requests wait behind it.
 WAITERS_MAX = 10_000
-RETRY_BACKOFF_MS = 50
 
 Receive = Callable[[int, ErrorCode], None]
 

@@ -5,7 +5,6 @@ Without registrations the active controller could not tell whether every voter s
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -17,6 +16,7 @@ from controller.runtime import Controller
 from protocol.errors import ErrorCode, KafkaError
 from protocol.features import supported_levels
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from server.clock import pause
 from server.network.client import Channel, ChannelClosed
 from server.world import World
 
@@ -80,7 +80,7 @@ class ControllerRegistrar:
             while self._needed() and not self._stopped:
                 if await self._attempt():
                     return  # the metadata will show it
-                await self._pause()
+                await pause(self._world.clock, RETRY_MS)
         finally:
             self._running = False
 
@@ -99,8 +99,3 @@ class ControllerRegistrar:
         if response.error_code != ErrorCode.NONE:
             log.info("Could not register this controller: %s", ErrorCode(response.error_code).name)
         return bool(response.error_code == ErrorCode.NONE)
-
-    async def _pause(self) -> None:
-        awake = asyncio.Event()
-        self._world.clock.call_later(RETRY_MS, awake.set)
-        await awake.wait()

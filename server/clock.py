@@ -39,3 +39,12 @@ class SystemClock:
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> TimerHandle:
         return self._loop.call_later(delay_ms / 1000, callback)
+
+
+async def pause(clock: Clock, delay_ms: float) -> None:
+    over = asyncio.Event()
+    timer = clock.call_later(delay_ms, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

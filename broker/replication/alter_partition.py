@@ -6,15 +6,14 @@ what is committed and what is proposed (replication/isr.py). What was not answer
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from broker.controller_channel import ControllerChannel
 from broker.replication.partition import Partition
+from broker.replication.until_answered import UntilAnswered
 from controller.metadata.cluster import ClusterImage
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -24,9 +23,6 @@ from protocol.messages.alter_partition import (
 )
 from server.world import World
 
-log = logging.getLogger(__name__)
-
-REQUEST_TIMEOUT_MS = 10_000
 #: Kafka's AlterPartitionManager waits as long before it asks again.
 RETRY_MS = 50
 ANY_EPOCH = -1
@@ -46,14 +42,12 @@ class IsrChanges:
         broker_epoch: Callable[[], int],
         cluster: Callable[[], ClusterImage],
     ) -> None:
-        self._world = world
         self._node_id = node_id
-        self._controller = controller
         self._broker_epoch = broker_epoch
         self._cluster = cluster
-        self._waiting: dict[Partition, None] = {}
-        self._running = False
-        self._closed = False
+        self._proposing: UntilAnswered[Partition, None] = UntilAnswered(
+            world, controller, "AlterPartition", self._ask, retry_ms=RETRY_MS
+        )
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
         """A replica whose broker is fenced, shutting down, or not the process that fetched, is of no use (KIP-903)."""
@@ -62,37 +56,20 @@ class IsrChanges:
 
     def submit(self, partition: Partition) -> None:
         """Send `partition.proposed_isr`."""
-        self._waiting[partition] = None
-        if not self._running and not self._closed:
-            self._running = True
-            self._world.spawn(self._run(), "alter partition")
+        self._proposing.tell(partition, None)
 
     def close(self) -> None:
-        self._closed = True
-        self._waiting.clear()
+        self._proposing.close()
 
-    async def _run(self) -> None:
-        try:
-            while self._waiting:
-                asked = [partition for partition in self._waiting if partition.proposed_isr is not None]
-                self._waiting.clear()
-                if asked and not await self._ask(asked):
-                    await self._pause()
-                    self._waiting.update(dict.fromkeys(asked))
-        finally:
-            self._running = False
-
-    async def _ask(self, partitions: list[Partition]) -> bool:
-        """Whether the controller has answered."""
-        request, by_key = self._request(partitions)
-        try:
-            response: AlterPartitionResponse = await self._controller.request(request, timeout_ms=REQUEST_TIMEOUT_MS)
-        except KafkaError as error:
-            log.warning("AlterPartition was not answered: %s", error)
-            return self._closed
-        if response.error_code != ErrorCode.NONE:
-            log.info("AlterPartition was answered %s", ErrorCode(response.error_code).name)
-            return self._closed
+    async def _ask(self, partitions: dict[Partition, None]) -> Iterable[Partition]:
+        """Those that the controller has not answered."""
+        asked = [partition for partition in partitions if partition.proposed_isr is not None]
+        if not asked:
+            return ()
+        request, by_key = self._request(asked)
+        response: AlterPartitionResponse | None = await self._proposing.answer(request)
+        if response is None:
+            return asked
         for topic in response.topics:
             for answer in topic.partitions:
                 partition, proposed = by_key.pop((topic.topic_id, answer.partition_index), (None, None))
@@ -102,7 +79,7 @@ class IsrChanges:
                     partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
                 else:
                     partition.isr_refused(ErrorCode(answer.error_code))
-        return True
+        return ()
 
     def _request(self, partitions: list[Partition]) -> tuple[AlterPartitionRequest, Asked]:
         request = AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
@@ -133,11 +110,3 @@ class IsrChanges:
             return self._broker_epoch()
         follower = partition.followers.get(replica)
         return ANY_EPOCH if follower is None else follower.broker_epoch
-
-    async def _pause(self) -> None:
-        over = asyncio.Event()
-        timer = self._world.clock.call_later(RETRY_MS, over.set)
-        try:
-            await over.wait()
-        finally:
-            timer.cancel()

@@ -7,12 +7,11 @@ of those in a directory that fails: both go by what is told here. What was not a
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from broker.controller_channel import ControllerChannel
-from protocol.errors import ErrorCode, KafkaError
+from broker.replication.until_answered import UntilAnswered
+from protocol.errors import ErrorCode
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -22,9 +21,6 @@ from protocol.messages.assign_replicas_to_dirs import (
 )
 from server.world import World
 
-log = logging.getLogger(__name__)
-
-REQUEST_TIMEOUT_MS = 10_000
 #: AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST
 REPLICAS_PER_REQUEST_MAX = 2250
 RETRY_MS = 500
@@ -42,54 +38,36 @@ class DirectoryAssignments:
     def __init__(
         self, world: World, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]
     ) -> None:
-        self._world = world
         self._node_id = node_id
-        self._controller = controller
         self._broker_epoch = broker_epoch
-        self._waiting: dict[Replica, bytes] = {}
-        self._running = self._closed = False
+        self._untold: UntilAnswered[Replica, bytes] = UntilAnswered(
+            world,
+            controller,
+            "AssignReplicasToDirs",
+            self._ask,
+            retry_ms=RETRY_MS,
+            asked_max=REPLICAS_PER_REQUEST_MAX,
+        )
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
-        self._waiting[topic_id, index] = directory_id
-        if not self._running and not self._closed:
-            self._running = True
-            self._world.spawn(self._run(), "assign replicas to directories")
+        self._untold.tell((topic_id, index), directory_id)
 
     def close(self) -> None:
-        self._closed = True
-        self._waiting.clear()
+        self._untold.close()
 
-    async def _run(self) -> None:
-        try:
-            while self._waiting and not self._closed:
-                asked = dict(list(self._waiting.items())[:REPLICAS_PER_REQUEST_MAX])
-                for replica in await self._ask(asked):
-                    if self._waiting.get(replica) == asked[replica]:
-                        del self._waiting[replica]
-                if self._waiting:
-                    await self._pause()
-        finally:
-            self._running = False
-
-    async def _ask(self, asked: Mapping[Replica, bytes]) -> list[Replica]:
-        """Those that need not be told again."""
-        try:
-            response: AssignReplicasToDirsResponse = await self._controller.request(
-                self._request(asked), timeout_ms=REQUEST_TIMEOUT_MS
-            )
-        except KafkaError as error:
-            log.warning("AssignReplicasToDirs was not answered: %s", error)
-            return []
-        if response.error_code != ErrorCode.NONE:
-            log.info("AssignReplicasToDirs was answered %s", ErrorCode(response.error_code).name)
-            return []
-        return [
+    async def _ask(self, asked: dict[Replica, bytes]) -> Iterable[Replica]:
+        """Those that have to be told again."""
+        response: AssignReplicasToDirsResponse | None = await self._untold.answer(self._request(asked))
+        if response is None:
+            return asked
+        settled = {
             (topic.topic_id, row.partition_index)
             for directory in response.directories
             for topic in directory.topics
             for row in topic.partitions
             if row.error_code == ErrorCode.NONE or row.error_code in OVERTAKEN
-        ]
+        }
+        return [replica for replica in asked if replica not in settled]
 
     def _request(self, asked: Mapping[Replica, bytes]) -> AssignReplicasToDirsRequest:
         directories: dict[bytes, dict[bytes, list[PartitionDataRequest]]] = {}
@@ -107,11 +85,3 @@ class DirectoryAssignments:
                 for directory_id, topics in directories.items()
             ],
         )
-
-    async def _pause(self) -> None:
-        over = asyncio.Event()
-        timer = self._world.clock.call_later(RETRY_MS, over.set)
-        try:
-            await over.wait()
-        finally:
-            timer.cancel()

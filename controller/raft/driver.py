@@ -14,7 +14,6 @@ A failing disk stops the replica for good (`failure`, `on_failure`): it answers 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,6 +47,7 @@ from controller.raft.states import Follower, Resigned
 from controller.raft.voters import Endpoint
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from server.clock import pause
 from server.network.client import Channel
 from server.network.route import Route
 from storage.errors import CorruptFile, StorageFailure
@@ -125,7 +125,7 @@ class RaftNode:
             self._timer.cancel()
         self._channels.close()
         while self._flushing:
-            await self._pause(1)
+            await pause(self._world.clock, 1)
         self._log.close()
 
     async def _resign(self) -> None:
@@ -135,12 +135,7 @@ class RaftNode:
         while isinstance(self._core.role, Resigned) and self._core.role.unacknowledged:
             if not self._core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
                 return
-            await self._pause(5)
-
-    async def _pause(self, delay_ms: int) -> None:
-        awake = asyncio.Event()
-        self._world.clock.call_later(delay_ms, awake.set)
-        await awake.wait()
+            await pause(clock, 5)
 
     # What it is.
 

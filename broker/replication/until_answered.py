@@ -1,0 +1,81 @@
+"""What is told to the controller until it has answered: all that waits in one request, and one request at a time.
+
+What is said anew meanwhile stands for what was asked before. What a refusal means is for those who ask.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from broker.controller_channel import ControllerChannel
+from protocol.errors import ErrorCode, KafkaError
+from server.clock import pause
+from server.world import World
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 10_000
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class UntilAnswered(Generic[Key, Value]):
+    def __init__(
+        self,
+        world: World,
+        controller: ControllerChannel,
+        api: str,
+        ask: Callable[[dict[Key, Value]], Awaitable[Iterable[Key]]],
+        *,
+        retry_ms: int,
+        asked_max: int | None = None,
+    ) -> None:
+        """`ask` gives back what has to be asked again after `retry_ms`."""
+        self._world = world
+        self._controller = controller
+        self._api = api
+        self._ask = ask
+        self._retry_ms = retry_ms
+        self._asked_max = asked_max
+        self._waiting: dict[Key, Value] = {}
+        self._running = self._closed = False
+
+    def tell(self, key: Key, value: Value) -> None:
+        self._waiting[key] = value
+        if not self._running and not self._closed:
+            self._running = True
+            self._world.spawn(self._run(), self._api)
+
+    def close(self) -> None:
+        self._closed = True
+        self._waiting.clear()
+
+    async def answer(self, request: Any) -> Any:
+        """None if there was no answer, or one that is an error as a whole."""
+        try:
+            response = await self._controller.request(request, timeout_ms=REQUEST_TIMEOUT_MS)
+        except KafkaError as error:
+            log.warning("%s was not answered: %s", self._api, error)
+            return None
+        if response.error_code != ErrorCode.NONE:
+            log.info("%s was answered %s", self._api, ErrorCode(response.error_code).name)
+            return None
+        return response
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting and not self._closed:
+                asked = dict(islice(self._waiting.items(), self._asked_max))
+                for key in asked:
+                    del self._waiting[key]
+                again = list(await self._ask(asked))
+                if again and not self._closed:
+                    await pause(self._world.clock, self._retry_ms)
+                    for key in again:
+                        self._waiting.setdefault(key, asked[key])
+        finally:
+            self._running = False
