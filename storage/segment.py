@@ -15,7 +15,7 @@ from struct import Struct
 
 from protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, Header
 from storage.config import NEVER, LogConfig
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, DiskFull
 from storage.files import Files, MappedFile
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
@@ -458,11 +458,20 @@ class Segment:
 
         True when the directory must be synced as well: it has names that a crash could still take back.
         """
-        self.indexes.save()
+        saved = self._save_indexes()
         self.trimmed = False
         self.sync_log()
-        names = self.indexes.flush()
+        names = saved and self.indexes.flush()
         return self.txn_index.flush(self._files) or names
+
+    def _save_indexes(self) -> bool:
+        try:
+            self.indexes.save()
+        except DiskFull as failure:
+            # The batches have their room already, and of an index only a tail is missing, which a restart makes again.
+            logger.warning("%s: flushed without what is new in its indexes: %s", self.path, failure)
+            return False
+        return True
 
     def sync_log(self) -> None:
         mapped = self._map

@@ -80,6 +80,22 @@ def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_di
     assert (again.log_end_offset, read_all(again, 1 << 20)) == (end, written)
 
 
+def test_a_flush_with_no_room_for_indexes_vouches_for_the_batches_all_the_same(small_disk: Path) -> None:
+    log = open_at(small_disk / "log", CONFIG)
+    written = fill(log)
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
+        while True:
+            ballast.write(bytes(4096))
+    log.flush(NOW_MS)
+    end = log.log_end_offset
+    assert (log.recovery_point, log.failure) == (end, None)
+    (small_disk / "ballast").unlink()
+    del log
+    again = open_at(small_disk / "log", CONFIG, recovery_point=end)
+    assert (again.log_end_offset, read_all(again, 1 << 20)) == (end, written)
+    assert again.read(end - 1, max_bytes=10_000).next_offset == end
+
+
 def test_growing_beyond_the_disk_changes_nothing(small_disk: Path) -> None:
     path = str(small_disk / "file")
     OsFiles().create(path)
