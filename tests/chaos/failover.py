@@ -38,9 +38,13 @@ MARGIN_SECONDS = 0.1
 DECISION_MS_MAX = 20_000
 
 
-def load_on(cluster: Cluster, topic: str, *, idempotent: bool = True) -> Load:
+#: A sleeping broker keeps its connections, and for a minute librdkafka waits for an answer: that is not what is measured.
+IMPATIENT = {"socket.timeout.ms": 3000}
+
+
+def load_on(cluster: Cluster, topic: str, *, idempotent: bool = True, **more: Any) -> Load:
     """A producer as its users have it: what it does when a broker is lost is left to its defaults."""
-    settings = {"linger.ms": 0, "enable.idempotence": idempotent}
+    settings = {"linger.ms": 0, "enable.idempotence": idempotent, **more}
     return Load(cluster.bootstrap, topic=topic, partitions=1, per_second=RATE, settings=settings)
 
 
@@ -92,10 +96,12 @@ def problems_of(cluster: Cluster, load: Load) -> list[str]:
 Accident = Callable[[Cluster, int], None]
 
 
-def write_gap(cluster: Cluster, topic: str, accident: Accident, repair: Accident, samples: Samples) -> None:
+def write_gap(
+    cluster: Cluster, topic: str, accident: Accident, repair: Accident, samples: Samples, **client: Any
+) -> None:
     """One sample: `accident` befalls the leader, `repair` brings the cluster back to what it was."""
     create_topic(cluster, topic)
-    load = load_on(cluster, topic)
+    load = load_on(cluster, topic, **client)
     wait_for_acknowledgement_after(load, time.monotonic() + BEFORE_SECONDS)
     leader = leader_of(cluster, topic)
     began = time.monotonic()
@@ -152,7 +158,7 @@ def take_sample(cluster: Cluster, what: str, topic: str, samples: Samples) -> No
         case "term-leader":
             write_gap(cluster, topic, Cluster.stop, Cluster.start, samples)
         case "pause-leader":
-            write_gap(cluster, topic, Cluster.pause, Cluster.resume, samples)
+            write_gap(cluster, topic, Cluster.pause, Cluster.resume, samples, **IMPATIENT)
         case "kill-controller":
             decision_gap(cluster, topic, samples)
         case "first-record":
