@@ -17,6 +17,7 @@ DELIVERY_SECONDS_MAX = 120
 FLUSH_SECONDS_MAX = 60
 READ_SECONDS_MAX = 120
 _VALUE = struct.Struct(">iq")
+NOT_TOLD = -1
 #: A client that is back soon after each of many accidents.
 IMPATIENT = {
     "linger.ms": 1,
@@ -36,8 +37,8 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record stands. Of an acknowledgement the offset may be missing, and negative then: librdkafka takes a batch whose
-    answer it never got as acknowledged with the next one of its sequence.
+    """Where a record stands. Of an acknowledgement the offset may be missing (NOT_TOLD): librdkafka takes a batch whose answer it
+    never got as acknowledged with the next one of its sequence.
     """
 
     partition: int
@@ -131,7 +132,8 @@ class Load:
             self.failed.append(f"{record}: {error}")
         else:
             self.times.append(time.monotonic())
-            self.acknowledged[record] = Place(message.partition(), message.offset())
+            offset = message.offset()
+            self.acknowledged[record] = Place(message.partition(), NOT_TOLD if offset is None else offset)
 
 
 def read_everything(bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS) -> dict[Record, list[Place]]:
@@ -164,12 +166,17 @@ def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[s
     for load in loads:
         problems += [f"failed: {text}" for text in load.failed[:5]]
         acknowledged |= load.acknowledged
+    return (problems + broken_promises(acknowledged, places))[:20]
+
+
+def broken_promises(acknowledged: Mapping[Record, Place], places: Mapping[Record, list[Place]]) -> list[str]:
+    problems: list[str] = []
     lost = [record for record in acknowledged if record not in places]
     doubled = [record for record, where in places.items() if len(where) > 1]
     moved = [
         record
         for record, where in acknowledged.items()
-        if where.offset >= 0 and record in places and where not in places[record]
+        if where.offset != NOT_TOLD and record in places and where not in places[record]
     ]
     for name, records in (("lost", lost), ("doubled", doubled), ("moved", moved)):
         if records:
@@ -181,4 +188,4 @@ def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[s
         if record.number < last.get(key, -1):
             problems.append(f"{record} at {place} stands behind number {last[key]}")
         last[key] = record.number
-    return problems[:20]
+    return problems
