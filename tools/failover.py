@@ -23,6 +23,8 @@ from ottla.testing import Cluster
 TOPIC = "orders"
 RECORDS_PER_S = 500
 SECONDS_MAX = 60.0
+#: A client says a line for each connection that it loses; here that is the point.
+QUIET = {"log_level": 0}
 
 
 class Writer(threading.Thread):
@@ -36,7 +38,7 @@ class Writer(threading.Thread):
         self.failed: set[str] = set()
         self._finished = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0, **QUIET}
         )
 
     def run(self) -> None:
@@ -70,7 +72,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def read_all(bootstrap: str) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, **QUIET})
     place = TopicPartition(TOPIC, 0, 0)
     consumer.assign([place])
     _, end = consumer.get_watermark_offsets(place, timeout=SECONDS_MAX)
@@ -102,7 +104,7 @@ def main() -> int:
     began = time.monotonic()
     with Cluster(3) as cluster:
         print(f"3 nodes ready in {time.monotonic() - began:.2f} s", flush=True)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(SECONDS_MAX)
         cluster.wait_isr(TOPIC)
         writer = Writer(cluster.bootstrap)
