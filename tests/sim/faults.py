@@ -29,6 +29,8 @@ class Fault:
     #: It may cost its node what was not synced, or make it look as if.
     kills: bool = False
     loses: bool = False
+    #: Every node that is up, whichever it was drawn for.
+    of_all: bool = False
 
 
 class Faults:
@@ -97,7 +99,7 @@ class Faults:
             return True
         if node.number in self._busy or not node.is_up or node.is_leaving:
             return False
-        if self.flushes or not node.is_broker:
+        if self.flushes or not (node.is_broker or fault.of_all):
             return True
         if self._lossy is not None and self._is_whole(self._lossy):
             self._lossy = None
@@ -106,7 +108,7 @@ class Faults:
                 self._lossy = node
                 return True
             return False
-        return self._lossy in (None, node)
+        return self._lossy is None or (self._lossy is node and not fault.of_all)
 
     def _is_whole(self, node: SimNode) -> bool:
         """The controller has it in every ISR, in its present life."""
@@ -273,7 +275,7 @@ class Faults:
 FAULTS = (
     Fault("kill", 8, Faults.kill, kills=True),
     Fault("kill within a call", 6, Faults.kill_within, kills=True),
-    Fault("kill of all", 1, Faults.kill_all, kills=True),
+    Fault("kill of all", 1, Faults.kill_all, kills=True, of_all=True),
     Fault("power loss", 6, Faults.power, loses=True),
     Fault("power loss of all", 2, Faults.power_of_all, loses=True),
     Fault("bad disk", 3, Faults.bad_disk, loses=True),
