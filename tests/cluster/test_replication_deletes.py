@@ -26,7 +26,8 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3, broker_session_timeout_ms="4000") as running:
+    # A writer that lives on asks for its topic after the deletion, and must not have it made anew by that.
+    with Cluster(3, broker_session_timeout_ms="4000", auto_create_topics_enable="false") as running:
         yield running
 
 
