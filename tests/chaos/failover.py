@@ -24,7 +24,7 @@ from typing import Any
 from ottla.testing import Cluster
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.wire import Wire
-from tests.chaos.history import Load, judge, read_everything
+from tests.chaos.history import IMPATIENT, Load, judge, read_everything
 from tests.chaos.roles import active_controller, leader_of
 
 KINDS = ("kill-leader", "term-leader", "kill-controller", "pause-leader", "first-record")
@@ -39,7 +39,7 @@ DECISION_MS_MAX = 20_000
 
 
 #: A sleeping broker keeps its connections, and for a minute librdkafka waits for an answer: that is not what is measured.
-IMPATIENT = {"socket.timeout.ms": 3000}
+SLEEPER_GIVEN_UP = {"socket.timeout.ms": IMPATIENT["socket.timeout.ms"]}
 
 
 def load_on(cluster: Cluster, topic: str, *, idempotent: bool = True, **more: Any) -> Load:
@@ -158,7 +158,7 @@ def take_sample(cluster: Cluster, what: str, topic: str, samples: Samples) -> No
         case "term-leader":
             write_gap(cluster, topic, Cluster.stop, Cluster.start, samples)
         case "pause-leader":
-            write_gap(cluster, topic, Cluster.pause, Cluster.resume, samples, **IMPATIENT)
+            write_gap(cluster, topic, Cluster.pause, Cluster.resume, samples, **SLEEPER_GIVEN_UP)
         case "kill-controller":
             decision_gap(cluster, topic, samples)
         case "first-record":
