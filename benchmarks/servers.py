@@ -14,7 +14,7 @@ from benchmarks import raw
 from ottla.testing import Cluster
 from tools.apache_kafka import ApacheKafka
 
-KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "39092"))
+KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "31092"))
 #: What `ottla dev` sets for three nodes, too: a topic made by asking for it has three replicas, two of which must be in sync.
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 START_SECONDS_MAX = 90

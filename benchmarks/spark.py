@@ -143,7 +143,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--no-kafka", action="store_true")
-    parser.add_argument("--base-port", type=int, default=42600)
+    parser.add_argument("--base-port", type=int, default=31600)
     parser.add_argument("--out", type=Path, default=Path(".bench/spark.md"))
     args = parser.parse_args()
     problem = session.missing()

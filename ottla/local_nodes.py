@@ -71,15 +71,6 @@ class Node:
 # -- Planning ------------------------------------------------------------------------------------------------------------
 
 
-def free_ports(count: int) -> list[int]:
-    """Found together, so that they differ."""
-    sockets = _bound_to_free_ports(count)
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
-
-
 def _bound_to_free_ports(count: int) -> list[socket.socket]:
     sockets = []
     for _ in range(count):

@@ -57,11 +57,9 @@ class AuthorizedFetching(Fetching):
         wanted: FetchPartition,
         max_bytes: int,
         min_one: bool,
-        now_ms: int,
-        first: bool,
     ) -> PartitionData:
         if wanted.topic in self._forbidden:
             refusal = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             refusal.aborted_transactions = []  # null in other errors: so Kafka
             return refusal
-        return super()._read(partition, wanted, max_bytes, min_one, now_ms, first)
+        return super()._read(partition, wanted, max_bytes, min_one)

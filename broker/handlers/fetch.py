@@ -1,8 +1,9 @@
 """Fetch (1): record batches for consumers and followers. A hot path: answered at once, or when enough bytes are there.
 
-The order of things: the session says which partitions may have something (replication/fetch_session.py), `Fetching.attempt` reads
-them in the session's order until max_bytes are found, and if that is less than min_bytes the request waits, by the session's
-watches and in the timer wheel, until a wake-up finds enough, an error turns up, or max_wait_ms is over.
+The order of things: the session says which partitions may have something (replication/fetch_session.py). Of a follower it is
+recorded what it holds; that raises watermarks, and who waited for one may append elsewhere, so it comes before any reading.
+`Fetching.attempt` reads in the session's order until max_bytes are found, and if that is less than min_bytes the request waits, by
+the session's watches and in the timer wheel, until a wake-up finds enough, an error turns up, or max_wait_ms is over.
 
 v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and preferred_read_replica (KIP-392) · v12 flexible,
 last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
@@ -10,6 +11,8 @@ high watermark. Records leave as views of the mapped segments, never copied here
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from broker.parts import BrokerParts
 from broker.replication.fetch_session import (
@@ -21,7 +24,7 @@ from broker.replication.fetch_session import (
     PartitionKey,
 )
 from broker.replication.partition import Partition
-from broker.replication.read import READ_COMMITTED, Reader, failed, read
+from broker.replication.read import READ_COMMITTED, Reader, failed, read, record_position
 from broker.replication.read_replica import RACK_AWARE_SELECTOR, nearer_replica
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
@@ -50,7 +53,9 @@ def is_told_at_once(data: PartitionData) -> bool:
 
 
 def serve(fetching: Fetching, request: FetchRequest) -> FetchResponse | Deferred:
-    found = fetching.attempt(first=True)
+    if fetching.reader.is_follower:
+        fetching.record_positions()
+    found = fetching.attempt()
     if (
         found >= fetching.min_bytes
         or fetching.must_answer
@@ -148,19 +153,26 @@ class Fetching:
 
     # -- Reading -----------------------------------------------------------------------------------------------------
 
-    def attempt(self, *, first: bool) -> int:
+    def record_positions(self) -> None:
+        """What a follower holds now, of all partitions before any is read: see the module."""
+        session = self.session
+        now_ms = session.contact_ms = self._broker.world.clock.mono_ms()
+        for wanted in list(session.active):
+            partition = self._find(wanted)
+            if partition is not None:
+                with suppress(KafkaError):  # reading says what is wrong
+                    record_position(partition, wanted, self.reader, now_ms)
+
+    def attempt(self) -> int:
         """Read everything that may have something; the sum of the bytes found."""
         session = self.session
-        now_ms = 0
-        if first and self.reader.is_follower:
-            now_ms = session.contact_ms = self._broker.world.clock.mono_ms()
         remaining = self.max_bytes
         min_one = True
         total = 0
         self.must_answer = False
         self._results = results = {}
         for wanted in list(session.active):
-            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, remaining), min_one, now_ms, first)
+            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, remaining), min_one)
             results[wanted] = data
             size = len(data.records)  # type: ignore[arg-type]
             if size:
@@ -182,8 +194,6 @@ class Fetching:
         wanted: FetchPartition,
         max_bytes: int,
         min_one: bool,
-        now_ms: int,
-        first: bool,
     ) -> PartitionData:
         try:
             if partition is None:
@@ -192,10 +202,10 @@ class Fetching:
                 cluster = self._broker.metadata.image.cluster
                 nearer = nearer_replica(partition, self._rack, wanted.fetch_offset, cluster)
                 if nearer is not None:
-                    data = read(partition, wanted, self.reader, -1, False, now_ms, first=first)
+                    data = read(partition, wanted, self.reader, -1, False)
                     data.preferred_read_replica = nearer
                     return data
-            return read(partition, wanted, self.reader, max_bytes, min_one, now_ms, first=first)
+            return read(partition, wanted, self.reader, max_bytes, min_one)
         except KafkaError as error:
             if partition is not None:
                 partition.failed_reads += 1
@@ -229,7 +239,7 @@ class Fetching:
         if self.min_bytes > 1 and not self._has_enough(fresh):
             enough = False
         else:
-            enough = self.attempt(first=False) >= self.min_bytes or self.must_answer
+            enough = self.attempt() >= self.min_bytes or self.must_answer
         if enough:
             self._answer()
             return
@@ -239,14 +249,14 @@ class Fetching:
     def _has_enough(self, fresh: dict[FetchPartition, None]) -> bool:
         """Whether there is min_bytes to read by now, or something that cannot wait."""
         for wanted in fresh:
-            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True, 0, False)
+            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True)
             self._ready_bytes[wanted] = len(data.records or b"")
             if is_told_at_once(data):
                 return True
         return sum(self._ready_bytes.values()) >= self.min_bytes
 
     def expire(self) -> None:
-        self.attempt(first=False)
+        self.attempt()
         self._answer()
 
     def _answer(self) -> None:

@@ -435,16 +435,10 @@ class Partition:
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
     ) -> None:
-        """A follower asked for `offset`: it holds everything before.
-
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER to a process that was there before the one which fetches now (KIP-903).
-        """
+        """A follower asked for `offset`: it holds everything before. Whoever waited for that is called back."""
         log = self.leader_log
         follower = self.followers.get(replica_id)
         assert log is not None and follower is not None
-        if 0 <= broker_epoch < follower.broker_epoch:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower.record_fetch(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
         if replica_id not in self.maximal_isr:
             self._maybe_expand_isr(log, follower)
@@ -456,11 +450,17 @@ class Partition:
         for waiting in list(self.waiting_deletes):
             waiting.look()
 
-    def require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """The replica must be assigned. The two errors make an early follower retry (KIP-320 knows epochs, older do not)."""
-        if replica_id not in self.followers:
+    def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
+        """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
+
+        The two errors make an early follower retry (KIP-320 knows epochs, older do not).
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None:
             known_epoch = current_leader_epoch >= 0
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if 0 <= broker_epoch < follower.broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # -- The in-sync replicas ----------------------------------------------------------------------------------------
 

@@ -48,24 +48,26 @@ def failed(index: int, error: int) -> PartitionData:
     )
 
 
-def read(
-    partition: Partition,
-    request: FetchPartition,
-    reader: Reader,
-    max_bytes: int,
-    min_one: bool,
-    now_ms: int,
-    *,
-    first: bool,
-) -> PartitionData:
+def record_position(partition: Partition, request: FetchPartition, reader: Reader, now_ms: int) -> None:
+    """A follower that asks for an offset holds everything before it, unless its log has left ours. Raises KafkaError."""
+    _, diverging = _checked(partition, request, reader)
+    if diverging is None:
+        partition.record_follower_fetch(
+            reader.replica_id,
+            request.fetch_offset,
+            request.replica_log_start_offset,
+            now_ms,
+            reader.broker_epoch,
+        )
+
+
+def read(partition: Partition, request: FetchPartition, reader: Reader, max_bytes: int, min_one: bool) -> PartitionData:
     """Whole batches from `fetch_offset`, at most `max_bytes` unless the first batch alone is larger and `min_one`.
 
-    `first` is False when a waiting fetch reads again: a follower's progress is then recorded already. Raises KafkaError.
+    Raises:
+        KafkaError: the partition cannot be read here, by this reader, from this offset.
     """
-    log = partition.local_log(request.current_leader_epoch, require_leader=reader.require_leader)
-    if reader.is_follower:
-        partition.require_follower(reader.replica_id, request.current_leader_epoch)
-    # Before the read and before the fetch is recorded: an append or a raised watermark must not look older than it is.
+    log, diverging = _checked(partition, request, reader)
     response = PartitionData(
         partition_index=request.index,
         high_watermark=log.high_watermark,
@@ -74,14 +76,10 @@ def read(
         aborted_transactions=None,
         records=b"",
     )
-    if request.last_fetched_epoch >= 0:
-        diverging = _divergence(log, request)
-        if diverging is not None:
-            response.diverging_epoch = diverging
-            return response
+    if diverging is not None:
+        response.diverging_epoch = diverging
+        return response
     offset = request.fetch_offset
-    if offset < log.log_start_offset or offset > log.log_end_offset:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     throttle = partition.leader_throttle if reader.is_follower else None
     if reader.is_follower:
         held_back = throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0
@@ -107,11 +105,21 @@ def read(
             ]
     elif reader.read_committed:
         response.aborted_transactions = []
-    if first and reader.is_follower:
-        partition.record_follower_fetch(
-            reader.replica_id, offset, request.replica_log_start_offset, now_ms, reader.broker_epoch
-        )
     return response
+
+
+def _checked(partition: Partition, request: FetchPartition, reader: Reader) -> tuple[Log, EpochEndOffset | None]:
+    """The log, and where the reader's has left it, if it has."""
+    log = partition.local_log(request.current_leader_epoch, require_leader=reader.require_leader)
+    if reader.is_follower:
+        partition.require_follower(reader.replica_id, request.current_leader_epoch, reader.broker_epoch)
+    if request.last_fetched_epoch >= 0:
+        diverging = _divergence(log, request)
+        if diverging is not None:
+            return log, diverging
+    if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return log, None
 
 
 def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:

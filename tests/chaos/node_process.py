@@ -12,20 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.ports import free_ports
+
 READY_SECONDS_MAX = 30
-
-
-def free_port() -> int:
-    """A port nobody listens on now, and its neighbour (the controller's) neither."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-                return port
-            except OSError:
-                continue
 
 
 class NodeProcess:
@@ -33,7 +22,7 @@ class NodeProcess:
 
     def __init__(self, **properties: str) -> None:
         self.data = Path(tempfile.mkdtemp(prefix="ottla-chaos-"))
-        self.port = free_port()
+        self.port, _ = free_ports(2)  # the controller has the second
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.output = self.data.with_suffix(".log")
         self._properties = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from protocol.messages.describe_quorum import (
 from protocol.primitives import uuid_from_str
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
+from tests.ports import free_ports
 
 HOST = "127.0.0.1"
 STARTED = "Kafka Server started"
@@ -159,15 +159,6 @@ class Roles:
             return any(each.replica_id == node_id for each in self.quorum().observers)
 
         eventually(is_there, f"node {node_id} to be an observer")
-
-
-def free_ports(count: int) -> list[int]:
-    """Held open together while they are found, so that they differ."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    found = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return found
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def test_transactions_in_quick_succession_over_three_brokers_are_never_refused(c
             expected += [str(number).encode()] * PARTITIONS
     assert transactor.committed_offset(group_id, topic) == 29
     eventually(lambda: is_stable_everywhere(transactor, topic), "every marker")
-    assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
+    assert sorted(read_committed(cluster, topic)) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_broker_killed_in_the_middle_of_a_transaction_takes_none_of_it_away(
     assert transactor.committed_offset(group_id, topic) == (3 if commit else 1)
     eventually(lambda: is_stable_everywhere(transactor, topic), "every marker")
     expected = [b"after", b"before"] * PARTITIONS if commit else []
-    assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
+    assert sorted(read_committed(cluster, topic)) == sorted(expected)
 
 
 def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next_one(
@@ -152,7 +152,7 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
     cluster.resume(3)
     eventually(lambda: transactor.is_stable(topic, partition), "the marker", LIMIT_SECONDS)
     # Who asks the node that slept may be told for a moment what was true before: it led, and the transaction was open.
-    eventually(lambda: read_committed(cluster.bootstrap, topic) == [b"decided"], "the record", LIMIT_SECONDS)
+    eventually(lambda: read_committed(cluster, topic) == [b"decided"], "the record", LIMIT_SECONDS)
 
 
 def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_its_time_is_up(
@@ -166,7 +166,7 @@ def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_
     cluster.kill(1)
     eventually(lambda: is_stable_everywhere(transactor, topic), "the abort", LIMIT_SECONDS)
     assert transactor.committed_offset(group_id, topic) == -1
-    assert read_committed(cluster.bootstrap, topic) == []
+    assert read_committed(cluster, topic) == []
 
 
 def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_time(
@@ -183,7 +183,7 @@ def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_
     transactor.produce(topic, partition, b"x")
     transactor.end(commit=True)
     eventually(lambda: is_stable_everywhere(transactor, topic), "the marker", LIMIT_SECONDS)
-    assert read_committed(cluster.bootstrap, topic) == [b"x"]
+    assert read_committed(cluster, topic) == [b"x"]
 
 
 def test_a_coordinator_that_slept_while_another_took_over_ends_nothing_a_second_time(
@@ -199,7 +199,7 @@ def test_a_coordinator_that_slept_while_another_took_over_ends_nothing_a_second_
     eventually(lambda: 1 not in cluster.leaders(TRANSACTIONS).values(), "the news to reach it", LIMIT_SECONDS)
     transactor.end(commit=False)
     eventually(lambda: is_stable_everywhere(transactor, topic), "every marker", LIMIT_SECONDS)
-    assert read_committed(cluster.bootstrap, topic) == [b"one"]
+    assert read_committed(cluster, topic) == [b"one"]
 
 
 def test_librdkafka_commits_a_transaction_whose_coordinator_and_leaders_die_one_after_the_other(
@@ -228,7 +228,7 @@ def test_librdkafka_commits_a_transaction_whose_coordinator_and_leaders_die_one_
         for each in cluster.metadata().topics:
             cluster.wait_isr(each.name)
     eventually(lambda: is_stable_everywhere(Nodes(cluster), topic), "every marker")
-    assert sorted(read_committed(cluster.bootstrap, topic)) == sorted(expected)
+    assert sorted(read_committed(cluster, topic)) == sorted(expected)
 
 
 class Member:

@@ -30,7 +30,7 @@ from protocol.messages.vote import VoteRequest
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read
-from tests.controller.raft.nodes import free_ports
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -42,6 +42,21 @@ def create(cluster: Cluster, topic: str, partitions: int = 1, **configs: str) ->
         eventually(lambda n=node_id: not cluster.metadata([topic], n).topics[0].error_code, f"{topic} on {node_id}")
 
 
+def test_no_step_of_a_transaction_waits_for_a_fetch_to_time_out() -> None:
+    """A fetch that raises the watermark of one partition may have the next step written to another of the same session."""
+    with Cluster(3, replica_fetch_wait_max_ms="10000") as cluster:
+        create(cluster, "t", 3)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
+        producer.init_transactions(20)
+        began = time.monotonic()
+        for _ in range(20):
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.produce("t", b"x", partition=partition)
+            producer.commit_transaction(20)
+        assert time.monotonic() - began < 10
+
+
 class Writer:
     """An idempotent producer that remembers when each record was acknowledged."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,15 +28,9 @@ from server.network.listener import Endpoint as ListenerEndpoint
 from server.network.route import Route, RouteTable
 from server.timer_wheel import TimerWheel
 from server.world import RealWorld
+from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Node:
@@ -52,7 +45,7 @@ class Node:
         ports: Mapping[int, int] | None = None,
     ) -> None:
         """`ports`: of all controllers by node id, where there is more than this one."""
-        ports = ports or {node_id: free_port()}
+        ports = ports or {node_id: free_ports(1)[0]}
         self.real = RealWorld(asyncio.get_running_loop())
         world = self.real.world
         self.node_id = node_id

@@ -11,7 +11,8 @@ from broker.lifecycle import BrokerState
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from server.network.client import Channel
-from tests.controller.node import Node, create, free_port, running
+from tests.controller.node import Node, create, running
+from tests.ports import free_ports
 
 
 async def test_a_fresh_directory_is_formatted_and_the_broker_let_in(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ async def test_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
 
 
 async def test_the_next_controller_goes_on_where_the_lost_one_stopped(tmp_path: Path) -> None:
-    ports = {node_id: free_port() for node_id in (1, 2, 3)}
+    ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     nodes = {node_id: Node(tmp_path / str(node_id), node_id=node_id, ports=ports) for node_id in ports}
     async with asyncio.timeout(20):
         await asyncio.gather(*(node.start() for node in nodes.values()))

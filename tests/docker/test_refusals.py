@@ -13,16 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.compose_file import ROOT
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = [int(sock.getsockname()[1]) for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
+from tests.ports import free_ports
 
 
 @pytest.fixture

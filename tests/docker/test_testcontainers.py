@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.compose_file import ROOT
-from tests.docker.test_refusals import free_ports
+from tests.ports import free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 KRAFT_BOOT = f"""sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure

@@ -15,9 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from ottla.local_nodes import HOST, free_ports
+from ottla.local_nodes import HOST
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.timeout(120)
 

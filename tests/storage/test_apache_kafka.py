@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(apache_kafka.missing() is not None, reason=f"Apache Kafka: {apache_kafka.missing()}"),
     pytest.mark.timeout(300),
 ]
-BASE_PORT = 39870
+BASE_PORT = 31870
 TOPIC = "from-apache"
 CONFIG = LogConfig(segment_bytes=8000, index_interval_bytes=300)
 

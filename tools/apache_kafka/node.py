@@ -25,7 +25,7 @@ SINGLE_NODE = {  # one broker cannot hold the three replicas that these ask for 
 
 
 class ApacheKafka:
-    """A running cluster: `with ApacheKafka(base_port=39092) as kafka: kafka.bootstrap`.
+    """A running cluster: `with ApacheKafka(base_port=31092) as kafka: kafka.bootstrap`.
 
     A data directory given by the caller is kept (and may be one that Ottla wrote); otherwise it is temporary.
     """

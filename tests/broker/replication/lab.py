@@ -21,7 +21,7 @@ from pathlib import Path
 
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.partition import Partition
-from broker.replication.read import Reader, read
+from broker.replication.read import Reader, read, record_position
 from broker.replication.truncation import EndOfEpoch, truncation_offset
 from broker.replication.waiting import Wakeups
 from controller.control.alter_partition import alter_partition
@@ -187,7 +187,8 @@ class Lab:
         leader = self.brokers[partition.leader_id]
         where = f"{leader.id} -> {broker_id}:"
         try:
-            answer = read(leader.partition, asked, reader, 1 << 20, True, self.clock.mono_ms(), first=True)
+            record_position(leader.partition, asked, reader, self.clock.mono_ms())
+            answer = read(leader.partition, asked, reader, 1 << 20, True)
         except KafkaError as error:
             self.say(f"{where} {error.code.name}")
             return

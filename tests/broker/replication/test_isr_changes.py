@@ -63,6 +63,7 @@ def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: 
 
 
 def fetch(partition: Partition, replica: int, offset: int, now_ms: int = NOW_MS, broker_epoch: int = 10) -> None:
+    partition.require_follower(replica, 1, broker_epoch)
     partition.record_follower_fetch(replica, offset, 0, now_ms, broker_epoch)
 
 

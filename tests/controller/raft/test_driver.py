@@ -25,12 +25,12 @@ from tests.controller.raft.nodes import (
     Node,
     Quorum,
     directory_id,
-    free_ports,
     make_node,
     quorum,
     take_snapshot,
     until,
 )
+from tests.ports import free_ports
 
 #: Issue of the cluster: after the loss of the active controller, decisions go on within this.
 FAILOVER_S_MAX = 1.5
