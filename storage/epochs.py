@@ -18,7 +18,7 @@ NO_OFFSET = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_files", "_in_file", "_unsynced", "entries", "latest", "path", "stored")
+    __slots__ = ("_files", "_in_file", "_unsynced", "entries", "latest", "path", "saved", "stored")
 
     def __init__(self, files: Files, path: str, *, stored: bool = True) -> None:
         """`stored` False: in memory until `store`, because the log has no directory yet."""
@@ -29,6 +29,8 @@ class LeaderEpochs:
         self.path = path
         self.entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
+        #: The latest in the file: an append of another one comes to `assign`.
+        self.saved = NO_EPOCH
 
     def load(self) -> None:
         """Reads the file; no file is an empty history.
@@ -42,14 +44,28 @@ class LeaderEpochs:
                 raise CorruptFile(self.path, f"epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}")
         self._in_file = entries
         self._set(entries)
+        self.saved = self.latest
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """A leader begins, in memory: `assign` writes it down with the epoch's first batch.
+
+        Nobody asks where an epoch ended that has none, and a broker takes over thousands of partitions in one turn of its
+        loop: a file for each stopped it for seconds, longer than the quorum waits.
+        """
+        self._set(self._with(epoch, start_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records that `epoch` begins at `start_offset`; entries that contradict it are dropped."""
+        entries = self._with(epoch, start_offset)
+        if entries is not self.entries or self.saved != epoch:
+            self._replace(entries)
+
+    def _with(self, epoch: int, start_offset: int) -> list[tuple[int, int]]:
         assert epoch >= 0 and start_offset >= 0
         if self.entries and self.entries[-1][0] == epoch and start_offset >= self.entries[-1][1]:
-            return
+            return self.entries
         kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
-        self._replace([*kept, (epoch, start_offset)])
+        return [*kept, (epoch, start_offset)]
 
     def assign_in_memory(self, epoch: int, start_offset: int) -> None:
         """As `assign`, for recovery, which saves once at its end."""
@@ -101,7 +117,7 @@ class LeaderEpochs:
             self._replace([])
 
     def save(self) -> None:
-        """Replaces the file without waiting for the disk: becoming leader of 10,000 partitions must not take 5 s.
+        """Replaces the file without waiting for the disk.
 
         After a crash recovery reads the epochs beyond the recovery point from the batches themselves, and `flush` comes
         before the recovery point moves; so no epoch that has records is ever missing.
@@ -111,6 +127,7 @@ class LeaderEpochs:
             # rename: after a crash each of 10,000 logs comes here, and with renames their start took 25 s instead of 13.
             self._files.pwrite(self.path, 0, data)
             self._unsynced = True
+            self.saved = self.latest
         else:
             self._replace(self.entries)
 
@@ -132,6 +149,7 @@ class LeaderEpochs:
             self._unsynced = True
             self._in_file = entries
         self._set(entries)
+        self.saved = self.latest
 
     def _set(self, entries: list[tuple[int, int]]) -> None:
         self.entries = entries

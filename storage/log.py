@@ -174,7 +174,7 @@ class Log:
         segment = self.segments.active
         if not self.has_room(size, last, max_timestamp, now_ms):
             segment = self.make_room(size, first, last, max_timestamp, now_ms)
-        if leader_epoch != self.epochs.latest and leader_epoch >= 0:
+        if leader_epoch != self.epochs.saved and leader_epoch >= 0:
             self.assign_epoch(leader_epoch, first)
         try:
             position = segment.append(view, first, last, leader_epoch, max_timestamp)
@@ -240,7 +240,7 @@ class Log:
         return segment
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader begins: `epoch` starts at `start_offset`. Called when a leader is elected, and by appends."""
+        """The first batch of `epoch` is about to be written at `start_offset`."""
         try:
             self.epochs.assign(epoch, start_offset)
         except StorageFailure as failure:

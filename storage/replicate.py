@@ -61,7 +61,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     segment = log.segments.active
     if not log.has_room(size, last, max_timestamp, now_ms):
         segment = log.make_room(size, first, last, max_timestamp, now_ms)
-    if leader_epoch >= 0 and leader_epoch != log.epochs.latest:
+    if leader_epoch >= 0 and leader_epoch != log.epochs.saved:
         log.assign_epoch(leader_epoch, first)
     try:
         position = segment.append(view, first, last, leader_epoch, max_timestamp)

@@ -193,7 +193,7 @@ class Partition:
         self.leader_id = self.node_id
         if new_epoch:
             self.epoch_start_offset = log.log_end_offset
-            log.assign_epoch(leader_epoch, self.epoch_start_offset)
+            log.epochs.begin(leader_epoch, self.epoch_start_offset)
         known = {} if new_epoch else self.followers
         self.followers = {
             replica: known.get(replica)

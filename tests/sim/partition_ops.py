@@ -202,7 +202,7 @@ class Operations:
         partition.leads = self.rng.random() < 0.6
         if partition.leads:
             assert partition.log is not None
-            partition.log.assign_epoch(partition.epoch, partition.log.log_end_offset)
+            partition.log.epochs.begin(partition.epoch, partition.log.log_end_offset)
 
     def roll(self, partition: Partition) -> None:
         assert partition.log is not None

@@ -17,7 +17,7 @@ from storage.txn_index import TransactionIndex
 from tests.sim.disk import Killed
 from tests.sim.storage_history import StorageHistory
 
-SEEDS_MAX = 1000
+SEEDS_MAX = 2000
 
 
 class EqualToAll:

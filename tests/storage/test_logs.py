@@ -155,6 +155,21 @@ def test_a_topic_created_anew_under_its_name_starts_empty(node: Path) -> None:
     assert [name for name in os.listdir(node) if name.endswith("-stray")]
 
 
+def test_an_epoch_is_in_the_file_with_its_first_record_and_not_before(node: Path) -> None:
+    """A broker that takes over 3,000 partitions must not write 3,000 files in one turn of its loop."""
+    logs = opened(node)
+    log = logs.create("orders", 0, A, LogConfig())
+    append(log, batch(), epoch=3)
+    file = Path(log.directory) / "leader-epoch-checkpoint"
+    before = file.stat()
+    for epoch in (4, 5):
+        log.epochs.begin(epoch, log.log_end_offset)
+        assert log.end_offset_for_epoch(epoch) == (epoch, log.log_end_offset)
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    append(log, batch(), epoch=5)
+    assert file.read_text() == "0\n2\n3 0\n5 1\n"
+
+
 def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     logs = opened(node)
     log, doomed = (
