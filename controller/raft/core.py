@@ -98,6 +98,8 @@ class RaftCore:
         self.high_watermark = -1
         self.refusals = agreement.Refusals()
         self.elections_lost = 0
+        #: The last epoch that this node, or the process before on the same disk, was the leader of.
+        self.led_epoch = election.epoch if election is not None and election.leader_id == config.key.id else -1
         self.effects = Effects()
         self._durable = election
         self._told: LeaderAndEpoch | None = None
@@ -301,6 +303,7 @@ class RaftCore:
         config = self.config
         check_ms, begin_ms = int(config.fetch_timeout_ms * CHECK_QUORUM_FACTOR), config.fetch_timeout_ms // 2
         start_offset = self.log.end_offset
+        self.led_epoch = candidate.epoch
         role = Leader(candidate.epoch, self.key, start_offset, granting, check_ms, now_ms + check_ms, begin_ms, now_ms)
         role.set_voters(voter_set)
         self._set_role(role, now_ms)
@@ -419,9 +422,10 @@ class RaftCore:
     def _hear_refusal(self, destination_id: int, reply: ReplyBody, now_ms: int) -> None:
         refusals, config = self.refusals, self.config
         refusals.heard(destination_id, reply.error)
-        leader_id = -1 if isinstance(reply, SupportedVersionsReply) else reply.leader_id
-        if leader_id >= 0:
-            refusals.heard_leader(leader_id == self.key.id != self.leader_id, now_ms)
+        if not isinstance(reply, SupportedVersionsReply) and reply.leader_id >= 0:
+            # Of an epoch that it has led itself it hears for as long as the others elect nobody: no namesake is needed.
+            is_own_id = reply.leader_id == self.key.id != self.leader_id and reply.epoch > self.led_epoch
+            refusals.heard_leader(is_own_id, now_ms)
         if refusals.is_namesake(now_ms, NAMESAKE_TIMEOUTS * config.fetch_timeout_ms):
             self.effects.disagreement = agreement.namesake(self.key.id)
         else:

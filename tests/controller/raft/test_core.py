@@ -380,6 +380,27 @@ def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches()
     assert leader.voters[2].end_offset == 11, "its disk was replaced: the old one does not come back"
 
 
+def test_a_former_leader_whom_the_others_still_name_is_no_namesake() -> None:
+    """They stood still, elect nobody for many timeouts, and answer from what was."""
+    core = elected()
+    led = core.epoch
+    now_ms = 3002
+    effects = core.tick(now_ms)
+    while now_ms < 60_000:
+        now_ms += 100
+        for request in effects.requests:
+            match request.body:
+                case Fetch():
+                    reply: FetchReply | VoteReply = FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, led, 1)
+                case Vote():
+                    reply = VoteReply(ErrorCode.NONE, led, 1)
+                case _:
+                    continue
+            assert core.step(Answered(request.request_id, reply), now_ms).disagreement is None
+        effects = core.tick(now_ms)
+    assert not core.is_leader and core.led_epoch == led
+
+
 def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while() -> None:
     core = make(1, voters=(1, 2, 3))
     effects = core.tick(0)
