@@ -14,8 +14,9 @@ leader answers the waiting one for it (handlers/fetch.py): a new leader must not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, cast
 
 from broker.replication.follower_session import Followed, FollowerSession, Key
@@ -42,6 +43,8 @@ CONNECT_RETRY_MS_MAX = 500
 SUSPICION_MS = 1_500
 #: One waits at the leader, a second one may overtake it.
 IN_FLIGHT_MAX = 2
+#: An answer with first records of a thousand partitions, whose files are made one by one: the loop has other work, too.
+TURN_MS = 20
 #: News of one turn of the loop, and of the next few, travel together.
 NEWS_DELAY_MS = 1
 LEADERSHIP_ERRORS = frozenset(
@@ -200,17 +203,26 @@ class LeaderFetcher:
         if failure is not None:
             self._lost(protocol, failure)
             return
-        self._in_flight -= 1
         self._connected_ms = self._world.clock.mono_ms()
-        try:
-            self._handle(response, number)
-        except Exception:
-            # A mistake of ours in one answer must not end replication for good.
-            log.exception("An answer of broker %d could not be handled", self.leader_id)
-            self._drop_connection()
-            self._schedule(self._settings.backoff_ms)
+        if response.error_code != ErrorCode.NONE:
+            self._refused(ErrorCode(response.error_code))
             return
+        self.session.answered(response.session_id)
+        told = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
+        self._handle(protocol, number, told)
+
+    def _refused(self, code: ErrorCode) -> None:
+        log.info("Broker %d answered a fetch with %s", self.leader_id, code.name)
+        if code not in SESSION_ERRORS:
+            self._give_up()
+            return
+        self.session.reset()
+        self._in_flight -= 1
         self._turn()
+
+    def _give_up(self) -> None:
+        self._drop_connection()
+        self._schedule(self._settings.backoff_ms)
 
     # -- The connection ----------------------------------------------------------------------------------------------
 
@@ -257,21 +269,28 @@ class LeaderFetcher:
 
     # -- Answers -----------------------------------------------------------------------------------------------------
 
-    def _handle(self, response: FetchResponse, number: int) -> None:
-        if response.error_code != ErrorCode.NONE:
-            code = ErrorCode(response.error_code)
-            log.info("Broker %d answered a fetch with %s", self.leader_id, code.name)
-            if code not in SESSION_ERRORS:
-                raise KafkaError(code)
-            self.session.reset()
-            return
-        self.session.answered(response.session_id)
-        for topic in response.responses:
-            for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
+    def _handle(self, protocol: ChannelProtocol, number: int, told: Sequence[tuple[bytes, PartitionData]]) -> None:
+        """What request `number` was told, in turns; the next request follows after the last."""
+        if protocol is not self._protocol:
+            return  # lost since the turn before
+        turn_ends_ms = self._world.clock.mono_ms() + TURN_MS
+        try:
+            for i, (topic_id, data) in enumerate(told):
+                if i and self._world.clock.mono_ms() > turn_ends_ms:
+                    left = [(topic_id, _kept(data)) for topic_id, data in told[i:]]
+                    self._world.clock.call_later(0, partial(self._handle, protocol, number, left))
+                    return
+                key = (topic_id, data.partition_index)
                 followed = self.session.asked(key, number)
                 if followed is not None:
                     self._handle_partition(key, followed, data)
+        except Exception:
+            # A mistake of ours in one answer must not end replication for good.
+            log.exception("An answer of broker %d could not be handled", self.leader_id)
+            self._give_up()
+            return
+        self._in_flight -= 1
+        self._turn()
 
     def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
         partition, told = followed.partition, followed.told
@@ -384,6 +403,12 @@ class LeaderFetcher:
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode(answer.error_code))
         return int(answer.offset)
+
+
+def _kept(data: PartitionData) -> PartitionData:
+    """For a later turn: the records are a view of a receive buffer, which others use by then."""
+    data.records = bytes(cast("bytes | memoryview", data.records or b""))
+    return data
 
 
 class ReplicaFetchers:

@@ -41,6 +41,9 @@ JOIN_BYTES = 64 * 1024
 #: many as fit their queue (librdkafka) in flight.
 HELD_REPLIES_MAX = 1000
 HELD_BYTES_MAX = 1024 * 1024
+#: What came in one read may be a thousand requests, and some are slow: the first record of a partition makes its files, two
+#: milliseconds on a slow file system. The quorum, on the same loop, is not to wait for all of them.
+TURN_NS = 20_000_000
 #: Contexts kept per connection; clients use a dozen pairs of API and version.
 CONTEXTS_MAX = 64
 
@@ -52,6 +55,7 @@ class Pause(IntFlag):
     HELD = 2  # too many replies wait behind one that is not ready
     HANDLER = 4  # an async handler is at work
     THROTTLED = 8  # a quota was exceeded
+    TURN = 16  # others are to have a turn
 
 
 class Held:
@@ -196,6 +200,7 @@ class Connection(FrameProtocol):
     def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
         dispatch = self._dispatcher.dispatch
         limit = self.listener.limits.request_bytes_max
+        turn_ends_ns = self.stamp_ns + TURN_NS
         while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= limit:
@@ -208,7 +213,13 @@ class Connection(FrameProtocol):
             pos = stop
             if self.closed:
                 break
+            if self.stamp_ns > turn_ends_ns and pos < end:
+                self.pause(Pause.TURN)
+                self._dispatcher.clock.call_later(0, self._next_turn)
         return end if self.closed else pos
+
+    def _next_turn(self) -> None:
+        self.resume(Pause.TURN)
 
     def served(self) -> None:
         if self._out:

@@ -42,10 +42,11 @@ API_VERSIONS = int(ApiKey.API_VERSIONS)
 class Dispatcher:
     """One per node and kind of listener: the routes served there."""
 
-    __slots__ = ("_by_key", "mono_ns", "routes", "spawn")
+    __slots__ = ("_by_key", "clock", "mono_ns", "routes", "spawn")
 
     def __init__(self, routes: RouteTable, clock: Clock, spawn: Spawn) -> None:
         self.routes = routes
+        self.clock = clock
         self.mono_ns = clock.mono_ns
         self.spawn = spawn
         self._by_key = routes.by_key
@@ -97,6 +98,7 @@ class Dispatcher:
                 pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
                 answer.attach(pending)
                 connection.wait(pending)
+                connection.stamp_ns = self.mono_ns()
                 return
             answer = answer.take()
             if isinstance(answer, KafkaError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import time
 from typing import Any
 
 import psutil
@@ -245,6 +246,24 @@ async def test_too_many_held_replies_pause_reading_until_their_turn_comes() -> N
         assert len(node.heartbeats.members) <= HELD_REPLIES_MAX + 2
         node.heartbeats.waiting["wait"].complete(HeartbeatResponse())
         assert await client.correlation_ids(count) == list(range(count))
+
+
+async def test_many_slow_requests_that_came_in_one_read_do_not_keep_others_waiting() -> None:
+    served: list[str | None] = []
+
+    def slow(asked: FetchRequest, context: RequestContext) -> FetchResponse:
+        if not served:
+            other.send(request(FETCH, 4, FetchRequest(), 7, "other"))
+        served.append(context.client_id)
+        time.sleep(0.002)
+        return FetchResponse()
+
+    async with tiny_node(Route(FETCH, slow)) as node:
+        busy, other = await node.client(), await node.client()
+        busy.send(b"".join(request(FETCH, 4, FetchRequest(), number, "busy") for number in range(100)))
+        assert await other.correlation_ids(1) == [7]
+        assert await busy.correlation_ids(100) == list(range(100))
+    assert served.index("other") < 50 and len(served) == 101
 
 
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:

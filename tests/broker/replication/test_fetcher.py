@@ -1,0 +1,85 @@
+"""A follower that is told much at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.replication.fetcher import TURN_MS, FetcherSettings, LeaderFetcher
+from broker.replication.partition import Partition
+from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from server.world import World
+from storage.config import LogConfig
+from storage.files import OsFiles
+from storage.mappings import Mappings
+from storage.recovery import new_log
+from tests.broker.records import batch
+from tests.broker.replication.test_partition import Flushes, Timers, Wakeups
+
+TOPIC_ID = bytes(range(16))
+LEADER, SELF = 1, 2
+COUNT = 10
+SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
+
+
+class Slow(Timers):
+    """Each look at it takes a while, as the files do that are made in between."""
+
+    def mono_ms(self) -> int:
+        self.now_ms += TURN_MS // 3
+        return self.now_ms
+
+
+class Protocol:
+    """A connection that takes requests."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+
+    def call(self, client_id: str, request: Any, *args: Any) -> None:
+        self.requests.append(request)
+
+
+@pytest.fixture
+def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
+    found = []
+    for index in range(COUNT):
+        log = new_log(OsFiles(), Mappings(), str(tmp_path / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
+        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)  # type: ignore[arg-type]
+        partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
+        found.append(partition)
+    yield found
+    for partition in found:
+        assert partition.log is not None
+        partition.log.close()
+
+
+def test_first_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
+    clock = Slow()
+    world = World(clock, Random(0), OsFiles(), None, None, None)  # type: ignore[arg-type]
+    fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
+    protocol = Protocol()
+    fetcher._protocol = protocol  # type: ignore[assignment]
+    for partition in partitions:
+        fetcher.follow(partition)
+    clock.advance(1)
+    assert len(protocol.requests) == 1
+    received = bytearray(batch([b"x"], leader_epoch=1))
+    told = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=told)
+    fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)  # type: ignore[arg-type]
+
+    ends = [partition.log.log_end_offset for partition in partitions if partition.log]
+    assert 0 < sum(ends) < COUNT, "the loop has other work, too"
+    assert len(protocol.requests) == 1, "the next request says what became of all"
+    received[:] = bytes(len(received))  # the buffer is used again
+    clock.advance(1)
+    assert [partition.log.log_end_offset for partition in partitions if partition.log] == [1] * COUNT
+    assert len(protocol.requests) == 2
+    assert [p.fetch_offset for topic in protocol.requests[1].topics for p in topic.partitions] == [1] * COUNT
