@@ -72,7 +72,12 @@ class UntilAnswered(Generic[Key, Value]):
                 asked = dict(islice(self._waiting.items(), self._asked_max))
                 for key in asked:
                     del self._waiting[key]
-                again = list(await self._ask(asked))
+                try:
+                    again = list(await self._ask(asked))
+                except Exception:
+                    # A mistake of ours must not leave an ISR that is proposed and never asked for.
+                    log.exception("%s: the answer could not be handled, so it is asked again", self._api)
+                    again = list(asked)
                 if again and not self._closed:
                     await pause(self._world.clock, self._retry_ms)
                     for key in again:

@@ -76,6 +76,20 @@ async def test_what_is_told_while_a_request_is_under_way_goes_together_with_the_
     assert answers.asked[2:] == [{"a": 4}]
 
 
+async def test_what_was_asked_when_its_answer_could_not_be_handled_is_asked_again(
+    world: World, answers: Answers
+) -> None:
+    untold = telling(world, answers)
+    untold.tell("a", 1)
+    await until(lambda: answers.pending is not None)
+    assert answers.pending is not None
+    answers.pending.set_exception(ZeroDivisionError())
+    await until(lambda: len(answers.asked) == 2)
+    assert answers.asked == [{"a": 1}] * 2
+    await answers.answer()
+    await until(lambda: not is_running())
+
+
 async def test_what_was_not_answered_is_asked_again_after_a_pause(world: World, answers: Answers) -> None:
     untold = telling(world, answers)
     untold.tell("a", 1)
