@@ -147,12 +147,29 @@ def one_record(o: Options) -> dict[str, float]:
     return raw.one_in_flight(leaders, o["topic"], o["connections"], o["seconds"])
 
 
+def transactions(o: Options) -> dict[str, float]:
+    """One producer, one transaction after the other, each with a record for every partition."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": o["bootstrap"], "transactional.id": o["topic"], "linger.ms": 0})
+    producer.init_transactions(60)
+    count, begin = 0, time.perf_counter()
+    while time.perf_counter() - begin < o["seconds"]:
+        producer.begin_transaction()
+        for partition in range(o["partitions"]):
+            producer.produce(o["topic"], b"x" * 100, partition=partition)
+        producer.commit_transaction(60)
+        count += 1
+    return {"per_s": count / (time.perf_counter() - begin), "requests": count, "errors": 0}
+
+
 LOADS: dict[str, Callable[[Options], dict[str, float]]] = {
     "create": create,
     "produce": produce,
     "consume": consume,
     "end_to_end": end_to_end,
     "one_record": one_record,
+    "transactions": transactions,
 }
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ STEADY = {"partitions": 1, "rate": 500, "seconds": 10}
 #: Acknowledged by all of three replicas, of which two must be in sync.
 REPLICATED = {"replication": 3, "configs": {"min.insync.replicas": "2"}}
 PRODUCE_3 = {**REPLICATED, "partitions": 6, "count": 200_000, "size": 1000}
+TRANSACTIONS = {**REPLICATED, "partitions": 3, "seconds": 10}
 MANY_3 = {**REPLICATED, "partitions": 6, "connections": 32, "seconds": 5}
 
 ROWS: dict[int, list[Row]] = {
@@ -50,6 +51,7 @@ ROWS: dict[int, list[Row]] = {
         Row("produce 1 KB, 6 partitions, 64 KB batches", "produce", PRODUCE_3, "mb_per_s", "MB/s", 1.0, None, "GB", 0.6),
         Row("one-record Produce, 1 connection", "one_record", {**REPLICATED, **ONE}, "per_s", "req/s", 2.0, None, "request"),
         Row("one-record Produce, 32 connections", "one_record", MANY_3, "per_s", "req/s", 1.0, None, "request"),
+        Row("transactions over 3 partitions, 1 producer", "transactions", TRANSACTIONS, "per_s", "txn/s", None, None, "request"),
         Row("end to end at 500 msg/s, p50", "end_to_end", {**REPLICATED, **STEADY}, "p50_ms", "ms"),
         Row("end to end at 500 msg/s, p99", "end_to_end", {**REPLICATED, **STEADY}, "p99_ms", "ms", None, 0.5),
     ],

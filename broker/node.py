@@ -104,7 +104,10 @@ class BrokerNode:
             if directory.path not in self._offline:
                 self._offline.add(directory.path)
                 self.replicas.directory_failed(directory)
-                self.lifecycle.directory_failed(directory.directory_id)
+                if (
+                    directory.meta is not None
+                ):  # else it could not be read at the start: the controller never heard of it
+                    self.lifecycle.directory_failed(directory.directory_id)
 
     # -- Life --------------------------------------------------------------------------------------------------------
 

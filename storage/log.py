@@ -75,6 +75,9 @@ class Log:
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.failure: StorageFailure | None = None
+        self.refusal: StorageFailure | None = (
+            None  # why the last append was refused; also of a disk that is full for now
+        )
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
         self.closed = False
@@ -156,9 +159,12 @@ class Log:
             validate_records(view, rules, now_ms)
         _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
         if producer_id >= 0:
-            duplicate = self.producers.check(
-                producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, origin
-            )
+            try:
+                duplicate = self.producers.check(
+                    producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, origin
+                )
+            except KafkaError as error:
+                raise self._why_refused(error) from None
             if duplicate is not None:
                 return self._duplicate(duplicate)
         size = header[1] + 12
@@ -206,6 +212,16 @@ class Log:
             )
         return memoryview(records)
 
+    def _why_refused(self, error: KafkaError) -> KafkaError | StorageFailure:
+        """A batch behind one that the disk refused is out of order by no fault of its producer.
+
+        Told so, librdkafka begins another epoch, and what is under way to other partitions may be written twice.
+        """
+        refusal = self.refusal
+        if refusal is None or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return error
+        return type(refusal)(refusal.path, refusal.cause)
+
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
 
@@ -237,6 +253,7 @@ class Log:
         except StorageFailure as failure:
             self.fail(failure)
             raise
+        self.refusal = None
         return segment
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -254,6 +271,7 @@ class Log:
 
     def fail(self, failure: StorageFailure) -> None:
         """The disk failed: no more writes. A full disk is no such failure, as nothing was changed."""
+        self.refusal = failure
         self.segments.active.room = 0  # the next append goes to make_room, and is refused there
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure

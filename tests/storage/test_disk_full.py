@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import OsFiles
@@ -69,6 +70,30 @@ def test_appends_go_on_when_there_is_room_again(small_disk: Path) -> None:
     del log
     again = open_at(small_disk / "log", CONFIG)
     assert again.log_end_offset == end + 1
+
+
+def of_producer(sequence: int) -> bytes:
+    return batch(size=1000, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+def test_what_follows_a_refused_batch_is_refused_for_its_reason_until_that_one_is_in(small_disk: Path) -> None:
+    """An idempotent producer has several under way. Out of order would be its own fault, and make it begin a new epoch."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(300_000))
+    log = open_at(small_disk / "log", CONFIG)
+    append(log, of_producer(0))
+    fill(log)
+    for sequence in (1, 2, 3, 1, 2):
+        with pytest.raises(DiskFull):
+            append(log, of_producer(sequence))
+    ballast.unlink()
+    with pytest.raises(DiskFull):
+        append(log, of_producer(2))
+    for sequence in (1, 2):
+        append(log, of_producer(sequence))
+    with pytest.raises(KafkaError) as refused:
+        append(log, of_producer(4))
+    assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_disk: Path) -> None:
@@ -133,7 +158,7 @@ class FailingFiles(OsFiles):
 def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tmp_path: Path) -> None:
     files = FailingFiles()
     log = open_at(tmp_path, CONFIG, files=files)
-    append(log, batch())
+    append(log, of_producer(0))
     files.broken = True
     heard: list[StorageFailure] = []
     log.on_failure = heard.append
@@ -142,8 +167,9 @@ def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tm
     files.broken = False
     with pytest.raises(LogDirectoryOffline):
         log.flush()
-    with pytest.raises(LogDirectoryOffline):
-        log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    for sequence in (1, 2):
+        with pytest.raises(StorageFailure):
+            append(log, of_producer(sequence))
     assert log.recovery_point == 0
     assert len(heard) == 1
-    assert log.read(0, max_bytes=1000).next_offset == 1
+    assert log.read(0, max_bytes=2000).next_offset == 1
