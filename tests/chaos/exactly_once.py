@@ -185,7 +185,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.chaos.exactly_once", description=__doc__)
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--count", type=int, default=60_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--setting", choices=SETTINGS, help="instead of each in turn")
     chosen = parser.parse_args()

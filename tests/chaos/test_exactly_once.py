@@ -17,6 +17,6 @@ def test_a_librdkafka_application_copies_every_record_once_though_its_only_node_
 @pytest.mark.skipif(missing() is not None, reason=f"needs Apache Kafka's clients: {missing()}")
 @pytest.mark.timeout(300)
 def test_a_java_application_copies_every_record_once_though_coordinators_and_leaders_are_killed() -> None:
-    verdict = exactly_once.run(kills=4, count=5_000, seed=1, nodes=3, copier=JavaCopier)
+    verdict = exactly_once.run(kills=4, count=20_000, seed=1, nodes=3, copier=JavaCopier)
     assert verdict.problems == []
     assert verdict.kills.total() == 4, f"the load was too small: {verdict}"
