@@ -104,9 +104,8 @@ class BrokerNode:
             if directory.path not in self._offline:
                 self._offline.add(directory.path)
                 self.replicas.directory_failed(directory)
-                if (
-                    directory.meta is not None
-                ):  # else it could not be read at the start: the controller never heard of it
+                # One that could not be read at the start has no id that the controller has heard of.
+                if directory.meta is not None:
                     self.lifecycle.directory_failed(directory.directory_id)
 
     # -- Life --------------------------------------------------------------------------------------------------------

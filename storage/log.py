@@ -75,9 +75,8 @@ class Log:
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.failure: StorageFailure | None = None
-        self.refusal: StorageFailure | None = (
-            None  # why the last append was refused; also of a disk that is full for now
-        )
+        # Why the disk refused the last append, also where it is full for now.
+        self.refusal: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
         self.closed = False
