@@ -62,6 +62,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
 
 def test_first_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
     clock = Slow()
+    # The types below say what a whole node has; an answer is handled with a clock, and a protocol that takes requests.
     world = World(clock, Random(0), OsFiles(), None, None, None)  # type: ignore[arg-type]
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     protocol = Protocol()
