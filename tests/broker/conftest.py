@@ -66,7 +66,7 @@ class Node:
             return int(found.error_code or max((p.error_code for p in found.partitions), default=0))
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"

@@ -26,7 +26,7 @@ from server.world import RealWorld
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-WAIT_S = 15
+WAIT_S = 30
 
 
 def directory_id(node_id: int) -> bytes:
