@@ -36,6 +36,10 @@ AFTER_SECONDS = 2.0
 #: A gap that began a moment before the signal was sent is the accident's, too: in-flight requests are not answered any more.
 MARGIN_SECONDS = 0.1
 DECISION_MS_MAX = 20_000
+#: A session ends 9 s after the last heartbeat, and there is one every 2 s: a failover takes 7 s at least where the hint of
+#: lost connections is not heeded. What is promised is much less, but a disk that others keep busy answers a flush after a
+#: second, and an election waits for several.
+WITHOUT_THE_HINT_SECONDS = 6.5
 
 
 #: A sleeping broker keeps its connections, and for a minute librdkafka waits for an answer: that is not what is measured.

@@ -18,6 +18,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed
+from tests.chaos.failover import WITHOUT_THE_HINT_SECONDS
 from tests.chaos.history import Load
 from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
 from tests.cluster.transactor import PRODUCE_VERSION, Nodes, Transactor
@@ -324,4 +325,4 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
             assert offsets == list(range(len(offsets)))
     if how == "stopped in order":
         gap = max(later - earlier for member in members for earlier, later in pairwise(member.times))
-        assert gap < 8.5, f"members waited {gap:.2f} s for the next coordinator"
+        assert gap < WITHOUT_THE_HINT_SECONDS, f"members waited {gap:.2f} s for the next coordinator"

@@ -23,11 +23,9 @@ from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
+from tests.chaos.failover import WITHOUT_THE_HINT_SECONDS
 
 pytestmark = pytest.mark.timeout(180)
-
-#: A session lasts 9 s; how much sooner it is with the hint of lost connections is measured in tests/chaos.
-WITHOUT_THE_HINT_SECONDS = 8.5
 
 
 @pytest.fixture
