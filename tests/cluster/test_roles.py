@@ -63,9 +63,12 @@ def read(roles: Roles, topic: str, count: int) -> list[int]:
 
 
 def test_clients_see_the_brokers_and_the_quorum_has_the_controllers(roles: Roles) -> None:
-    metadata = AdminClient({"bootstrap.servers": roles.bootstrap}).list_topics(timeout=20)
-    assert sorted(metadata.brokers) == [11, 12]
-    assert metadata.controller_id in (11, 12), "clients send what the controller decides to a broker (KIP-590)"
+    admin = AdminClient({"bootstrap.servers": roles.bootstrap})
+    # Each is ready when it knows itself; that the other has read of it, too, follows a moment later.
+    eventually(lambda: sorted(admin.list_topics(timeout=20).brokers) == [11, 12], "both brokers")
+    assert admin.list_topics(timeout=20).controller_id in (11, 12), (
+        "clients send what the controller decides to a broker (KIP-590)"
+    )
     create(roles, "one")
     write(roles, "one", 100)
     assert read(roles, "one", 100) == list(range(100))

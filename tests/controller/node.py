@@ -28,6 +28,7 @@ from server.network.listener import Endpoint as ListenerEndpoint
 from server.network.route import Route, RouteTable
 from server.timer_wheel import TimerWheel
 from server.world import RealWorld
+from tests.controller.raft.nodes import kill
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -131,9 +132,14 @@ class Node:
         await self.real.close()
 
     async def crash(self) -> None:
-        """No word to anybody, nothing flushed by us that was not flushed already."""
-        await self.real.close()
+        """No word to anybody, nothing flushed by us that was not flushed already. The next life has the same files: what
+        this one would decide now, such as fencing the broker whose connection breaks here, must not get into them."""
         self.listener.abort()
+        self.node.controller.stop()
+        kill(self.metadata.raft)
+        self.lifecycle.stop()
+        self.channel.close()
+        await self.real.close()
         await self.listener.stop()
 
     async def wait(self, condition: Callable[[], bool]) -> None:

@@ -58,6 +58,14 @@ class State:
         self.leaders.append((leader_id, epoch))
 
 
+def kill(raft: RaftNode) -> None:
+    """In the middle of this process, which lives on: it says goodbye to nobody, and no timer of its writes any more."""
+    raft._stopped = True
+    if raft._timer is not None:
+        raft._timer.cancel()
+    raft._channels.close()
+
+
 class Node:
     """One replica with its listener on a port."""
 
@@ -96,10 +104,7 @@ class Node:
     async def kill(self) -> None:
         """No word to anybody: the connections just break."""
         self.is_up = False
-        self.raft._stopped = True  # it must not say goodbye
-        if self.raft._timer is not None:
-            self.raft._timer.cancel()
-        self.raft._channels.close()
+        kill(self.raft)
         await self._let_go()
 
     async def _let_go(self) -> None:
