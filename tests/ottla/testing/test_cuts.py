@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from protocol.errors import ErrorCode
 from tests.broker.conftest import eventually
+from tests.chaos.direct import ALL, DirectProducer
 
 pytestmark = pytest.mark.timeout(180)
 TOPIC = "cut"
@@ -48,14 +49,12 @@ def isr(cluster: Cluster, *, seen_by: int) -> list[int]:
 
 
 def write(cluster: Cluster, *, by: int) -> None:
-    """What all in sync acknowledge, to a client that has asked this node first. (Clients are not cut off: one that asks the node
-    that is would go on believing it.)"""
-    errors: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.address(by), "acks": "all"})
-    for number in range(100):
-        producer.produce(TOPIC, str(number), on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(60) == 0
-    assert errors == [None] * 100
+    """What all in sync acknowledge, to the leader that this node knows. (Clients are not cut off: one that chooses for itself whom
+    to ask may ask the node that is, and goes on believing it.)"""
+    producer = DirectProducer(cluster.nodes[leader(cluster, seen_by=by)].port, TOPIC, number=1)
+    producer.send(ALL, count=100, timeout_ms=60_000)
+    assert producer.answer(60) == ErrorCode.NONE
+    producer.close()
 
 
 @pytest.mark.parametrize("controls", [False, True], ids=["broker", "active controller"])
