@@ -1,12 +1,14 @@
 """Spark and brokers killed with -9 while events flow, then every count against the truth. `python -m tests.pipeline.chaos`
 
 Three nodes and topics of three replicas; the generator's idempotent producer rides out the kills of brokers, and sends
-until the last victim is back at work.
+until the last victim is back at work. Spark is one process (local), or a standalone cluster of a master and two workers
+whose executors have the package only as the driver sends it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -15,12 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from ottla.testing import Cluster
 from pipeline import config as configuration
-from pipeline import verify
+from pipeline import session, verify
 from tests.pipeline.conftest import why_not
+from tests.pipeline.installed import installed
+from tests.pipeline.spark_cluster import SparkCluster, until
 
 #: On a machine that does nothing else a twentieth is enough.
 BATCH_SECONDS_MAX = 600
@@ -28,13 +35,28 @@ CATCH_UP_SECONDS_MAX = 600
 SETTINGS = ("pipeline.trigger=2 seconds", "kafka.replication_factor=3", "source.max_offsets_per_trigger=4000")
 QUERIES = {"bronze", "silver", "dead-letters", "windows", "sessions"}
 MIX = ("--bad", "5", "--duplicates", "5", "--late", "10")
+#: Of the standalone cluster: one small executor a worker, and everything on the loopback address.
+EXECUTORS = (
+    "spark.executor.memory=512m",
+    f"spark.driver.host={session.LOOPBACK}",
+    f"spark.driver.bindAddress={session.LOOPBACK}",
+)
 
 
-def program(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
-    """`ottla-pipeline` as a process group: driver, JVM and what they started die together."""
-    with log.open("ab") as out:
-        command = [sys.executable, "-m", "pipeline", *arguments]
-        return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+@dataclass(frozen=True)
+class Program:
+    """How `ottla-pipeline` is run: the interpreter and its environment, and the options of this place."""
+
+    python: str = sys.executable
+    environment: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+        """A process group: driver, JVM and what they started die together."""
+        with log.open("ab") as out:
+            command = [self.python, "-m", "pipeline", *arguments, *self.options]
+            environment = {**os.environ, **self.environment}
+            return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -47,12 +69,12 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 class Stages:
     """`ottla-pipeline run all`, killed and started again."""
 
-    def __init__(self, options: list[str], folder: Path) -> None:
-        self._options, self._folder = options, folder
+    def __init__(self, program: Program, folder: Path) -> None:
+        self._program, self._folder = program, folder
         self.start()
 
     def start(self) -> None:
-        self.process = program("run", "all", *self._options, log=self._folder / "stages.log")
+        self.process = self._program.start("run", "all", log=self._folder / "stages.log")
 
     def kill(self) -> None:
         kill(self.process)
@@ -64,41 +86,119 @@ class Stages:
 
     def wait_for_batches(self, queries: set[str]) -> None:
         """Until each of these queries has done one more: a kill before that would prove little."""
-        before, deadline = len(self.batches()), time.monotonic() + BATCH_SECONDS_MAX
-        while not queries <= set(self.batches()[before:]):
-            assert self.process.poll() is None, f"the stages ended: {(self._folder / 'stages.log').read_text()[-800:]}"
-            assert time.monotonic() < deadline, f"no micro-batch in time, only {self.batches()[before:]}"
-            time.sleep(0.1)
+        before = len(self.batches())
+        until(lambda: queries <= set(self.batches()[before:]), f"a batch of {queries}", BATCH_SECONDS_MAX, self.check)
+
+    def check(self) -> None:
+        """Raises if the stages have ended by themselves."""
+        assert self.process.poll() is None, f"the stages ended: {(self._folder / 'stages.log').read_text()[-800:]}"
 
 
-def run(kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
-    """Kills Spark so often, every other time with a broker; the checks at the end."""
+class Place(Protocol):
+    """Where Spark runs, and how each of its parts is killed and brought back."""
+
+    program: Program
+
+    def kill(self, victim: str, stages: Stages) -> None: ...
+
+    def revive(self, victim: str, stages: Stages) -> None: ...
+
+
+class Local:
+    """Driver and executors in one JVM: `local[2]`."""
+
+    def __init__(self) -> None:
+        self.program = Program()
+
+    def kill(self, victim: str, stages: Stages) -> None:
+        stages.kill()
+
+    def revive(self, victim: str, stages: Stages) -> None:
+        stages.start()
+
+
+class Standalone:
+    """A driver from an installed wheel beside a standalone cluster; executors must not find the source tree."""
+
+    def __init__(self, spark: SparkCluster, program: Program) -> None:
+        self.program, self._spark, self._workers = program, spark, 0
+
+    def kill(self, victim: str, stages: Stages) -> None:
+        if victim == "executor":
+            until(self._spark.kill_executor, "an executor to kill", BATCH_SECONDS_MAX, stages.check)
+        elif victim == "worker":
+            self._workers = 3 - (self._workers or 2)  # 1 and 2 in turn
+            self._spark.kill_worker(self._workers)
+        else:
+            stages.kill()
+
+    def revive(self, victim: str, stages: Stages) -> None:
+        if victim == "worker":
+            self._spark.start_worker(self._workers)
+        elif victim == "driver":
+            stages.start()
+
+
+@contextlib.contextmanager
+def place(name: str, folder: Path) -> Iterator[Place]:
+    """Spark as named, `local` or `standalone`, with everything it needs under the folder."""
+    if name == "local":
+        yield Local()
+        return
+    python, environment = installed(folder / "installed")
+    with SparkCluster(folder / "spark") as spark:
+        options = (f"spark.master={spark.url}", *(f"spark.options.{each}" for each in EXECUTORS))
+        yield Standalone(spark, Program(python, environment, set_options(options)))
+
+
+def set_options(settings: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part for each in settings for part in ("--set", each))
+
+
+#: One accident each; what they name is killed in this order, at once, in the middle of a micro-batch.
+ACCIDENTS = {
+    "local": (("driver", "broker"), ("driver",)),
+    "standalone": (("executor", "broker"), ("worker",), ("driver", "broker"), ("worker", "executor"), ("broker",)),
+}
+
+
+def run(name: str, kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
+    """So many accidents of this place, one after the other; the checks at the end."""
     rng = random.Random(seed)
-    with Cluster(3) as cluster:
-        options = ["--bootstrap", cluster.bootstrap, "--output", str(folder)]
-        options += [part for each in SETTINGS for part in ("--set", each)]
+    with place(name, folder) as spark, Cluster(3) as cluster:
+        output = folder / "output"
+        output.mkdir(parents=True)
+        options = ["--bootstrap", cluster.bootstrap, "--output", str(output), *set_options(SETTINGS)]
+        program = Program(spark.program.python, spark.program.environment, (*options, *spark.program.options))
         config = configuration.load(
-            None, (f"kafka.bootstrap_servers={cluster.bootstrap}", f"pipeline.output={folder}", *SETTINGS)
+            None, (f"kafka.bootstrap_servers={cluster.bootstrap}", f"pipeline.output={output}", *SETTINGS)
         )
         endless = ("--rate", str(rate), "--seconds", "3600", "--seed", str(seed))
-        generator = program("generate", *endless, *MIX, *options, log=folder / "generator.log")
-        stages = Stages(options, folder)
+        generator = program.start("generate", *endless, *MIX, log=output / "generator.log")
+        stages = Stages(program, output)
         try:
             for number in range(kills):
+                victims = ACCIDENTS[name][number % len(ACCIDENTS[name])]
                 stages.wait_for_batches(QUERIES)
                 time.sleep(rng.uniform(0, 3))  # anywhere in a micro-batch
-                victim = rng.randint(1, 3) if number % 2 == 0 else None
-                stages.kill()
-                if victim:
-                    cluster.kill(victim)
-                stages.start()
-                print(f"kill {number + 1}: Spark{f' and broker {victim}' if victim else ''}", flush=True)
+                broker = rng.randint(1, 3)
+                for victim in victims:
+                    if victim == "broker":
+                        cluster.kill(broker)
+                    else:
+                        spark.kill(victim, stages)
+                if victims[0] == "driver":
+                    spark.revive("driver", stages)
+                print(f"accident {number + 1}: {' and '.join(victims)} killed", flush=True)
                 stages.wait_for_batches({"bronze"})
-                if victim:
-                    cluster.start(victim)
+                for victim in victims:
+                    if victim == "broker":
+                        cluster.start(broker)
+                    elif victim != "driver":
+                        spark.revive(victim, stages)
             generator.terminate()
             assert generator.wait(BATCH_SECONDS_MAX) == 0, "the generator lost acknowledgements"
-            return catch_up(config, str(folder / "truth.jsonl"), stages)
+            return catch_up(config, str(output / "truth.jsonl"), stages)
         finally:
             stages.kill()
             kill(generator)
@@ -117,6 +217,7 @@ def catch_up(config: configuration.Config, path: str, stages: Stages) -> list[ve
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.pipeline.chaos", description=__doc__)
+    parser.add_argument("--place", choices=[*ACCIDENTS, "both"], default="both")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--rate", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
@@ -125,13 +226,19 @@ def main() -> int:
     if problem:
         print(f"pipeline chaos skipped: {problem}")
         return 0
+    names = list(ACCIDENTS) if args.place == "both" else [args.place]
+    return max(judged(name, args) for name in names)
+
+
+def judged(name: str, args: argparse.Namespace) -> int:
+    """Runs one place; prints its checks and the verdict."""
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-chaos-") as folder:
-        checks = run(args.kills, args.rate, args.seed, Path(folder))
+        checks = run(name, args.kills, args.rate, args.seed, Path(folder))
     for check in checks:
         print(json.dumps(check._asdict()), flush=True)
     holds = all(check.holds for check in checks)
     verdict = "every check holds" if holds else "WRONG"
-    print(f"seed {args.seed}: {args.kills} kills of Spark, every other one with a broker: {verdict}")
+    print(f"{name}, seed {args.seed}: {args.kills} accidents in the middle of a stream: {verdict}")
     return 0 if holds else 1
 
 

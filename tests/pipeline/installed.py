@@ -1,0 +1,45 @@
+"""The project's wheel, built and unpacked, and an interpreter that has the pipeline's libraries but not the source tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from tests.pipeline.conftest import ROOT
+
+#: `-S` leaves out the .pth files, and with them an editable install of this tree; `-P` leaves out the current folder.
+INTERPRETER = """#!/bin/sh
+PYTHONPATH="$PYTHONPATH:{libraries}" exec {python} -S -P "$@"
+"""
+
+
+def wheel(folder: Path) -> Path:
+    """Builds the wheel of this tree."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True)
+    return next(folder.glob("ottla-*.whl"))
+
+
+def installed(folder: Path) -> tuple[str, dict[str, str]]:
+    """An interpreter without this tree, and the environment with which it finds the pipeline of the built wheel.
+
+    The interpreter alone is what executors run: they find the pipeline only in what the driver sends.
+    """
+    folder.mkdir(parents=True)
+    target = folder / "site"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*command, "--target", str(target), str(wheel(folder))], check=True)
+    python = folder / "python"
+    python.write_text(INTERPRETER.format(python=sys.executable, libraries=sysconfig.get_path("purelib")))
+    python.chmod(0o755)
+    alone = subprocess.run([str(python), "-c", "import pipeline"], capture_output=True, text=True, cwd=folder)
+    assert "No module named 'pipeline'" in alone.stderr, "executors would not need what the driver sends"
+    environment = {
+        "PYTHONPATH": str(target),
+        "PYSPARK_PYTHON": str(python),
+        "JAVA_TOOL_OPTIONS": os.environ.get("JAVA_TOOL_OPTIONS", ""),
+    }
+    return str(python), environment
