@@ -1,0 +1,273 @@
+"""Every fault against every kind of client at once, on three nodes whose disks are images: `python -m tests.chaos.together`.
+
+Idempotent producers, a group of consumers, transactions and a compacted topic are under way while nodes are killed, paused,
+cut off, filled up, given wrong clocks, or lose their power. One accident at a time: the next one waits until all replicas are
+in sync again, because that is the promise (KIP-966 without a flush before the acknowledgement; with it, all nodes may lose
+their power at the same moment).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from glob import glob
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ottla import local_nodes
+from ottla.testing import Cluster
+from tests.chaos import power_loss
+from tests.chaos.cluster_cycles import victims
+from tests.chaos.disks import SKIP_REASON, ImageDisk, available, fill
+from tests.chaos.group_history import Group
+from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
+from tests.chaos.loads import KeyedLoad, TransactionalLoad
+
+NODES = (1, 2, 3)
+ACCIDENTS_A_RUN = 20
+IN_SYNC_SECONDS_MAX = 90
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+FAKETIME = glob("/usr/lib/*/faketime/libfaketime.so.1") + glob("/usr/lib/faketime/libfaketime.so.1")
+#: Below producer.id.expiration.ms and every retention: what a clock may not expire is not the subject here.
+SKEWS = ("+12h", "-12h", "+1h", "-1h")
+PROPERTIES = {
+    "log_cleaner_backoff_ms": "500",
+    "log_message_timestamp_after_max_ms": str(1 << 62),  # else a node with a slow clock refuses what clients stamp
+    "offsets_topic_num_partitions": "5",
+    "transaction_state_log_num_partitions": "5",
+}
+
+
+class ClockedCluster(Cluster):
+    """Nodes whose wall clocks can be set wrong, where libfaketime is installed."""
+
+    def start(self, *node_ids: int) -> float:
+        began = time.monotonic()
+        nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
+        for node in nodes:
+            with _environment(self._clock(node.id)):
+                local_nodes.start(node, self._properties[node.id])
+        failure = local_nodes.wait_ready(nodes)
+        if failure is not None:
+            raise RuntimeError(failure)
+        return time.monotonic() - began
+
+    def set_clock(self, node_id: int, offset: str) -> None:
+        """The node's wall clock differs by this from ours, within a second; its monotonic clock goes on."""
+        self._clock(node_id).write_text(f"{offset}\n")
+
+    def _clock(self, node_id: int) -> Path:
+        file = Path(self.directory, f"clock-{node_id}")
+        if not file.exists():
+            file.write_text("+0\n")
+        return file
+
+
+@contextlib.contextmanager
+def _environment(clock: Path) -> Iterator[None]:
+    if not FAKETIME:
+        yield
+        return
+    wanted = {
+        "LD_PRELOAD": FAKETIME[0],
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name in wanted:
+            del os.environ[name]
+
+
+@dataclass
+class Scene:
+    """The cluster, its disks, and what draws."""
+
+    cluster: ClockedCluster
+    disks: dict[int, ImageDisk]
+    rng: random.Random
+
+    def some(self) -> int:
+        return self.rng.choice(NODES)
+
+    def others_of(self, node_id: int) -> int:
+        return self.rng.choice([other for other in NODES if other != node_id])
+
+    def lasts(self, low: float, high: float) -> None:
+        time.sleep(self.rng.uniform(low, high))
+
+
+def kill(kind: str) -> Callable[[Scene], None]:
+    def accident(scene: Scene) -> None:
+        killed = victims(scene.cluster, kind, scene.rng)
+        for node_id in killed:
+            scene.cluster.kill(node_id)
+        if len(killed) == 1:
+            scene.lasts(0, 1)
+        scene.cluster.start(*killed)
+
+    return accident
+
+
+def pause(scene: Scene) -> None:
+    node_id = scene.some()
+    scene.cluster.pause(node_id)
+    scene.lasts(0.5, 12)  # some longer than broker.session.timeout.ms
+    scene.cluster.resume(node_id)
+
+
+def isolate(scene: Scene) -> None:
+    scene.cluster.isolate(scene.some())
+    scene.lasts(0.5, 8)
+    scene.cluster.heal()
+
+
+def cut_one_way(scene: Scene) -> None:
+    node_id = scene.some()
+    scene.cluster.partition(node_id, scene.others_of(node_id), one_way=True)
+    scene.lasts(0.5, 8)
+    scene.cluster.heal()
+
+
+def full_disk(scene: Scene) -> None:
+    ballast = fill(scene.disks[scene.some()].path)
+    scene.lasts(0.5, 3)
+    ballast.unlink()
+
+
+def wrong_clock(scene: Scene) -> None:
+    node_id = scene.some()
+    scene.cluster.set_clock(node_id, scene.rng.choice(SKEWS))
+    scene.lasts(1.5, 4)
+    if scene.rng.random() < 0.5:
+        scene.cluster.kill(node_id)
+        scene.cluster.start(node_id)
+    scene.cluster.set_clock(node_id, "+0")
+
+
+def power(*, everywhere: bool) -> Callable[[Scene], None]:
+    def accident(scene: Scene) -> None:
+        struck = list(NODES) if everywhere else [scene.some()]
+        power_loss.power_loss(scene.cluster, scene.disks, struck)
+        if not everywhere:
+            scene.lasts(0, 1)
+        scene.cluster.start(*struck)
+
+    return accident
+
+
+#: Name, accident, whether it needs the flush before the acknowledgement.
+ACCIDENTS: dict[str, tuple[Callable[[Scene], None], bool]] = {
+    "kill of a leader": (kill("leader"), False),
+    "kill of a follower": (kill("follower"), False),
+    "kill of the controller": (kill("controller"), False),
+    "kill of two": (kill("two"), False),
+    "kill of all": (kill("all"), False),
+    "pause": (pause, False),
+    "cut off": (isolate, False),
+    "cut one way": (cut_one_way, False),
+    "full disk": (full_disk, False),
+    "power loss of one": (power(everywhere=False), False),
+    "power loss of all": (power(everywhere=True), True),
+} | ({"wrong clock": (wrong_clock, False)} if FAKETIME else {})
+
+
+@dataclass
+class Verdict:
+    """What a run showed; `problems` is empty when every promise held."""
+
+    accidents: Counter[str] = field(default_factory=Counter)
+    acknowledged: int = 0
+    transactions: int = 0
+    keyed: int = 0
+    keyed_left: int = 0
+    delivered: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        state = "; ".join(self.problems) or "nothing lost, doubled, reordered or torn"
+        return (
+            f"{self.accidents.total()} accidents {dict(self.accidents)}, {self.acknowledged} acknowledged,"
+            f" {self.transactions} transactions committed, {self.keyed} keyed records ({self.keyed_left} left after"
+            f" compaction), group saw {self.delivered}: {state}"
+        )
+
+
+def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) -> Verdict:
+    """So many accidents, drawn from those with these names (all by default)."""
+    rng, verdict = random.Random(seed), Verdict()
+    drawn = [name for name in names or ACCIDENTS if flush or not ACCIDENTS[name][1]]
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="ottla-together-")))
+        disks = {n: stack.enter_context(ImageDisk(directory, f"disk-{n}")) for n in NODES}
+        per_node = {n: {"log.dirs": str(disk.path / "data")} for n, disk in disks.items()}
+        properties = PROPERTIES | ({"log_flush_interval_messages": "1"} if flush else {})
+        cluster = ClockedCluster(3, directory=str(directory), per_node=per_node, cuttable=True, **properties)
+        stack.enter_context(cluster)
+        create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
+        loads = [Load(cluster.bootstrap, number) for number in range(2)]
+        group = Group(cluster.bootstrap, 2)
+        transactions, keyed = TransactionalLoad(cluster.bootstrap, seed), KeyedLoad(cluster.bootstrap, seed)
+        topics = (TOPIC, transactions.topic, keyed.topic, *INTERNAL)
+        scene = Scene(cluster, disks, rng)
+        transactions.wait_for_commits(1)
+        for _ in range(accidents):
+            for load in loads:
+                load.wait_for_acknowledgements(rng.randint(1, 300))
+            transactions.wait_for_commits(rng.randint(0, 3))
+            name = rng.choice(drawn)
+            ACCIDENTS[name][0](scene)
+            verdict.accidents[name] += 1
+            for topic in topics:
+                cluster.wait_isr(topic, seconds=IN_SYNC_SECONDS_MAX)
+        transactions.wait_for_commits(1)
+        for each in (*loads, transactions, keyed):
+            each.stop()
+        group.stop(loads)
+        verdict.problems = judge(loads, read_everything(cluster.bootstrap)) + group.problems[:20]
+        verdict.problems += transactions.judge() + keyed.judge()
+        verdict.acknowledged = sum(len(load.acknowledged) for load in loads)
+        verdict.transactions, verdict.keyed, verdict.keyed_left = (
+            transactions.committed,
+            keyed.count,
+            keyed.records_left,
+        )
+        verdict.delivered = group.delivered
+    return verdict
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.chaos.together", description=__doc__)
+    parser.add_argument("--accidents", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", default=[], choices=list(ACCIDENTS), help="as often as needed")
+    arguments = parser.parse_args()
+    if not available():
+        print(f"the accidents together are not tried: {SKIP_REASON}")
+        return 0
+    if not FAKETIME:
+        print("clocks are not set wrong: libfaketime is not installed (Debian: apt install faketime)")
+    bad, total = 0, Counter[str]()
+    for number in range(max(1, arguments.accidents // ACCIDENTS_A_RUN)):
+        seed, flush, began = arguments.seed + number, number % 2 == 1, time.monotonic()
+        verdict = run(min(ACCIDENTS_A_RUN, arguments.accidents), seed, flush=flush, names=tuple(arguments.only))
+        bad += bool(verdict.problems)
+        total += verdict.accidents
+        flushed = "flushed first" if flush else "not flushed"
+        print(f"seed {seed}, {flushed}, {time.monotonic() - began:.0f} s: {verdict.text()}", flush=True)
+    print(f"{total.total()} accidents {dict(total)}, {bad} runs with problems")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
