@@ -12,7 +12,7 @@ CYCLES_A_RUN = 20
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__)
-    parser.add_argument("--cycles", type=int, default=1000)
+    parser.add_argument("--cycles", type=int, default=1600)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     acknowledged, slowest, bad = 0, 0.0, 0

@@ -75,7 +75,7 @@ def run(kind: str, failures: int, seed: int) -> Verdict:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.chaos.power_loss", description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=23)
     parser.add_argument("--failures", type=int, default=10, help="in each run")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

@@ -33,6 +33,8 @@ from tests.chaos.loads import KeyedLoad, TransactionalLoad
 NODES = (1, 2, 3)
 ACCIDENTS_A_RUN = 20
 IN_SYNC_SECONDS_MAX = 90
+#: Of each of the two plain producers: enough that something is under way at every accident, and the nodes get the processor.
+RECORDS_PER_SECOND = 1000
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 FAKETIME = glob("/usr/lib/*/faketime/libfaketime.so.1") + glob("/usr/lib/faketime/libfaketime.so.1")
 #: Below producer.id.expiration.ms and every retention: what a clock may not expire is not the subject here.
@@ -215,7 +217,7 @@ def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) 
         cluster = ClockedCluster(3, directory=str(directory), per_node=per_node, cuttable=True, **properties)
         stack.enter_context(cluster)
         create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
-        loads = [Load(cluster.bootstrap, number) for number in range(2)]
+        loads = [Load(cluster.bootstrap, number, per_second=RECORDS_PER_SECOND) for number in range(2)]
         group = Group(cluster.bootstrap, 2)
         transactions, keyed = TransactionalLoad(cluster.bootstrap, seed), KeyedLoad(cluster.bootstrap, seed)
         topics = (TOPIC, transactions.topic, keyed.topic, *INTERNAL)
