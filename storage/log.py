@@ -146,11 +146,11 @@ class Log:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
         prepared: Prepared | None = None,
-        large: bool = True,
+        turn: Turn | None = None,
     ) -> Appended:
         """Adds batches at the end; see `Origin` for what is checked and assigned. Never waits, never half done.
 
-        Unless `large`, a batch whose records ask for more work than fits into a turn of the loop has to be `prepared`.
+        With a `turn`, a batch whose records ask for more work than is left of it has to be `prepared`.
 
         Raises:
             KafkaError: the batch must be refused; nothing has changed.
@@ -168,7 +168,7 @@ class Log:
         if size != len(view):
             view = view[:size]
         if self._needs_records or (self._codec is not None and attributes & CODEC_MASK != self._codec):
-            view = self._prepared(view, now_ms, prepared, large)
+            view = self._prepared(view, now_ms, prepared, turn)
             size = len(view)
         if producer_id >= 0:
             try:
@@ -205,7 +205,7 @@ class Log:
             self._on_new_active()
         return Appended(first, last, append_time, self.log_start_offset)
 
-    def prepare(self, records: memoryview, now_ms: int) -> Work[Prepared | None]:
+    def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
         """What `append` needs of a client's batch, if anything. `records` must stay as they are until it is done."""
         preparation = self._preparation
         try:
@@ -215,7 +215,7 @@ class Log:
         if not preparation.asks(header[5] & CODEC_MASK):
             return None
         try:
-            return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms)))
+            return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
         except KafkaError as refusal:
             return Prepared(preparation, refusal)
 
@@ -224,14 +224,15 @@ class Log:
         """Whether some batches have to be prepared."""
         return self._needs_records or self._codec is not None
 
-    def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | None, large: bool) -> memoryview:
+    def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | None, turn: Turn | None) -> memoryview:
         preparation = self._preparation
         if prepared is not None and prepared.preparation is preparation:
             if isinstance(prepared.outcome, KafkaError):
                 raise prepared.outcome
             return prepared.outcome
-        work = prepare(BatchView(view), preparation, now_ms)
-        return do_now(work) if large else do_at_once(work)
+        if turn is None:
+            return do_now(prepare(BatchView(view), preparation, now_ms, Turn()))
+        return do_at_once(prepare(BatchView(view), preparation, now_ms, turn))
 
     def _why_refused(self, error: KafkaError) -> KafkaError | StorageFailure:
         """A batch behind one that the disk refused is out of order by no fault of its producer.

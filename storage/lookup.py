@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchView
 from protocol.records.record import iter_times
-from protocol.work import Turn, Work
+from protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
 from storage.segment import WALK, Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.txn_index import AbortedTxn
@@ -68,12 +69,15 @@ def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | N
         if batch is None:
             return None
         offset, epoch = batch.next_offset, batch.partition_leader_epoch
-        times = yield from _times(log, batch)
+        data, times = yield from _times(log, batch, turn)
         for record_offset, record_timestamp in times:
             if record_timestamp >= timestamp and record_offset >= start:
                 return record_timestamp, record_offset, epoch
             if turn.spend(1):
                 yield None
+        if len(data) > BYTES_A_TURN:
+            del data, times
+            yield RELEASE
 
 
 def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
@@ -115,7 +119,7 @@ def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Foun
     """The first record of the batch, from `start` on, with the largest timestamp."""
     claimed, epoch = batch.max_timestamp, batch.partition_leader_epoch
     best = NONE_FOUND
-    times = yield from _times(log, batch)
+    data, times = yield from _times(log, batch, turn)
     for offset, timestamp in times:
         if timestamp > best[0] and offset >= start:
             best = timestamp, offset, epoch
@@ -123,6 +127,9 @@ def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Foun
                 break
         if turn.spend(1):
             yield None
+    if len(data) > BYTES_A_TURN:
+        del data, times
+        yield RELEASE
     return best
 
 
@@ -134,6 +141,8 @@ def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[Ba
     while True:
         if turn.spend(SEARCH_COST):
             yield None
+        if log.closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log} was closed")
         for segment in log.segments.from_offset(offset):
             offset = max(offset, segment.base_offset)
             if turn.spend(SEGMENT_COST):
@@ -157,12 +166,12 @@ def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[Ba
         yield None
 
 
-def _times(log: Log, batch: BatchView) -> Work[Iterator[tuple[int, int]]]:
-    """Offset and timestamp of the batch's records. The batch itself may be gone when this is done."""
+def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
+    """The batch's records, and the offset and timestamp of each. The batch itself may be gone when this is done."""
     count, base_offset, base_timestamp = batch.count, batch.base_offset, batch.base_timestamp
     append_time = batch.append_time
-    data = yield from batch.expanded(log.config.max_decompressed_message_bytes)
-    return iter_times(data, count, base_offset, base_timestamp, append_time)
+    data = yield from batch.expanded(turn, log.config.max_decompressed_message_bytes)
+    return data, iter_times(data, count, base_offset, base_timestamp, append_time)
 
 
 def _views(segment: Segment, offset: int) -> Iterator[BatchView]:

@@ -12,7 +12,7 @@ from protocol.errors import KafkaError
 from protocol.records.batch import BatchView
 from protocol.records.convert import recompressing
 from protocol.records.validate import RecordRules, check_records
-from protocol.work import Work
+from protocol.work import Turn, Work
 
 
 class Preparation(NamedTuple):
@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
     outcome: memoryview | KafkaError
 
 
-def prepare(batch: BatchView, preparation: Preparation, now_ms: int) -> Work[memoryview]:
+def prepare(batch: BatchView, preparation: Preparation, now_ms: int, turn: Turn) -> Work[memoryview]:
     """The batch that is to be appended. After the first yield its bytes must stay as they are.
 
     Raises:
@@ -43,13 +43,14 @@ def prepare(batch: BatchView, preparation: Preparation, now_ms: int) -> Work[mem
     rules, codec, level = preparation
     payload: bytes | None = None
     if rules.needs_records:
-        payload = yield from check_records(batch, rules, now_ms)
+        payload = yield from check_records(batch, rules, now_ms, turn)
     if codec is None or codec == batch.compression:
         return batch.buffer
     records = yield from recompressing(
         batch,
         codec,
         level,
+        turn,
         payload=payload,
         max_bytes=rules.max_decompressed_bytes,
         batch_bytes_max=rules.max_message_bytes,

@@ -33,7 +33,7 @@ from protocol.primitives import Buffer
 from protocol.records.compression import DECOMPRESSED_BYTES_MAX, NONE, TooLarge, decompress
 from protocol.records.crc import crc32c
 from protocol.records.record import Record, iter_records
-from protocol.work import BYTES_A_TURN, Work
+from protocol.work import BYTES_A_TURN, Turn, Work
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
@@ -190,19 +190,23 @@ class BatchView:
         """The timestamp of every record, where the broker gave it (LogAppendTime)."""
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
 
-    def expanded(self, max_bytes: int | None = None) -> Work[bytes]:
-        """The records' bytes, decompressed; off the loop when that is much. Bytes of the batch are copied before a yield."""
+    def expanded(self, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
+        """The records' bytes, decompressed; off the loop when that is much. The batch may be gone after a yield."""
         codec = self.attributes & CODEC_MASK
         limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
-        if self.size <= BYTES_A_TURN:
-            try:
-                return decompress(codec, self.payload, min(limit, BYTES_A_TURN))
-            except TooLarge:
-                if limit <= BYTES_A_TURN:
-                    raise
-        if codec == NONE:
-            return decompress(codec, self.payload, limit)
-        return cast(bytes, (yield partial(decompress, codec, bytes(self.payload), limit)))
+        if self.size > BYTES_A_TURN:
+            if codec == NONE:
+                return decompress(codec, self.payload, limit)  # a copy, no more
+            return cast(bytes, (yield partial(decompress, codec, bytes(self.payload), limit)))
+        try:
+            data = decompress(codec, self.payload, min(limit, BYTES_A_TURN))
+        except TooLarge:
+            if limit <= BYTES_A_TURN:
+                raise
+            return cast(bytes, (yield partial(decompress, codec, bytes(self.payload), limit)))
+        if turn.spend_bytes(len(data)):
+            yield None
+        return data
 
     def __repr__(self) -> str:
         return f"BatchView(offsets=[{self.base_offset}, {self.last_offset}], count={self.count}, size={self.size})"

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
 from protocol.records.builder import pack_batch
 from protocol.records.compression import CODEC_IDS, NONE
-from protocol.work import BYTES_A_TURN, Work, do_now
+from protocol.work import BYTES_A_TURN, Turn, Work, do_now
 
 #: The length field cannot say more.
 BATCH_BYTES_MAX = 2**31 - 1
@@ -31,13 +31,14 @@ TARGET_CODECS: dict[str, int | None] = {
 
 def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
     """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
-    return do_now(recompressing(BatchView(batch), codec, level, max_bytes=max_bytes))
+    return do_now(recompressing(BatchView(batch), codec, level, Turn(), max_bytes=max_bytes))
 
 
 def recompressing(
     batch: BatchView,
     codec: int,
-    level: int | None = None,
+    level: int | None,
+    turn: Turn,
     *,
     payload: bytes | None = None,
     max_bytes: int | None = None,
@@ -50,7 +51,7 @@ def recompressing(
     """
     if payload is None:
         try:
-            payload = yield from batch.expanded(max_bytes)
+            payload = yield from batch.expanded(turn, max_bytes)
         except KafkaError as fault:
             # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
             raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
@@ -72,7 +73,12 @@ def recompressing(
         compression=codec,
         level=level,
     )
-    packed = pack() if len(payload) <= BYTES_A_TURN else cast(bytes, (yield pack))
+    if len(payload) > BYTES_A_TURN:
+        packed = cast(bytes, (yield pack))
+    else:
+        packed = pack()
+        if turn.spend_bytes(len(payload)):
+            yield None
     _check_size(len(packed), batch_bytes_max)
     return packed
 

@@ -173,17 +173,17 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
 def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> int:
     """Check every record of a batch whose header is valid, and count them. RecordsRejected names the bad ones."""
     view = BatchView(batch)
-    do_now(check_records(view, rules, now_ms))
+    do_now(check_records(view, rules, now_ms, Turn()))
     return view.count
 
 
-def check_records(batch: BatchView, rules: RecordRules, now_ms: int) -> Work[bytes]:
+def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[bytes]:
     """As `validate_records`, in turns. Returns the bytes of the records, decompressed."""
     if batch.count > RECORDS_A_TURN:
         yield None
     try:
-        data = yield from batch.expanded(rules.max_decompressed_bytes)
-        yield from _check_each(batch, data, rules, now_ms)
+        data = yield from batch.expanded(turn, rules.max_decompressed_bytes)
+        yield from _check_each(batch, data, rules, now_ms, turn)
     except RecordsRejected:
         raise
     except KafkaError as fault:
@@ -192,12 +192,12 @@ def check_records(batch: BatchView, rules: RecordRules, now_ms: int) -> Work[byt
     return data
 
 
-def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int) -> Work[None]:
+def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int, turn: Turn) -> Work[None]:
     stray: list[RecordError] = []
     late: list[RecordError] = []
     oldest = now_ms - rules.timestamp_before_max_ms
     newest = now_ms + rules.timestamp_after_max_ms
-    turn, index, headers = Turn(), -1, 0
+    index, headers = -1, 0
     base_offset = batch.base_offset
     for facts in skim_records(data, batch.count, base_offset, batch.base_timestamp, batch.append_time):
         if turn.spend(1 if facts else HEADERS_A_STEP):
@@ -288,7 +288,7 @@ def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now
     if latest > newest and not rules.log_append_time:
         # The header has decided already: which records it were is looked up only where that takes no time.
         with suppress(TooLong):
-            do_at_once(check_records(BatchView(batch), rules, now_ms))
+            do_at_once(check_records(BatchView(batch), rules, now_ms, Turn()))
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {latest} is after {newest}")
 
 
