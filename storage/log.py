@@ -17,7 +17,7 @@ from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
 from protocol.records.compression import CODEC_IDS
 from protocol.records.convert import TARGET_CODECS
 from protocol.records.validate import RecordRules, restamp, validate_header
-from protocol.work import Turn, Work, do_at_once, do_now
+from protocol.work import TooLong, Turn, Work, do_at_once, do_now
 from storage import changes, lookup, replicate
 from storage.config import NEVER, LogConfig
 from storage.epochs import LeaderEpochs
@@ -145,12 +145,11 @@ class Log:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
-        prepared: Prepared | None = None,
-        turn: Turn | None = None,
+        prepared: Prepared | Turn | None = None,
     ) -> Appended:
         """Adds batches at the end; see `Origin` for what is checked and assigned. Never waits, never half done.
 
-        With a `turn`, a batch whose records ask for more work than is left of it has to be `prepared`.
+        `prepared` is what `prepare` gave for a client's batch, or the turn that may be spent on that instead.
 
         Raises:
             KafkaError: the batch must be refused; nothing has changed.
@@ -168,7 +167,7 @@ class Log:
         if size != len(view):
             view = view[:size]
         if self._needs_records or (self._codec is not None and attributes & CODEC_MASK != self._codec):
-            view = self._prepared(view, now_ms, prepared, turn)
+            view = self._prepared(view, now_ms, prepared)
             size = len(view)
         if producer_id >= 0:
             try:
@@ -224,15 +223,17 @@ class Log:
         """Whether some batches have to be prepared."""
         return self._needs_records or self._codec is not None
 
-    def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | None, turn: Turn | None) -> memoryview:
+    def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
         preparation = self._preparation
-        if prepared is not None and prepared.preparation is preparation:
-            if isinstance(prepared.outcome, KafkaError):
-                raise prepared.outcome
-            return prepared.outcome
-        if turn is None:
+        if prepared is None:
             return do_now(prepare(BatchView(view), preparation, now_ms, Turn()))
-        return do_at_once(prepare(BatchView(view), preparation, now_ms, turn))
+        if isinstance(prepared, Turn):
+            return do_at_once(prepare(BatchView(view), preparation, now_ms, prepared))
+        if prepared.preparation is not preparation:
+            raise TooLong  # the configuration has changed meanwhile
+        if isinstance(prepared.outcome, KafkaError):
+            raise prepared.outcome
+        return prepared.outcome
 
     def _why_refused(self, error: KafkaError) -> KafkaError | StorageFailure:
         """A batch behind one that the disk refused is out of order by no fault of its producer.

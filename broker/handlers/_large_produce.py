@@ -99,8 +99,9 @@ def joined(rest: ProduceRequest, context: RequestContext, first: Answer, second:
             tail = error_reply(ApiKey.PRODUCE, context.api_version, rest, tail)
         return None if tail is None or head is None else _merged(head, tail)
 
-    if isinstance(second, Deferred) and second.done:
-        answers[1] = second.take()
+    for index, answer in enumerate(answers):
+        if isinstance(answer, Deferred) and answer.done:
+            answers[index] = answer.take()
     waiting = [index for index, answer in enumerate(answers) if isinstance(answer, Deferred)]
     if not waiting:
         return merged()

@@ -70,10 +70,6 @@ LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> Answer:
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    return _admit(broker, request, context)
-
-
-def _admit(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> Answer:
     if not is_transactional(request):
         return _append(broker, request, context, NO_REFUSALS, NONE_PREPARED)
     if needs_preparation(broker, request):
@@ -140,7 +136,7 @@ def _append(
                 if refusals and (partition.topic, partition.index) in refusals:
                     raise refusals[partition.topic, partition.index]
                 appended = partition.append(
-                    records_of(data), acks, now_ms, prepared=prepared.get(id(data)) if prepared else None, turn=turn
+                    records_of(data), acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
                 )
             except TooLong:
                 rest = rest_of(request, topic_data, data)

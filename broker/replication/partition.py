@@ -282,13 +282,12 @@ class Partition:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
-        prepared: Prepared | None = None,
-        turn: Turn | None = None,
+        prepared: Prepared | Turn | None = None,
     ) -> Appended:
         """Append as the leader. The caller waits with `when_committed` if it asked for all replicas.
 
         Raises:
-            TooLong: what is left of the turn is not enough for this batch, see `Log.append`.
+            TooLong: the batch has to be prepared first, see `Log.append`.
         """
         log = self.leader_log
         if log is None:
@@ -307,7 +306,6 @@ class Partition:
             origin=origin,
             transaction_version=transaction_version,
             prepared=prepared,
-            turn=turn,
         )
         self.appends += 1
         self.bytes_in += len(records)

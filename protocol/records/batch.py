@@ -24,16 +24,15 @@ Nothing here judges whether a broker may accept a batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from struct import Struct
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
-from protocol.records.compression import DECOMPRESSED_BYTES_MAX, NONE, TooLarge, decompress
+from protocol.records.compression import NONE, decompress, expanding
 from protocol.records.crc import crc32c
 from protocol.records.record import Record, iter_records
-from protocol.work import BYTES_A_TURN, Turn, Work
+from protocol.work import Turn, Work
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
@@ -192,21 +191,7 @@ class BatchView:
 
     def expanded(self, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
         """The records' bytes, decompressed; off the loop when that is much. The batch may be gone after a yield."""
-        codec = self.attributes & CODEC_MASK
-        limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
-        if self.size > BYTES_A_TURN:
-            if codec == NONE:
-                return decompress(codec, self.payload, limit)  # a copy, no more
-            return cast(bytes, (yield partial(decompress, codec, bytes(self.payload), limit)))
-        try:
-            data = decompress(codec, self.payload, min(limit, BYTES_A_TURN))
-        except TooLarge:
-            if limit <= BYTES_A_TURN:
-                raise
-            return cast(bytes, (yield partial(decompress, codec, bytes(self.payload), limit)))
-        if turn.spend_bytes(len(data)):
-            yield None
-        return data
+        return expanding(self.attributes & CODEC_MASK, self.payload, turn, max_bytes)
 
     def __repr__(self) -> str:
         return f"BatchView(offsets=[{self.base_offset}, {self.last_offset}], count={self.count}, size={self.size})"

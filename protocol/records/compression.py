@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import cramjam
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
+from protocol.work import BYTES_A_TURN, Turn, Work
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
@@ -103,6 +105,24 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
         ) from None
     except (cramjam.DecompressionError, zlib.error, ValueError, IndexError) as fault:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {CODECS[codec].name} data: {fault}") from None
+
+
+def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
+    """As `decompress`, off the loop when the output is large. `data` may be gone after a yield."""
+    limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
+    if codec == NONE:
+        return decompress(codec, data, limit)  # a copy, no more
+    if len(data) <= BYTES_A_TURN:
+        try:
+            output = decompress(codec, data, min(limit, BYTES_A_TURN))
+        except TooLarge:
+            if limit <= BYTES_A_TURN:
+                raise
+        else:
+            if turn.spend_bytes(len(output)):
+                yield None
+            return output
+    return cast(bytes, (yield partial(decompress, codec, bytes(data), limit)))
 
 
 def _stored(data: Buffer, _level: int) -> bytes:

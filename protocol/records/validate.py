@@ -53,7 +53,7 @@ from protocol.records.batch import (
     Header,
     patch_timestamp,
 )
-from protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, lz4_blocks_are_linked
+from protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, NONE, lz4_blocks_are_linked
 from protocol.records.crc import crc32c
 from protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
 from protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
@@ -144,9 +144,8 @@ def validate_header(buf: memoryview, pos: int, end: int, rules: RecordRules, now
         or (attributes & 0x10 and producer_id < 0)
         or (max_timestamp > now_ms + rules.timestamp_after_max_ms and not rules.log_append_time)
         or base_timestamp > max_timestamp
-        # As `_check_count`: no record is shorter than 7 bytes.
-        or count * 7 > (size - 61) * EXPANSION_MAX[attributes & 7]
-        or count > RECORDS_MAX
+        # No record is shorter than 7 bytes.
+        or (count * 7 > size - 61 and _is_too_many(count, attributes & 7, size - 61))
     ):
         return _judge(buf, pos, end, header, rules, now_ms)
     if crc32c(buf[pos + 21 : end]) != crc:
@@ -240,21 +239,22 @@ def _judge(buf: memoryview, pos: int, end: int, header: Header, rules: RecordRul
         )
     if size < HEADER_BYTES or crc32c(buf[pos + ATTRIBUTES_AT : pos + size]) != crc:
         raise _bad_crc(crc)
-    _check_claims(header)
-    _check_count(header, size - HEADER_BYTES)
+    _check_claims(header, size - HEADER_BYTES)
     if header[5] & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
         raise _invalid("lz4 frame has linked blocks, Java clients cannot read it: write independent blocks")
     _check_timestamps(buf[pos : pos + size], header, rules, now_ms)
     return header
 
 
-def _check_claims(header: Header) -> None:
+def _check_claims(header: Header, payload_bytes: int) -> None:
     """What the header says of its records, producer and attributes."""
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, _, base_sequence, count = header
     if attributes & CODEC_MASK >= len(CODECS):
         raise _invalid(f"unknown compression codec {attributes & CODEC_MASK}")
     if last_offset_delta < 0 or count < 1 or count != last_offset_delta + 1:
         raise _invalid(f"record count {count} does not fit last offset delta {last_offset_delta}")
+    if _is_too_many(count, attributes & CODEC_MASK, payload_bytes):
+        raise _invalid(f"{count} records in {payload_bytes} bytes, or in a compressed batch more than {RECORDS_MAX}")
     if attributes & CONTROL_BIT:
         raise _invalid("clients may not write control records")
     if producer_id >= 0 and base_sequence < 0:
@@ -263,13 +263,9 @@ def _check_claims(header: Header) -> None:
         raise _invalid("transactional batch without a producer id")
 
 
-def _check_count(header: Header, payload_bytes: int) -> None:
-    """Refuse a count that the payload cannot hold: offsets, and the files of a log, would go for records that do not exist."""
-    codec, count = header[5] & CODEC_MASK, header[12]
-    if count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec]:
-        raise _invalid(f"{count} records in {payload_bytes} bytes of {CODECS[codec].name} data")
-    if codec and count > RECORDS_MAX:
-        raise _invalid(f"{count} records in a compressed batch, at most {RECORDS_MAX} are taken")
+def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
+    """Whether the payload cannot hold so many: offsets, and files of the log, would go for records that do not exist."""
+    return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (codec != NONE and count > RECORDS_MAX)
 
 
 def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int) -> None:
