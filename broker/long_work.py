@@ -90,6 +90,8 @@ class LongWork:
             raise _Abandoned
         finally:
             work.close()
+            # An error that leaves here would keep this frame, and be kept by it.
+            answer = fault = None
             if holds:
                 self._large.release()
 

@@ -216,6 +216,7 @@ class Log:
         try:
             return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
         except KafkaError as refusal:
+            refusal.__traceback__ = refusal.__context__ = None  # their frames keep the decompressed records
             return Prepared(preparation, refusal)
 
     @property

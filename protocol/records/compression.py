@@ -96,15 +96,18 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
     if not NONE <= codec < len(CODECS):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"unknown compression codec {codec}")
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else min(max_bytes, DECOMPRESSED_BYTES_MAX)
+    corrupt: str | None = None
     try:
         return CODECS[codec].decompress(memoryview(data), limit)
     except _TooLarge:
-        raise TooLarge(
-            ErrorCode.INVALID_RECORD,
-            f"{CODECS[codec].name} batch of {len(data)} bytes decompresses to over {limit} bytes",
-        ) from None
+        pass
     except (cramjam.DecompressionError, zlib.error, ValueError, IndexError) as fault:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {CODECS[codec].name} data: {fault}") from None
+        corrupt = str(fault)
+    # Not raised above: the error would keep the other one, with its frames and what they had made so far, up to 256 MiB.
+    name = CODECS[codec].name
+    if corrupt is not None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {name} data: {corrupt}")
+    raise TooLarge(ErrorCode.INVALID_RECORD, f"{name} batch of {len(data)} bytes decompresses to over {limit} bytes")
 
 
 def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
