@@ -408,3 +408,24 @@ def test_twenty_poison_batches_make_no_files(node: CountedNode, wire: Wire) -> N
         assert produce(wire, topic, claiming(b"", 2**31 - 1)).error_code == ErrorCode.INVALID_RECORD
     directory = Path(node.properties["log.dirs"]) / f"{topic}-0"
     assert len(list(directory.glob("*.log"))) == 1
+
+
+def test_a_segment_that_cannot_be_read_fails_a_search_of_its_partition_only(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        first = CountedNode(tmp_path, monkeypatch)
+        with first.wire() as wire:
+            create(wire, "two", {"internal.segment.bytes": "1000"})
+            for _ in range(5):
+                produce(wire, "two", build_batch([(b"k", bytes(600), NOW)]), build_batch([(b"k", bytes(600), NOW)]))
+        first.stop()
+        second = CountedNode(tmp_path, monkeypatch)
+        with second.wire() as wire:
+            eventually(lambda: find(wire, "two", -1).offset == 5, "the topic to be led again")
+            sealed = min((tmp_path / "two-0").glob("*.log"))
+            sealed.unlink()
+            partitions = [ListOffsetsPartition(partition_index=index, timestamp=NOW - 5) for index in (0, 1)]
+            asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="two", partitions=partitions)])
+            bad, good = wire.request(asked, 10).topics[0].partitions
+            assert (bad.error_code, bad.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+            assert (good.error_code, good.offset) == (0, 0)
+        second.stop()
