@@ -17,6 +17,7 @@ from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
 from broker.handlers.routes import broker_routes
 from broker.lifecycle import BrokerLifecycle
+from broker.long_work import LongWork
 from broker.lost_leaders import HeldAnswers
 from broker.metadata_cache import MetadataCache
 from broker.parts import BrokerParts
@@ -85,6 +86,7 @@ class BrokerNode:
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
+            long_work=LongWork(world),
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self.routes: list[Route] = broker_routes(self.parts)

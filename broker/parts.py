@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.service import GroupCoordinator
+from broker.long_work import LongWork
 from broker.lost_leaders import HeldAnswers
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
@@ -37,5 +38,6 @@ class BrokerParts:
     #: fetch.max.bytes, looked at by every fetch.
     fetch_max_bytes: int
     held_answers: HeldAnswers
+    long_work: LongWork
     authorizer: Authorizer = field(default_factory=AllowAll)
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

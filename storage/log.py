@@ -15,8 +15,9 @@ from threading import Lock
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
 from protocol.records.compression import CODEC_IDS
-from protocol.records.convert import TARGET_CODECS, recompress
-from protocol.records.validate import RecordRules, restamp, validate_header, validate_records
+from protocol.records.convert import TARGET_CODECS
+from protocol.records.validate import RecordRules, restamp, validate_header
+from protocol.work import TooLong, Turn, Work, do_at_once, do_now
 from storage import changes, lookup, replicate
 from storage.config import NEVER, LogConfig
 from storage.epochs import LeaderEpochs
@@ -24,6 +25,7 @@ from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import Files
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
+from storage.preparation import Preparation, Prepared, prepare
 from storage.producers import NONE, BatchMetadata, Origin, ProducerStates
 from storage.results import NO_BYTES, Appended, Read
 from storage.segment import Segment
@@ -123,7 +125,9 @@ class Log:
             max_decompressed_bytes=config.max_decompressed_message_bytes,
         )
         self._needs_records = self.rules.needs_records
-        self._codec = TARGET_CODECS[config.compression_type]
+        codec = self._codec = TARGET_CODECS[config.compression_type]
+        level_of = None if codec is None else COMPRESSION_LEVELS.get(codec)
+        self._preparation = Preparation(self.rules, codec, None if level_of is None else level_of(config))
         for segment in self.segments:
             segment.update_config(config)
         self._on_new_active()
@@ -141,11 +145,15 @@ class Log:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        prepared: Prepared | Turn | None = None,
     ) -> Appended:
         """Adds batches at the end; see `Origin` for what is checked and assigned. Never waits, never half done.
 
+        `prepared` is what `prepare` gave for a client's batch, or the turn that may be spent on that instead.
+
         Raises:
             KafkaError: the batch must be refused; nothing has changed.
+            TooLong: the batch has to be prepared first; nothing has changed.
             StorageFailure: the disk refused (`DiskFull`: for now); nothing has changed.
             UnexpectedAppendOffset: replicated batches that do not continue this log.
         """
@@ -154,9 +162,13 @@ class Log:
             return replicate.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
         header = validate_header(view, 0, len(view), rules, now_ms)
-        if self._needs_records:
-            validate_records(view, rules, now_ms)
         _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+        size = header[1] + 12
+        if size != len(view):
+            view = view[:size]
+        if self._needs_records or (self._codec is not None and attributes & CODEC_MASK != self._codec):
+            view = self._prepared(view, now_ms, prepared)
+            size = len(view)
         if producer_id >= 0:
             try:
                 duplicate = self.producers.check(
@@ -166,12 +178,6 @@ class Log:
                 raise self._why_refused(error) from None
             if duplicate is not None:
                 return self._duplicate(duplicate)
-        size = header[1] + 12
-        if size != len(view):
-            view = view[:size]
-        if self._codec is not None and attributes & CODEC_MASK != self._codec:
-            view = self._recompressed(view, self._codec)
-            size = len(view)
         first = self.log_end_offset
         last = first + delta
         if rules.log_append_time:
@@ -198,18 +204,37 @@ class Log:
             self._on_new_active()
         return Appended(first, last, append_time, self.log_start_offset)
 
-    def _recompressed(self, batch: memoryview, codec: int) -> memoryview:
-        """The batch with the topic's compression.type."""
-        config = self.config
-        level_of = COMPRESSION_LEVELS.get(codec)
-        level = level_of(config) if level_of is not None else None
-        records = recompress(batch, codec, level, max_bytes=config.max_decompressed_message_bytes)
-        if len(records) > config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"{len(records)} bytes after compression, max.message.bytes is {config.max_message_bytes}",
-            )
-        return memoryview(records)
+    def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
+        """What `append` needs of a client's batch, if anything. `records` must stay as they are until it is done."""
+        preparation = self._preparation
+        try:
+            header = validate_header(records, 0, len(records), preparation.rules, now_ms)
+        except KafkaError:
+            return None  # `append` refuses it with the same words
+        if not preparation.asks(header[5] & CODEC_MASK):
+            return None
+        try:
+            return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
+        except KafkaError as refusal:
+            refusal.__traceback__ = refusal.__context__ = None  # their frames keep the decompressed records
+            return Prepared(preparation, refusal)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether some batches have to be prepared."""
+        return self._needs_records or self._codec is not None
+
+    def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
+        preparation = self._preparation
+        if prepared is None:
+            return do_now(prepare(BatchView(view), preparation, now_ms, Turn()))
+        if isinstance(prepared, Turn):
+            return do_at_once(prepare(BatchView(view), preparation, now_ms, prepared))
+        if prepared.preparation is not preparation:
+            raise TooLong  # the configuration has changed meanwhile
+        if isinstance(prepared.outcome, KafkaError):
+            raise prepared.outcome
+        return prepared.outcome
 
     def _why_refused(self, error: KafkaError) -> KafkaError | StorageFailure:
         """A batch behind one that the disk refused is out of order by no fault of its producer.
@@ -343,11 +368,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
-        return lookup.offset_for_timestamp(self, timestamp)
+        return do_now(lookup.offset_for_timestamp(self, timestamp, Turn()))
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        return lookup.max_timestamp(self)
+        return do_now(lookup.max_timestamp(self, Turn()))
 
     def largest_timestamp(self) -> TimestampAndOffset:
         return max((segment.largest_timestamp() for segment in self.segments), key=lambda largest: largest.timestamp)

@@ -1,16 +1,31 @@
-"""Finding things in a log: by timestamp, by transaction, by replay. Changes nothing."""
+"""Finding things in a log: by timestamp, by transaction, by replay. Changes nothing.
+
+Searches by timestamp decode batches that a client wrote, and headers may send them through the whole log: they are work in
+turns (`protocol.work`), and decode no more of a record than its offset and timestamp.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchView
+from protocol.records.record import iter_times
+from protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
 from storage.segment import WALK, Segment
+from storage.segment_indexes import TimestampAndOffset
 from storage.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
     from storage.log import Log
+
+# Timestamp, offset, leader epoch of a record.
+Found: TypeAlias = tuple[int, int, int]
+NONE_FOUND: Found = (-1, -1, -1)
+# In records (`protocol.work`): to ask a segment for its largest timestamp, and to find a place in a log.
+SEGMENT_COST = 32
+SEARCH_COST = 16
 
 
 def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
@@ -46,35 +61,117 @@ def aborted_transactions(log: Log, start: int, end: int) -> list[AbortedTxn]:
     return found
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int, int] | None:
+def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | None]:
+    """The first record whose timestamp is at least `timestamp`."""
+    offset = start = log.log_start_offset
+    while True:
+        batch = yield from _next_claiming(log, offset, timestamp, turn)
+        if batch is None:
+            return None
+        offset, epoch = batch.next_offset, batch.partition_leader_epoch
+        data, times = yield from _times(log, batch, turn)
+        for record_offset, record_timestamp in times:
+            if record_timestamp >= timestamp and record_offset >= start:
+                return record_timestamp, record_offset, epoch
+            if turn.spend(1):
+                yield None
+        if len(data) > BYTES_A_TURN:
+            del data, times
+            yield RELEASE
+
+
+def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
+    """The first record with the largest timestamp.
+
+    A header's max timestamp is only a claim, which nobody checked at Produce. Where the largest one is not kept, or its
+    record lies below the log's start, every batch that claims more than the best record so far is looked at.
+    """
     start = log.log_start_offset
+    largest = yield from _largest_claim(log, start, turn)
+    best = NONE_FOUND
+    if largest.offset >= start:
+        batch = next(batches(log, largest.offset, largest.offset + 1), None)
+        if batch is not None:
+            best = yield from _largest_of(log, batch, start, turn)
+    offset = start
+    while best[0] < largest.timestamp:
+        batch = yield from _next_claiming(log, offset, best[0] + 1, turn)
+        if batch is None:
+            break
+        offset = batch.next_offset
+        best = max(best, (yield from _largest_of(log, batch, start, turn)), key=lambda found: found[0])
+    return None if best is NONE_FOUND else best
+
+
+def _largest_claim(log: Log, start: int, turn: Turn) -> Work[TimestampAndOffset]:
+    largest = TimestampAndOffset(-1, -1)
     for segment in log.segments.from_offset(start):
-        if segment.largest_timestamp().timestamp < timestamp:
-            continue
-        segment.load_indexes()
-        for batch in _views(segment, max(segment.indexes.times.floor(timestamp), start)):
-            if batch.max_timestamp < timestamp or batch.last_offset < start:
+        if turn.spend(SEGMENT_COST):
+            yield None
+        if not segment.removed:
+            claim = segment.largest_timestamp()
+            if claim.timestamp > largest.timestamp:
+                largest = claim
+    return largest
+
+
+def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
+    """The first record of the batch, from `start` on, with the largest timestamp."""
+    claimed, epoch = batch.max_timestamp, batch.partition_leader_epoch
+    best = NONE_FOUND
+    data, times = yield from _times(log, batch, turn)
+    for offset, timestamp in times:
+        if timestamp > best[0] and offset >= start:
+            best = timestamp, offset, epoch
+            if timestamp == claimed:
+                break
+        if turn.spend(1):
+            yield None
+    if len(data) > BYTES_A_TURN:
+        del data, times
+        yield RELEASE
+    return best
+
+
+def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
+    """The first batch from `offset` on whose header claims a timestamp of `timestamp` or more.
+
+    The log is looked at anew after each turn: it may have been cut, trimmed or compacted meanwhile.
+    """
+    while True:
+        if turn.spend(SEARCH_COST):
+            yield None
+        if log.closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log} was closed")
+        for segment in log.segments.from_offset(offset):
+            offset = max(offset, segment.base_offset)
+            if turn.spend(SEGMENT_COST):
+                break
+            if segment.largest_timestamp().timestamp < timestamp:
                 continue
-            for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):
-                if record.timestamp >= timestamp and record.offset >= start:
-                    return record.timestamp, record.offset, batch.partition_leader_epoch
-    return None
+            segment.load_indexes()
+            for batch in _views(segment, max(segment.indexes.times.floor(timestamp), offset)):
+                if batch.last_offset < offset:
+                    continue
+                if batch.max_timestamp >= timestamp:
+                    return batch
+                offset = batch.next_offset
+                if turn.spend(1):
+                    break
+            else:
+                continue
+            break
+        else:
+            return None
+        yield None
 
 
-def max_timestamp(log: Log) -> tuple[int, int, int] | None:
-    best: tuple[int, Segment, int] | None = None
-    for segment in log.segments.from_offset(log.log_start_offset):
-        largest = segment.largest_timestamp()
-        if largest.timestamp >= 0 and (best is None or largest.timestamp > best[0]):
-            best = (largest.timestamp, segment, largest.offset)
-    if best is None:
-        return None
-    timestamp, segment, offset = best
-    for batch in _views(segment, offset):
-        for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):
-            if record.timestamp == timestamp:
-                return timestamp, record.offset, batch.partition_leader_epoch
-    return None
+def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
+    """The batch's records, and the offset and timestamp of each. The batch itself may be gone when this is done."""
+    count, base_offset, base_timestamp = batch.count, batch.base_offset, batch.base_timestamp
+    append_time = batch.append_time
+    data = yield from batch.expanded(turn, log.config.max_decompressed_message_bytes)
+    return data, iter_times(data, count, base_offset, base_timestamp, append_time)
 
 
 def _views(segment: Segment, offset: int) -> Iterator[BatchView]:

@@ -8,12 +8,16 @@
                         start and the other two are unknown
     t >= 0              the first offset whose timestamp is >= t, if it is below what the reader may see
 
+A search by time may lead through the whole log, and its batches may hold anything: it works in turns (`broker/long_work.py`).
+
 v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, of no meaning without tiered storage.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from typing import cast
 
 from broker.parts import BrokerParts
 from broker.replication.partition import Partition
@@ -27,7 +31,13 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.primitives import ZERO_UUID
+from protocol.work import Turn, Work
 from server.network.context import RequestContext
+from server.network.deferred import Deferred
+from storage import lookup
+from storage.errors import CorruptFile, StorageFailure
+
+logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 #: The version from which each special timestamp means something.
@@ -43,7 +53,13 @@ DEBUGGING_REPLICA_ID = -2
 UNKNOWN = (-1, -1, -1)
 
 
-def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | Deferred:
+    answer = broker.long_work.run(context, _answer(broker, request, context), lambda answer: answer, is_search=True)
+    return cast(ListOffsetsResponse | Deferred, answer)
+
+
+def _answer(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
+    turn = Turn()
     counts = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()
     for topic in request.topics:
@@ -56,9 +72,13 @@ def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestCon
                 if asked.timestamp < 0 and context.api_version < SINCE_VERSION.get(asked.timestamp, 1 << 15):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
                 partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
-                answer.timestamp, answer.offset, answer.leader_epoch = _look_up(partition, asked, request)
+                found = yield from _look_up(partition, asked, request, turn)
+                answer.timestamp, answer.offset, answer.leader_epoch = found
             except KafkaError as error:
                 answer.error_code = _known_code(error.code, context.api_version)
+            except (StorageFailure, CorruptFile) as failure:
+                logger.warning("%s-%d cannot be searched: %s", topic.name, asked.partition_index, failure)
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             if context.api_version < 4:
                 answer.leader_epoch = -1
             answers.append(answer)
@@ -73,7 +93,9 @@ def _known_code(code: ErrorCode, api_version: int) -> ErrorCode:
     return code
 
 
-def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> tuple[int, int, int]:
+def _look_up(
+    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, turn: Turn
+) -> Work[tuple[int, int, int]]:
     log = partition.local_log(asked.current_leader_epoch, require_leader=request.replica_id != DEBUGGING_REPLICA_ID)
     is_client = request.replica_id == CONSUMER_REPLICA_ID
     if not is_client:
@@ -94,9 +116,9 @@ def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOff
         case -5 | -6:  # nothing is tiered
             return UNKNOWN
         case -3:  # MAX_TIMESTAMP
-            found = log.max_timestamp()
+            found = yield from lookup.max_timestamp(log, turn)
         case timestamp:
-            found = log.offset_for_timestamp(timestamp)
+            found = yield from lookup.offset_for_timestamp(log, timestamp, turn)
     if found is not None and found[1] < limit:
         return found
     if lags:

@@ -1,19 +1,31 @@
 """Produce (0): append to the partitions this broker leads. A hot path: one plain function, no await, no record decoded.
 
+A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `_large_produce.py`.
+
     acks 0     no reply; if any partition failed the connection is closed, the only way to tell such a client
     acks 1     answered after the local append, and its flush if flush.messages asks for one
     acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
 
-v3 record batches v2 only · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
+v3 record batches v2 only · v7 zstd (KIP-110) · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions join partitions implicitly (KIP-890) · v13 topic ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from broker.coordinator.outcome import Pending
+from broker.handlers._large_produce import (
+    NONE_PREPARED,
+    Answer,
+    PreparedBatches,
+    append_prepared,
+    joined,
+    needs_preparation,
+    rest_of,
+)
 from broker.handlers._transactional_produce import (
     NO_REFUSALS,
     Admission,
@@ -21,6 +33,7 @@ from broker.handlers._transactional_produce import (
     is_transactional,
     keep_records,
 )
+from broker.long_work import pass_on
 from broker.parts import BrokerParts
 from broker.replication.append import Wait, WaitingAppends
 from broker.transactions.verify import Verdicts
@@ -37,6 +50,9 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.primitives import ZERO_UUID
+from protocol.records.batch import CODEC_MASK, HEADER_BYTES
+from protocol.records.compression import ZSTD
+from protocol.work import RECORDS_A_TURN, TooLong
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 from storage.config import NEVER
@@ -44,24 +60,31 @@ from storage.errors import StorageFailure
 
 #: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
 ADMIN_CLIENT_ID = "__admin_client"
+#: KIP-110: the consumers that came with older versions can not read it.
+ZSTD_SINCE = 7
+#: The low byte of a batch's attributes.
+ATTRIBUTES_AT = 22
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
+def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> Answer:
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    if is_transactional(request):
-        return _append_admitted(broker, request, context)
-    return _append(broker, request, context, NO_REFUSALS)
+    if not is_transactional(request):
+        return _append(broker, request, context, NO_REFUSALS, NONE_PREPARED)
+    if needs_preparation(broker, request):
+        # First of all: between the coordinator's word and the append nothing may happen.
+        return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
+    return _append_admitted(broker, request, context, NONE_PREPARED)
 
 
 def _append_admitted(
-    broker: BrokerParts, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Deferred | None:
+    broker: BrokerParts, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
+) -> Answer:
     admission = Admission(broker, request, context)
     verdicts = admission.verdicts
     if not isinstance(verdicts, Pending):
-        return _append(broker, request, context, admission.refusals(verdicts))
+        return _append(broker, request, context, admission.refusals(verdicts), prepared)
     keep_records(request)
     deferred = Deferred()
     asked_ms = broker.world.clock.mono_ms()
@@ -70,27 +93,37 @@ def _append_admitted(
         if deferred.cancelled:
             return
         request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        answer = _append(broker, request, context, admission.refusals(verdicts))
-        if not isinstance(answer, Deferred):
-            deferred.complete(answer)
-        elif answer.done:
-            deferred.complete(answer.take())
-        else:
-            deferred.on_cancel = answer.cancel
-            answer.attach(Relay(deferred))
+        pass_on(_append(broker, request, context, admission.refusals(verdicts), prepared), deferred)
 
     verdicts.when_done(admitted)
     return deferred
 
 
+def _append_rest(broker: BrokerParts, rest: ProduceRequest, context: RequestContext) -> Answer:
+    def append(prepared: PreparedBatches) -> Answer:
+        if is_transactional(rest):
+            return _append_admitted(broker, rest, context, prepared)
+        return _append(broker, rest, context, NO_REFUSALS, prepared)
+
+    return append_prepared(broker, rest, context, append)
+
+
 def _append(
-    broker: BrokerParts, request: ProduceRequest, context: RequestContext, refusals: Refusals
-) -> ProduceResponse | Deferred | None:
+    broker: BrokerParts,
+    request: ProduceRequest,
+    context: RequestContext,
+    refusals: Refusals,
+    prepared: PreparedBatches,
+) -> Answer:
     acks = request.acks
     now_ms = broker.world.clock.wall_ms()
+    records_of = _records if context.api_version >= ZSTD_SINCE else _records_but_zstd
+    turn = broker.long_work.turn
+    turn.left = RECORDS_A_TURN
     waits: list[Wait] = []
     failed = False
     responses = []
+    rest: ProduceRequest | None = None
     for topic_data in request.topic_data:
         partitions = []
         for data in topic_data.partition_data:
@@ -102,7 +135,12 @@ def _append(
                     )
                 if refusals and (partition.topic, partition.index) in refusals:
                     raise refusals[partition.topic, partition.index]
-                appended = partition.append(_records(data), acks, now_ms)
+                appended = partition.append(
+                    records_of(data), acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
+                )
+            except TooLong:
+                rest = rest_of(request, topic_data, data)
+                break
             except (KafkaError, StorageFailure) as failure:
                 failed = True
                 _count_failure(broker, topic_data, data.index)
@@ -122,32 +160,37 @@ def _append(
         responses.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
+        if rest is not None:
+            break
     if acks == 0:
         if failed:
             context.connection.close("a produce request with acks=0 failed")
-        return None
+        return None if rest is None else joined(rest, context, None, _append_rest(broker, rest, context))
     answer = ProduceResponse(responses=responses)
     if failed and context.api_version >= 10:
         _add_endpoints(broker, answer, context)
     if not waits:
-        return answer
+        return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
     deferred = Deferred()
     waiting = WaitingAppends(waits, request.timeout_ms, broker.wheel, lambda: deferred.complete(answer))
     deferred.on_cancel = waiting.cancel
-    return deferred
-
-
-class Relay:
-    """Where the answer goes that another one waits for (`server.network.deferred.Waiting`)."""
-
-    def __init__(self, deferred: Deferred) -> None:
-        self.completed = deferred.complete
+    return deferred if rest is None else joined(rest, context, deferred, _append_rest(broker, rest, context))
 
 
 def _records(data: PartitionProduceData) -> bytes | memoryview:
     """In place of null: no batch, which the log refuses like every other number of batches but one."""
     records = data.records
     return b"" if records is None else cast(memoryview, records)
+
+
+def _records_but_zstd(data: PartitionProduceData) -> bytes | memoryview:
+    """KafkaError for a batch that a client of this version may not send."""
+    records = _records(data)
+    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & CODEC_MASK == ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is for Produce from version {ZSTD_SINCE} on (KIP-110)"
+        )
+    return records
 
 
 def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:

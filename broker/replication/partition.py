@@ -33,8 +33,10 @@ from broker.replication.isr import (
 from broker.replication.throttle import Throttle
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
+from protocol.work import Turn
 from storage.config import NEVER
 from storage.log import Appended, Log, Origin
+from storage.preparation import Prepared
 
 logger = logging.getLogger(__name__)
 
@@ -280,8 +282,13 @@ class Partition:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        prepared: Prepared | Turn | None = None,
     ) -> Appended:
-        """Append as the leader. The caller waits with `when_committed` if it asked for all replicas."""
+        """Append as the leader. The caller waits with `when_committed` if it asked for all replicas.
+
+        Raises:
+            TooLong: the batch has to be prepared first, see `Log.append`.
+        """
         log = self.leader_log
         if log is None:
             if self.offline:
@@ -298,6 +305,7 @@ class Partition:
             now_ms=now_ms,
             origin=origin,
             transaction_version=transaction_version,
+            prepared=prepared,
         )
         self.appends += 1
         self.bytes_in += len(records)

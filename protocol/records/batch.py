@@ -29,9 +29,10 @@ from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
-from protocol.records.compression import NONE, decompress
+from protocol.records.compression import NONE, decompress, expanding
 from protocol.records.crc import crc32c
-from protocol.records.record import Record, decode_records
+from protocol.records.record import Record, iter_records
+from protocol.work import Turn, Work
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
@@ -173,12 +174,24 @@ class BatchView:
 
     def records(self, *, max_bytes: int | None = None) -> list[Record]:
         """Decode every record; KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) when that cannot be done."""
+        return list(self.iter_records(max_bytes=max_bytes))
+
+    def iter_records(self, *, max_bytes: int | None = None) -> Iterator[Record]:
+        """As `records`, one after the other: beside the decompressed payload, one record is in memory at a time."""
         if self.count == 0:
-            return []
+            return iter(())
         codec = self.attributes & CODEC_MASK
         payload = bytes(self.payload) if codec == NONE else decompress(codec, self.payload, max_bytes)
-        append_time = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
-        return decode_records(payload, self.count, self.base_offset, self.base_timestamp, append_time)
+        return iter_records(payload, self.count, self.base_offset, self.base_timestamp, self.append_time)
+
+    @property
+    def append_time(self) -> int | None:
+        """The timestamp of every record, where the broker gave it (LogAppendTime)."""
+        return self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
+
+    def expanded(self, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
+        """The records' bytes, decompressed; off the loop when that is much. The batch may be gone after a yield."""
+        return expanding(self.attributes & CODEC_MASK, self.payload, turn, max_bytes)
 
     def __repr__(self) -> str:
         return f"BatchView(offsets=[{self.base_offset}, {self.last_offset}], count={self.count}, size={self.size})"

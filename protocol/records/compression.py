@@ -1,7 +1,8 @@
 """The five codecs of record batches as a table: compress, and decompress under a hard limit on the output.
 
 The limit is enforced while the output is produced, never by looking at the result: gzip and raw deflate stop at it,
-snappy says its length first, lz4 and zstd write into a buffer that grows up to it. What readers must know:
+snappy says its length first, lz4 and zstd write into a buffer that grows up to it. All codecs leave the interpreter while
+they work, and the output is not copied, so a worker thread can expand a batch beside the event loop. What readers must know:
 
   snappy  we write xerial's framing (32 KB blocks), as Java does; librdkafka sends one raw block, so both are read
   lz4     we write Kafka's frame: 64 KB independent blocks, no checksums. Java refuses linked blocks, which the Python
@@ -13,19 +14,25 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import partial
+from io import BytesIO
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import cramjam
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
+from protocol.work import BYTES_A_TURN, Turn, Work
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
-# What a batch may grow to when the caller has no limit of its own. Clients build batches of at most a few MB
-# (batch.size, max.request.size 1 MB); Kafka 4.4's max.decompressed.message.bytes has no practical bound by default.
+# No batch may grow beyond this, whatever a topic's max.decompressed.message.bytes allows: Kafka's default for that is 2 GiB
+# for each record, and a zstd batch of 80 KB can hold as much. Clients build batches of at most a few MB.
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+# What one byte can become at most, by codec: deflate's limit is 1032:1, a snappy element of two bytes copies 64, each length byte
+# of lz4 stands for 255, a zstd block of four bytes for 128 KiB.
+EXPANSION_MAX = (1, 1032, 64, 255, 32768)
 
 _INT32 = Struct(">i")
 _UINT32_LE = Struct("<I")
@@ -46,6 +53,10 @@ _LZ4_FAST_LEVEL = 9
 
 _GZIP_WBITS = 31
 _GZIP_MAGIC = b"\x1f\x8b"
+# The first piece of a gzip member that is looked at; each next one is twice as long. zlib copies what follows a member, so
+# pieces keep the cost of a million tiny members linear.
+_GZIP_PIECE_BYTES = 512
+_GZIP_PIECE_BYTES_MAX = 1024 * 1024
 # Where growing starts: enough for a typical batch in one step.
 _GROWTH_START_BYTES = 64 * 1024
 _GROWTH_FACTOR = 4
@@ -66,6 +77,10 @@ class _TooLarge(Exception):
     pass
 
 
+class TooLarge(KafkaError):
+    """The output is larger than the caller allows."""
+
+
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """Compress with Kafka's default level when none is given."""
     entry = CODECS[codec]
@@ -73,23 +88,44 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
-    """The whole output, at most `max_bytes`.
+    """The whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
 
-    INVALID_RECORD for a larger one (as Kafka 4.4 for a record over max.decompressed.message.bytes) and for an unknown
-    codec; CORRUPT_MESSAGE for bytes that are not of this codec.
+    INVALID_RECORD for a larger one (`TooLarge`, as Kafka 4.4 for a record over max.decompressed.message.bytes) and for an
+    unknown codec; CORRUPT_MESSAGE for bytes that are not of this codec.
     """
     if not NONE <= codec < len(CODECS):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"unknown compression codec {codec}")
-    limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
+    limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else min(max_bytes, DECOMPRESSED_BYTES_MAX)
+    corrupt: str | None = None
     try:
         return CODECS[codec].decompress(memoryview(data), limit)
     except _TooLarge:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"{CODECS[codec].name} batch of {len(data)} bytes decompresses to over {limit} bytes",
-        ) from None
+        pass
     except (cramjam.DecompressionError, zlib.error, ValueError, IndexError) as fault:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {CODECS[codec].name} data: {fault}") from None
+        corrupt = str(fault)
+    # Not raised above: the error would keep the other one, with its frames and what they had made so far, up to 256 MiB.
+    name = CODECS[codec].name
+    if corrupt is not None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {name} data: {corrupt}")
+    raise TooLarge(ErrorCode.INVALID_RECORD, f"{name} batch of {len(data)} bytes decompresses to over {limit} bytes")
+
+
+def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
+    """As `decompress`, off the loop when the output is large. `data` may be gone after a yield."""
+    limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
+    if codec == NONE:
+        return decompress(codec, data, limit)  # a copy, no more
+    if len(data) <= BYTES_A_TURN:
+        try:
+            output = decompress(codec, data, min(limit, BYTES_A_TURN))
+        except TooLarge:
+            if limit <= BYTES_A_TURN:
+                raise
+        else:
+            if turn.spend_bytes(len(output)):
+                yield None
+            return output
+    return cast(bytes, (yield partial(decompress, codec, bytes(data), limit)))
 
 
 def _stored(data: Buffer, _level: int) -> bytes:
@@ -108,21 +144,34 @@ def _gzip(data: Buffer, level: int) -> bytes:
 
 
 def _gunzip(data: memoryview, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    room = max_bytes
+    output = BytesIO()
+    start = 0
     while True:  # one turn per gzip member; Java's reader accepts several too
-        unpacker = zlib.decompressobj(_GZIP_WBITS)
-        part = unpacker.decompress(data, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise _TooLarge
-        if not unpacker.eof:
-            raise ValueError("ends in the middle")
-        parts.append(part)
-        data = memoryview(unpacker.unused_data)
+        start = _gunzip_member(data, start, output, max_bytes)
         # Java's reader ignores what follows a member and is no other, so Kafka takes such batches.
-        if data[:2] != _GZIP_MAGIC:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if data[start : start + 2] != _GZIP_MAGIC:
+            return output.getvalue()
+
+
+def _gunzip_member(data: memoryview, start: int, output: BytesIO, max_bytes: int) -> int:
+    """Appends the member that begins at `start` to the output. Returns where it ends."""
+    unpacker = zlib.decompressobj(_GZIP_WBITS)
+    size = _GZIP_PIECE_BYTES
+    piece: Buffer = data[start : start + size]
+    start += len(piece)
+    while piece:
+        part = unpacker.decompress(piece, _GZIP_PIECE_BYTES_MAX)
+        if output.tell() + len(part) > max_bytes:
+            raise _TooLarge
+        output.write(part)
+        if unpacker.eof:
+            return start - len(unpacker.unused_data)
+        piece = unpacker.unconsumed_tail
+        if not piece:
+            size = min(2 * size, _GZIP_PIECE_BYTES_MAX)
+            piece = data[start : start + size]
+            start += len(piece)
+    raise ValueError("ends in the middle")
 
 
 def _snap(data: Buffer, _level: int) -> bytes:
@@ -137,8 +186,7 @@ def _snap(data: Buffer, _level: int) -> bytes:
 def _unsnap(data: memoryview, max_bytes: int) -> bytes:
     if data[:8] != _XERIAL_MAGIC:
         return _unsnap_block(data, max_bytes)
-    parts: list[bytes] = []
-    room = max_bytes
+    output = BytesIO()
     pos = len(_XERIAL_HEADER)
     while pos < len(data):
         if data[pos : pos + 8] == _XERIAL_MAGIC:  # streams may be joined
@@ -150,11 +198,9 @@ def _unsnap(data: memoryview, max_bytes: int) -> bytes:
         pos += 4
         if size < 0 or size > len(data) - pos:
             raise ValueError(f"block of {size} bytes where {len(data) - pos} are left")
-        block = _unsnap_block(data[pos : pos + size], room)
-        room -= len(block)
-        parts.append(block)
+        output.write(_unsnap_block(data[pos : pos + size], max_bytes - output.tell()))
         pos += size
-    return b"".join(parts)
+    return output.getvalue()
 
 
 def _unsnap_block(block: memoryview, max_bytes: int) -> bytes:
@@ -164,7 +210,10 @@ def _unsnap_block(block: memoryview, max_bytes: int) -> bytes:
     # A snappy element of at least two bytes gives at most 64: a larger claim cannot be true and must not be allocated.
     if length > 64 * len(block):
         raise ValueError(f"claims {length} bytes from {len(block)}")
-    return bytes(cramjam.snappy.decompress_raw(block, output_len=length))
+    output = BytesIO(bytes(length))
+    with output.getbuffer() as room:
+        cramjam.snappy.decompress_raw_into(block, room)
+    return output.getvalue()
 
 
 def _lz4(data: Buffer, level: int) -> bytes:
@@ -203,13 +252,18 @@ def _unzstd(data: memoryview, max_bytes: int) -> bytes:
     return _grow(cramjam.zstd.decompress_into, data, max_bytes)
 
 
-def _grow(decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, max_bytes: int) -> bytes:
-    """Decompress into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly."""
+def _grow(decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, max_bytes: int) -> bytes:
+    """Decompress into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly.
+
+    A BytesIO gives memory that is neither zeroed byte by byte nor copied at the end: for 256 MiB, either of them would
+    keep the interpreter, and with it the event loop, for 100 ms.
+    """
     size = min(max(_GROWTH_START_BYTES, _GROWTH_FACTOR * len(data)), max_bytes)
     while True:
-        output = bytearray(size)
+        output = BytesIO(bytes(size))
         try:
-            written = decompress_into(data, output)
+            with output.getbuffer() as room:
+                written = decompress_into(data, room)
         except cramjam.DecompressionError as fault:
             if "whole buffer" not in str(fault):
                 raise
@@ -217,8 +271,8 @@ def _grow(decompress_into: Callable[[memoryview, bytearray], int], data: memoryv
                 raise _TooLarge from None
             size = min(_GROWTH_FACTOR * size, max_bytes)
         else:
-            del output[written:]
-            return bytes(output)
+            output.truncate(written)
+            return output.getvalue()
 
 
 CODECS = (
@@ -228,4 +282,5 @@ CODECS = (
     Codec("lz4", _lz4, _unlz4, level_default=_LZ4_FAST_LEVEL, level_min=1, level_max=17),
     Codec("zstd", _zstd, _unzstd, level_default=3, level_min=-131072, level_max=22),
 )
+assert len(EXPANSION_MAX) == len(CODECS)
 CODEC_IDS = {codec.name: number for number, codec in enumerate(CODECS)}

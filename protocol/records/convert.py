@@ -6,10 +6,17 @@ put into them is still there. Kafka decodes and re-encodes each record, with the
 
 from __future__ import annotations
 
+from functools import partial
+from typing import cast
+
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
 from protocol.records.builder import pack_batch
-from protocol.records.compression import CODEC_IDS, NONE, decompress
+from protocol.records.compression import CODEC_IDS, NONE
+from protocol.work import BYTES_A_TURN, Turn, Work, do_now
+
+#: The length field cannot say more.
+BATCH_BYTES_MAX = 2**31 - 1
 
 # compression.type: the codec to store with, None to keep what the producer chose.
 TARGET_CODECS: dict[str, int | None] = {
@@ -24,24 +31,60 @@ TARGET_CODECS: dict[str, int | None] = {
 
 def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
     """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
-    view = BatchView(batch)
-    try:
-        payload = decompress(view.compression, batch[HEADER_BYTES : view.size], max_bytes)
-    except KafkaError as fault:
-        # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
-        raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
-    return pack_batch(
+    return do_now(recompressing(BatchView(batch), codec, level, Turn(), max_bytes=max_bytes))
+
+
+def recompressing(
+    batch: BatchView,
+    codec: int,
+    level: int | None,
+    turn: Turn,
+    *,
+    payload: bytes | None = None,
+    max_bytes: int | None = None,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+) -> Work[bytes]:
+    """As `recompress`, off the loop when it is much; `payload` are the records if they are decompressed already.
+
+    Raises:
+        KafkaError: INVALID_RECORD, or MESSAGE_TOO_LARGE for a result of over `batch_bytes_max`.
+    """
+    if payload is None:
+        try:
+            payload = yield from batch.expanded(turn, max_bytes)
+        except KafkaError as fault:
+            # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
+            raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
+    if codec == NONE:
+        _check_size(HEADER_BYTES + len(payload), batch_bytes_max)
+    pack = partial(
+        pack_batch,
         payload,
-        base_offset=view.base_offset,
-        leader_epoch=view.partition_leader_epoch,
-        attributes=view.attributes & ~CODEC_MASK,
-        last_offset_delta=view.last_offset_delta,
-        base_timestamp=view.base_timestamp,
-        max_timestamp=view.max_timestamp,
-        producer_id=view.producer_id,
-        producer_epoch=view.producer_epoch,
-        base_sequence=view.base_sequence,
-        count=view.count,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        attributes=batch.attributes & ~CODEC_MASK,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        count=batch.count,
         compression=codec,
         level=level,
     )
+    if len(payload) > BYTES_A_TURN:
+        packed = cast(bytes, (yield pack))
+    else:
+        packed = pack()
+        if turn.spend_bytes(len(payload)):
+            yield None
+    _check_size(len(packed), batch_bytes_max)
+    return packed
+
+
+def _check_size(size: int, batch_bytes_max: int) -> None:
+    if size > batch_bytes_max:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes after compression, max.message.bytes is {batch_bytes_max}"
+        )

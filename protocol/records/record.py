@@ -9,7 +9,7 @@ its value. Every length is checked against the bytes that are there. Header keys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -37,64 +37,154 @@ class NewRecord(NamedTuple):
     headers: RecordHeaders = ()
 
 
+class RecordFacts(NamedTuple):
+    """What a record says of itself, without a copy of what it holds."""
+
+    offset: int
+    timestamp: int
+    has_key: bool
+
+
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> list[Record]:
     """The `count` records that fill `data` exactly. INVALID_RECORD, as in Kafka, when they do not."""
-    # No record is shorter than seven bytes: this bounds what a false count can make us do.
-    if count < 0 or count > len(data) // _RECORD_BYTES_MIN:
-        raise _invalid(f"record count {count} in {len(data)} bytes")
-    records: list[Record] = []
+    return list(iter_records(data, count, base_offset, base_timestamp, append_time))
+
+
+def iter_records(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> Iterator[Record]:
+    """As `decode_records`, one after the other: a fault is raised where it is met."""
+    _check_count(count, data)
+    pos = index = 0
+    size = len(data)
+    wild = not -_TAME_TIMESTAMP <= base_timestamp <= _TAME_TIMESTAMP
     try:
-        pos = _decode_into(records, data, count, base_offset, base_timestamp, append_time)
+        # One-byte varints, most of all, are read in place.
+        for index in range(count):
+            length, pos = _varint(data, pos)
+            end = pos + length
+            if length < 0 or end > size:
+                raise _invalid(f"record {index} of {length} bytes where {size - pos} are left")
+            byte = data[pos + 1]  # after the attributes, which no version uses
+            if byte < 128 and not wild:
+                timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
+                pos += 2
+            else:
+                timestamp, pos = _read_timestamp(data, pos + 1, base_timestamp)
+            byte = data[pos]
+            if byte < 128:
+                offset = base_offset + ((byte >> 1) ^ -(byte & 1))
+                pos += 1
+            else:
+                delta, pos = _varint(data, pos)
+                offset = base_offset + delta
+            key, pos = _read_bytes(data, pos, end)
+            value, pos = _read_bytes(data, pos, end)
+            if data[pos] == 0:
+                headers: RecordHeaders = ()
+                pos += 1
+            else:
+                headers, pos = _read_headers(data, pos, end)
+            if pos != end:
+                raise _wrong_length(index, length, pos - end)
+            yield _new_tuple(Record, (offset, timestamp if append_time is None else append_time, key, value, headers))
     except (IndexError, MalformedMessage) as fault:
-        raise _invalid(f"record {len(records)} of {count} is malformed: {fault}") from None
+        raise _invalid(f"record {index} of {count} is malformed: {fault}") from None
+    _check_end(pos, data, count)
+
+
+def skim_records(
+    data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> Iterator[RecordFacts | None]:
+    """As `iter_records`, every length checked, but nothing is copied: a record may be as large as its batch.
+
+    One record can hold millions of headers: after every HEADERS_A_STEP of them comes None.
+    """
+    _check_count(count, data)
+    pos = index = 0
+    size = len(data)
+    try:
+        for index in range(count):
+            length, pos = _varint(data, pos)
+            end = pos + length
+            if length < 0 or end > size:
+                raise _invalid(f"record {index} of {length} bytes where {size - pos} are left")
+            timestamp, pos = _read_timestamp(data, pos + 1, base_timestamp)
+            delta, pos = _varint(data, pos)
+            has_key = not data[pos] & 1  # zigzag: negative lengths are odd
+            pos = _skip_bytes(data, _skip_bytes(data, pos, end), end)
+            headers, pos = _varint(data, pos)
+            # Each header takes at least two bytes.
+            if headers < 0 or headers > end - pos:
+                raise _invalid(f"{headers} headers in {end - pos} bytes")
+            for skipped in range(headers):
+                if skipped and not skipped % HEADERS_A_STEP:
+                    yield None
+                if data[pos] & 1:
+                    raise _invalid("null header key")
+                pos = _skip_bytes(data, _skip_bytes(data, pos, end), end)
+            if pos != end:
+                raise _wrong_length(index, length, pos - end)
+            yield _new_tuple(
+                RecordFacts, (base_offset + delta, timestamp if append_time is None else append_time, has_key)
+            )
+    except (IndexError, MalformedMessage) as fault:
+        raise _invalid(f"record {index} of {count} is malformed: {fault}") from None
+    _check_end(pos, data, count)
+
+
+def iter_times(
+    data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each record; what else is in it is jumped over, and not judged."""
+    pos = index = 0
+    size = len(data)
+    try:
+        for index in range(count):
+            length, pos = _varint(data, pos)
+            end = pos + length
+            if length < 0 or end > size:
+                raise _invalid(f"record {index} of {length} bytes where {size - pos} are left")
+            timestamp, pos = _read_timestamp(data, pos + 1, base_timestamp)
+            delta, pos = _varint(data, pos)
+            yield base_offset + delta, timestamp if append_time is None else append_time
+            pos = end
+    except (IndexError, MalformedMessage) as fault:
+        raise _invalid(f"record {index} of {count} is malformed: {fault}") from None
+
+
+def _check_count(count: int, data: bytes | memoryview) -> None:
+    # No record is shorter than seven bytes: this bounds what a false count can make us do.
+    if count < 0 or count > len(data) // RECORD_BYTES_MIN:
+        raise _invalid(f"record count {count} in {len(data)} bytes")
+
+
+def _check_end(pos: int, data: bytes | memoryview, count: int) -> None:
     if pos != len(data):
         raise _invalid(f"{len(data) - pos} bytes are left after the {count} declared records")
-    return records
 
 
-def _decode_into(
-    records: list[Record], data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
-) -> int:
-    """Append the records and return the position after them. One-byte varints, most of all, are read in place."""
-    pos = 0
-    size = len(data)
-    for _ in range(count):
-        length, pos = _varint(data, pos)
-        end = pos + length
-        if length < 0 or end > size:
-            raise _invalid(f"record {len(records)} of {length} bytes where {size - pos} are left")
-        byte = data[pos + 1]  # after the attributes, which no version uses
-        if byte < 128:
-            timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
-            pos += 2
-        else:
-            delta, pos = read_varlong(data, pos + 1) if data[pos + 2] > 127 else _varint(data, pos + 1)
-            timestamp = base_timestamp + delta
-        byte = data[pos]
-        if byte < 128:
-            offset = base_offset + ((byte >> 1) ^ -(byte & 1))
-            pos += 1
-        else:
-            delta, pos = _varint(data, pos)
-            offset = base_offset + delta
-        key, pos = _read_bytes(data, pos, end)
-        value, pos = _read_bytes(data, pos, end)
-        if data[pos] == 0:
-            headers: RecordHeaders = ()
-            pos += 1
-        else:
-            headers, pos = _read_headers(data, pos, end)
-        if pos != end:
-            raise _invalid(f"record {len(records)} says {length} bytes, its fields take {length + pos - end}")
-        records.append(
-            _new_tuple(Record, (offset, timestamp if append_time is None else append_time, key, value, headers))
-        )
-    return pos
+def _wrong_length(index: int, length: int, over: int) -> KafkaError:
+    return _invalid(f"record {index} says {length} bytes, its fields take {length + over}")
 
 
-def _varint(data: bytes, pos: int) -> tuple[int, int]:
+def _read_timestamp(data: bytes | memoryview, pos: int, base_timestamp: int) -> tuple[int, int]:
+    """Base and delta together may leave 64 bits. Java's sum wraps, and so does this one."""
+    byte = data[pos]
+    if byte < 128:
+        timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
+        pos += 1
+    else:
+        delta, pos = read_varlong(data, pos) if data[pos + 1] > 127 else _varint(data, pos)
+        timestamp = base_timestamp + delta
+    if not -_INT64_END <= timestamp < _INT64_END:
+        timestamp = (timestamp + _INT64_END) % (2 * _INT64_END) - _INT64_END
+    return timestamp, pos
+
+
+def _varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     """read_varint in one call for numbers of one or two bytes, nearly all that records hold."""
     byte = data[pos]
     if byte < 128:
@@ -135,6 +225,14 @@ def _read_headers(data: bytes, pos: int, end: int) -> tuple[RecordHeaders, int]:
     return tuple(headers), pos
 
 
+def _skip_bytes(data: bytes | memoryview, pos: int, end: int) -> int:
+    length, pos = _varint(data, pos)
+    stop = pos + length if length > 0 else pos
+    if stop > end:
+        raise _invalid(f"field of {length} bytes where the record has {end - pos} left")
+    return stop
+
+
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: RecordHeaders = ()
 ) -> bytes:
@@ -171,7 +269,12 @@ def _invalid(message: str) -> KafkaError:
 
 
 # length, attributes, timestamp delta, offset delta, null key, null value, no headers
-_RECORD_BYTES_MIN = 7
+RECORD_BYTES_MIN = 7
+#: Headers that are skipped between two looks at what they cost.
+HEADERS_A_STEP = 1024
+_INT64_END = 1 << 63
+# A base timestamp within this takes any delta of one byte; the year 292 million is beyond it.
+_TAME_TIMESTAMP = 1 << 62
 # Past NamedTuple's own constructor: a third of the time per record.
 _new_tuple = tuple.__new__
 _SHORT_MAX = 8192

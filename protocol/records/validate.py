@@ -10,22 +10,27 @@ that is out of the ordinary goes to the cold `_judge`, which finds the error tha
     over max.message.bytes                     MESSAGE_TOO_LARGE
     under 61 bytes, wrong CRC                  CORRUPT_MESSAGE
     count, offset range, control bit, sequence INVALID_RECORD
+    more records than the bytes can hold       INVALID_RECORD
     timestamps out of bounds                   INVALID_TIMESTAMP with the index of each bad record
     LogAppendTime set by the client            INVALID_TIMESTAMP on a LogAppendTime topic, otherwise accepted (see `restamp`)
 
-`validate_records` decodes every record as Kafka does for every batch. It is run where the topic's rules need the
-records: a compacted topic, a lower bound on timestamps, or the broker's setting to check them all.
+`check_records` looks at every record as Kafka does for every batch. It is run where the topic's rules need the records: a
+compacted topic, a lower bound on timestamps, or the broker's setting to check them all. It works in turns, as a batch of a
+few bytes can claim, and a compressed one hold, millions of records. What a header claims is never counted up to.
 
 Differences to Apache Kafka 4.3.1, each measured against it:
 - it decodes all records always; by default we trust the header, so broken records inside a batch with a right CRC pass
 - unknown codecs and undecodable payloads: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here (the client's fault, not ours)
 - linked lz4 blocks, which Java cannot read: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here
 - offset deltas that are not 0..n-1, transactional without a producer id: accepted there, INVALID_RECORD here
-- a max timestamp that is not that of the records is corrected there; here one beyond the bounds is INVALID_TIMESTAMP
+- a max timestamp that is not that of the records is corrected there; here it or a base timestamp beyond the bounds is
+  INVALID_TIMESTAMP
+- every bad record is named there, the first RECORD_ERRORS_MAX here; a compressed batch of over RECORDS_MAX is refused here
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
@@ -48,14 +53,20 @@ from protocol.records.batch import (
     Header,
     patch_timestamp,
 )
-from protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, LZ4, lz4_blocks_are_linked
+from protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, NONE, lz4_blocks_are_linked
 from protocol.records.crc import crc32c
-from protocol.records.record import Record
+from protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
+from protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
 
 TIMESTAMP_BOUND_NONE = 2**63 - 1
 # The smallest length field of any magic (LegacyRecord's overhead); less cannot be a batch at all.
 _LENGTH_MIN = 14
 _ERRORS_SHOWN_MAX = 3
+#: So many of a batch's bad records are named in the answer; the producer learns that the batch failed in any case.
+RECORD_ERRORS_MAX = 100
+#: Records, and headers of records, that a compressed batch may hold: its size on the wire does not bound them. 30 times what
+#: fits into a batch of the default size without compression.
+RECORDS_MAX = 1 << 22
 
 
 class RecordError(NamedTuple):
@@ -111,7 +122,7 @@ def validate_header(buf: memoryview, pos: int, end: int, rules: RecordRules, now
         crc,
         attributes,
         last_offset_delta,
-        _,
+        base_timestamp,
         max_timestamp,
         producer_id,
         _,
@@ -132,6 +143,9 @@ def validate_header(buf: memoryview, pos: int, end: int, rules: RecordRules, now
         or (base_sequence < 0 and producer_id >= 0)
         or (attributes & 0x10 and producer_id < 0)
         or (max_timestamp > now_ms + rules.timestamp_after_max_ms and not rules.log_append_time)
+        or base_timestamp > max_timestamp
+        # No record is shorter than 7 bytes.
+        or (count * 7 > size - 61 and _is_too_many(count, attributes & 7, size - 61))
     ):
         return _judge(buf, pos, end, header, rules, now_ms)
     if crc32c(buf[pos + 21 : end]) != crc:
@@ -141,6 +155,7 @@ def validate_header(buf: memoryview, pos: int, end: int, rules: RecordRules, now
 
 _RARE_CODECS = (3, 5, 6, 7)
 assert (ATTRIBUTES_AT, LOG_OVERHEAD_BYTES, CODEC_MASK, MAGIC) == (21, 12, 7, 2)
+assert RECORD_BYTES_MIN == 7
 assert CONTROL_BIT | LOG_APPEND_TIME_BIT == 0x28 and TRANSACTIONAL_BIT == 0x10
 
 
@@ -154,31 +169,61 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
     return NO_TIMESTAMP
 
 
-def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> list[Record]:
-    """Decode and check every record of a batch whose header is valid. RecordsRejected names the bad ones."""
+def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> int:
+    """Check every record of a batch whose header is valid, and count them. RecordsRejected names the bad ones."""
     view = BatchView(batch)
+    do_now(check_records(view, rules, now_ms, Turn()))
+    return view.count
+
+
+def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[bytes]:
+    """As `validate_records`, in turns. Returns the bytes of the records, decompressed."""
+    if batch.count > RECORDS_A_TURN:
+        yield None
     try:
-        records = view.records(max_bytes=rules.max_decompressed_bytes)
+        data = yield from batch.expanded(turn, rules.max_decompressed_bytes)
+        yield from _check_each(batch, data, rules, now_ms, turn)
+    except RecordsRejected:
+        raise
     except KafkaError as fault:
+        # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
         raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
+    return data
+
+
+def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int, turn: Turn) -> Work[None]:
     stray: list[RecordError] = []
     late: list[RecordError] = []
     oldest = now_ms - rules.timestamp_before_max_ms
     newest = now_ms + rules.timestamp_after_max_ms
-    for index, record in enumerate(records):
-        if record.offset != view.base_offset + index:
-            stray.append(RecordError(index, f"offset delta is {record.offset - view.base_offset}, expected {index}"))
-        elif rules.compacted and record.key is None:
+    index, headers = -1, 0
+    base_offset = batch.base_offset
+    for facts in skim_records(data, batch.count, base_offset, batch.base_timestamp, batch.append_time):
+        if turn.spend(1 if facts else HEADERS_A_STEP):
+            yield None
+        if facts is None:
+            headers += HEADERS_A_STEP
+            if batch.compression and headers > RECORDS_MAX:
+                raise _invalid(f"more than {RECORDS_MAX} record headers")
+            continue
+        index += 1
+        offset, timestamp, has_key = facts
+        if offset != base_offset + index:
+            stray.append(RecordError(index, f"offset delta is {offset - base_offset}, expected {index}"))
+        elif rules.compacted and not has_key:
             stray.append(RecordError(index, "a compacted topic cannot accept a record without a key"))
-        elif not (rules.log_append_time or record.timestamp == NO_TIMESTAMP or oldest <= record.timestamp <= newest):
-            late.append(RecordError(index, f"timestamp {record.timestamp} is outside [{oldest}, {newest}]"))
+        elif not (rules.log_append_time or timestamp == NO_TIMESTAMP or oldest <= timestamp <= newest):
+            late.append(RecordError(index, f"timestamp {timestamp} is outside [{oldest}, {newest}]"))
+        else:
+            continue
+        if len(stray) + len(late) == RECORD_ERRORS_MAX:
+            break
     if late:
         errors = sorted(stray + late)
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, "records were refused for their timestamps", errors)
     if stray:
         shown = "; ".join(f"{index}: {message}" for index, message in stray[:_ERRORS_SHOWN_MAX])
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(stray)} records were refused: {shown}", stray)
-    return records
 
 
 def _judge(buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int) -> Header:
@@ -194,20 +239,22 @@ def _judge(buf: memoryview, pos: int, end: int, header: Header, rules: RecordRul
         )
     if size < HEADER_BYTES or crc32c(buf[pos + ATTRIBUTES_AT : pos + size]) != crc:
         raise _bad_crc(crc)
-    _check_claims(header)
+    _check_claims(header, size - HEADER_BYTES)
     if header[5] & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
         raise _invalid("lz4 frame has linked blocks, Java clients cannot read it: write independent blocks")
     _check_timestamps(buf[pos : pos + size], header, rules, now_ms)
     return header
 
 
-def _check_claims(header: Header) -> None:
+def _check_claims(header: Header, payload_bytes: int) -> None:
     """What the header says of its records, producer and attributes."""
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, _, base_sequence, count = header
     if attributes & CODEC_MASK >= len(CODECS):
         raise _invalid(f"unknown compression codec {attributes & CODEC_MASK}")
     if last_offset_delta < 0 or count < 1 or count != last_offset_delta + 1:
         raise _invalid(f"record count {count} does not fit last offset delta {last_offset_delta}")
+    if _is_too_many(count, attributes & CODEC_MASK, payload_bytes):
+        raise _invalid(f"{count} records in {payload_bytes} bytes, or in a compressed batch more than {RECORDS_MAX}")
     if attributes & CONTROL_BIT:
         raise _invalid("clients may not write control records")
     if producer_id >= 0 and base_sequence < 0:
@@ -216,18 +263,29 @@ def _check_claims(header: Header) -> None:
         raise _invalid("transactional batch without a producer id")
 
 
+def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
+    """Whether the payload cannot hold so many: offsets, and files of the log, would go for records that do not exist."""
+    return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (codec != NONE and count > RECORDS_MAX)
+
+
 def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int) -> None:
-    attributes, max_timestamp, count = header[5], header[8], header[12]
+    attributes, base_timestamp, max_timestamp, count = header[5], header[7], header[8], header[12]
     if attributes & LOG_APPEND_TIME_BIT and (rules.log_append_time or max_timestamp == NO_TIMESTAMP):
         raise RecordsRejected(
             ErrorCode.INVALID_TIMESTAMP,
             "records were refused for their timestamps",
-            [RecordError(index, "a producer may not set LogAppendTime") for index in range(count)],
+            [
+                RecordError(index, "a producer may not set LogAppendTime")
+                for index in range(min(count, RECORD_ERRORS_MAX))
+            ],
         )
     newest = now_ms + rules.timestamp_after_max_ms
-    if max_timestamp > newest and not rules.log_append_time:
-        validate_records(batch, rules, now_ms)
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"max timestamp {max_timestamp} is after {newest}")
+    latest = max(base_timestamp, max_timestamp)
+    if latest > newest and not rules.log_append_time:
+        # The header has decided already: which records it were is looked up only where that takes no time.
+        with suppress(TooLong):
+            do_at_once(check_records(BatchView(batch), rules, now_ms, Turn()))
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {latest} is after {newest}")
 
 
 def _check_alone(buf: memoryview, pos: int, end: int) -> None:

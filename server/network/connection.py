@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntFlag
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from server.network.context import RequestContext
@@ -56,6 +57,7 @@ class Pause(IntFlag):
     HANDLER = 4  # an async handler is at work
     THROTTLED = 8  # a quota was exceeded
     TURN = 16  # others are to have a turn
+    WORK = 32  # a request of it is at work in later turns of the loop, or on a thread
 
 
 class Held:
@@ -121,6 +123,11 @@ class Connection(FrameProtocol):
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back when the connection is gone, for whatever reason."""
         self._close_callbacks.append(callback)
+
+    def hold(self) -> Callable[[], None]:
+        """Serve no further request, until the returned function is called: the one at work takes effect first."""
+        self.pause(Pause.WORK)
+        return partial(self.resume, Pause.WORK)
 
     def close(self, reason: str) -> None:
         """Send what is ready, then close; nothing that the client sent is served any more."""

@@ -27,6 +27,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.push_telemetry import PushTelemetryRequest
+from protocol.records.compression import compress
 from tests.broker.conftest import Node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
@@ -314,3 +315,10 @@ def test_telemetry_asks_for_nothing_and_refuses_what_it_did_not_ask_for(wire: Wi
     assert push(client_instance_id=bytes(16)) == ErrorCode.INVALID_REQUEST
     assert push(compression_type=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert push(metrics=b"x" * (1 << 21)) == ErrorCode.TELEMETRY_TOO_LARGE
+    for codec in range(5):
+        assert push(compression_type=codec, metrics=compress(codec, bytes(1 << 20))) == 0
+    for codec in range(1, 5):
+        # telemetry.max.bytes is for what they are decompressed, too (KAFKA-21076).
+        too_large = compress(codec, bytes((1 << 20) + 1))
+        assert push(compression_type=codec, metrics=too_large) == ErrorCode.TELEMETRY_TOO_LARGE
+        assert push(compression_type=codec, metrics=b"garbage") == ErrorCode.INVALID_RECORD

@@ -136,7 +136,10 @@ def test_string_longer_than_its_length_can_say_is_refused() -> None:
     request = CreateTopicsRequest(topics=[CreatableTopic(name="x" * 32_768)])
     with pytest.raises(ProtocolError, match="longer than 32767"):
         encode(request, 7)
+    with pytest.raises(ProtocolError, match="longer than 32767"):
+        encode(request, 4)  # the old form, whose two bytes of length end there
     request.topics[0].name = "x" * 32_767
+    assert decode(CreateTopicsRequest, encode(request, 4), 4) == request
     assert decode(CreateTopicsRequest, encode(request, 7), 7) == request
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import resource
 import tracemalloc
+import zlib
+from types import SimpleNamespace
 
 import cramjam
 import pytest
@@ -22,8 +24,10 @@ from protocol.records.compression import (
     ZSTD,
     compress,
     decompress,
+    expanding,
     lz4_blocks_are_linked,
 )
+from protocol.work import BYTES_A_TURN, TooLong, Turn, do_at_once, do_now
 
 MB = 1024 * 1024
 TEXT = b"".join(b"line %d of a text that repeats itself\n" % i for i in range(8000))
@@ -144,6 +148,71 @@ def test_our_lz4_blocks_are_independent_and_those_of_the_python_packages_are_not
 
 def test_bytes_behind_a_gzip_member_are_ignored_as_in_java() -> None:
     assert decompress(GZIP, compress(GZIP, b"data") + b"xyz") == b"data"
+
+
+def test_a_million_bytes_of_empty_gzip_members_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = 0
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self._inner = zlib.decompressobj(wbits)
+
+        def decompress(self, data: bytes, max_length: int) -> bytes:
+            nonlocal copied
+            part = self._inner.decompress(data, max_length)
+            copied += len(self._inner.unused_data) + len(self._inner.unconsumed_tail)
+            return part
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+    monkeypatch.setattr("protocol.records.compression.zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error))
+    members = gzip.compress(b"") * 5_000
+    assert decompress(GZIP, members) == b""
+    assert copied < 30 * len(members), "what follows a member is copied for each of them"
+
+
+def test_members_of_every_size_are_joined() -> None:
+    parts = [TEXT[:size] for size in (0, 1, 400, 5_000, 100_000, 0, 3)]
+    assert decompress(GZIP, b"".join(map(gzip.compress, parts)) + b"behind") == b"".join(parts)
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=[codec.name for codec in CODECS[1:]])
+def test_no_caller_may_ask_for_more_than_the_limit_of_all(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocol.records.compression.DECOMPRESSED_BYTES_MAX", MB)
+    packed = compress(codec, bytes(MB + 1))
+    with pytest.raises(KafkaError, match=f"over {MB} bytes"):
+        decompress(codec, packed, 2**31 - 9)
+    assert decompress(codec, compress(codec, bytes(MB)), 2**31 - 9) == bytes(MB)
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=[codec.name for codec in CODECS[1:]])
+def test_an_error_does_not_keep_what_was_made_before_it(codec: int) -> None:
+    packed = compress(codec, bytes(8 * MB))
+    for data, limit in ((packed, 4 * MB), (packed[:-20] + b"\xff" * 20, 16 * MB)):
+        tracemalloc.start()
+        try:
+            with pytest.raises(KafkaError) as caught:
+                decompress(codec, data, limit)
+            assert tracemalloc.get_traced_memory()[0] < MB and caught.value
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=[codec.name for codec in CODECS[1:]])
+def test_what_is_too_much_for_a_turn_is_left_to_a_thread(codec: int) -> None:
+    small, large = compress(codec, TEXT[:1000]), compress(codec, bytes(BYTES_A_TURN + 1))
+    assert do_at_once(expanding(codec, memoryview(small), Turn())) == TEXT[:1000]
+    with pytest.raises(TooLong):
+        do_at_once(expanding(codec, memoryview(large), Turn()))
+    work = expanding(codec, memoryview(large), Turn())
+    asked = next(work)
+    assert asked is not None
+    with pytest.raises(StopIteration) as end:
+        work.send(asked())
+    assert end.value.value == bytes(BYTES_A_TURN + 1)
+    with pytest.raises(KafkaError):
+        do_now(expanding(codec, memoryview(large), Turn(), 1000))
 
 
 def test_joined_xerial_streams_are_one() -> None:

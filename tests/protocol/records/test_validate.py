@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import pytest
@@ -17,10 +18,18 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import RecordRules, RecordsRejected, build_batch, check_batch, validate_header, validate_records
 from protocol.records.batch import BatchView, patch_offset
 from protocol.records.builder import pack_batch
-from protocol.records.compression import compress
+from protocol.records.compression import EXPANSION_MAX, compress
 from protocol.records.crc import crc32c
 from protocol.records.record import encode_record
-from protocol.records.validate import TIMESTAMP_BOUND_NONE, restamp
+from protocol.records.validate import (
+    RECORD_ERRORS_MAX,
+    RECORDS_MAX,
+    TIMESTAMP_BOUND_NONE,
+    RecordError,
+    check_records,
+    restamp,
+)
+from protocol.work import RECORDS_A_TURN, Turn
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -119,6 +128,73 @@ def test_as_apache_kafka_does(name: str, pos: int) -> None:
     assert found == expected
 
 
+HOSTILE_COUNTS = (RECORDS_MAX + 1, 2**31 - 1)
+
+
+def claiming(batch: bytes, count: int) -> bytes:
+    """The batch, whose header now claims so many records."""
+    if len(batch) < 61 or batch[16] != 2:
+        return batch
+    right = crc32c(batch[21:]) == int.from_bytes(batch[17:21], "big")
+    return having("i", 57, count, having("i", 23, count - 1, batch, crc=right), crc=right)
+
+
+@pytest.mark.parametrize("count", HOSTILE_COUNTS)
+@pytest.mark.parametrize("rules", [RULES, STAMPED], ids=["create", "stamped"])
+@pytest.mark.parametrize("name", KAFKA_AGREES)
+def test_no_header_makes_a_leader_count_up_to_what_it_claims(
+    name: str, rules: RecordRules, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hostile column of the table: whatever else a header says, its count costs nothing."""
+    made = 0
+
+    def make(*values: Any) -> RecordError:
+        nonlocal made
+        made += 1
+        return tuple.__new__(RecordError, values)
+
+    looked_at = []
+    monkeypatch.setattr("protocol.records.validate.RecordError", make)
+    monkeypatch.setattr("protocol.records.validate.skim_records", lambda *args: looked_at.append(args))
+    batch = claiming(KAFKA_AGREES[name][0], count)
+    view = memoryview(batch)
+    try:
+        header = validate_header(view, 0, len(view), rules, NOW)
+    except KafkaError:
+        assert made <= RECORD_ERRORS_MAX
+    else:
+        assert header[12] < RECORDS_MAX, "accepted"
+    assert not looked_at
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_count_is_taken_up_to_what_the_codec_can_hold(codec: int) -> None:
+    size = 700
+    most = min(size * EXPANSION_MAX[codec] // 7, RECORDS_MAX if codec else 2**31)
+    payload = b"\x04\x22\x4d\x18\x60".ljust(size, b"\0")  # what an lz4 frame of independent blocks begins with
+    assert verdict(raw(payload, most, attributes=codec)) == "accepted"
+    assert verdict(raw(payload, most + 1, attributes=codec)) == "INVALID_RECORD"
+
+
+def test_real_records_are_never_too_many_for_their_bytes() -> None:
+    for codec in range(5):
+        payload = b"".join(encode_record(delta, 0, None, None) for delta in range(20_000))
+        batch = raw(payload, 20_000, compression=codec)
+        assert verdict(batch) == "accepted"
+        assert validate_records(memoryview(batch), RULES, NOW) == 20_000
+
+
+def test_checks_yield_after_a_turns_worth_of_records_and_stop_at_the_first_fault() -> None:
+    records = [encode_record(delta, 0, b"k", b"v") for delta in range(3 * RECORDS_A_TURN)]
+    turns = list(check_records(BatchView(memoryview(raw(b"".join(records), len(records)))), RULES, NOW, Turn()))
+    assert turns == [None] * 4  # one because the header says that it is long
+    records[RECORDS_A_TURN + 5] = b"\xff" * 9
+    work = check_records(BatchView(memoryview(raw(b"".join(records), len(records)))), RULES, NOW, Turn())
+    assert [next(work), next(work)] == [None, None]
+    with pytest.raises(KafkaError, match=f"record {RECORDS_A_TURN + 5}"):
+        next(work)
+
+
 def test_a_batch_of_exactly_the_largest_size_is_accepted() -> None:
     assert verdict(GOOD, RecordRules(max_message_bytes=len(GOOD))) == "accepted"
     assert verdict(GOOD, RecordRules(max_message_bytes=len(GOOD) - 1)) == "MESSAGE_TOO_LARGE"
@@ -189,7 +265,7 @@ def test_the_past_is_judged_where_the_topic_has_a_bound() -> None:
     assert isinstance(fault, RecordsRejected) and fault.code is ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in fault.record_errors] == [1]
     unbounded = RecordRules(check_records=True, timestamp_before_max_ms=TIMESTAMP_BOUND_NONE)
-    assert len(validate_records(memoryview(build_batch([(b"k", b"v", -(2**60))])), unbounded, NOW)) == 1
+    assert validate_records(memoryview(build_batch([(b"k", b"v", -(2**60))])), unbounded, NOW) == 1
 
 
 DEEP: dict[str, Callable[[], bytes]] = {
@@ -228,7 +304,7 @@ def test_damaged_batches_are_refused_or_whole(_: int, data: st.DataObject) -> No
         header = validate_header(memoryview(batch), 0, len(batch), rules, NOW)
         size = header[1] + 12
         assert size <= len(batch) and header[12] > 0
-        assert len(validate_records(memoryview(batch)[:size], rules, NOW)) == header[12]
+        assert validate_records(memoryview(batch)[:size], rules, NOW) == header[12]
     except KafkaError as fault:
         assert fault.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 

@@ -1,0 +1,128 @@
+"""Runs work that does not fit into one turn of the event loop (`protocol.work`): large batches, searches through a whole log.
+
+    a turn's worth          is done at once, without a task: the common case
+    more                    goes on in later turns, one slice in each, so that everybody else is served in between
+    what leaves the         runs on a worker thread, for one request at a time: its result may take 256 MiB
+    interpreter
+
+Meanwhile the connection that asked is served nothing else, because requests of one connection take effect in the order they
+arrive, and so that one client has one such request under way at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.work import RELEASE, Turn, Work
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+from server.world import World
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class LongWork:
+    """One per broker."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._large = asyncio.Semaphore(1)
+        #: For handlers of a hot path, which begin it by setting what is left, and use it up before they return.
+        self.turn = Turn()
+
+    def run(self, context: RequestContext, work: Work[T], then: Callable[[T], Any], *, is_search: bool) -> Any:
+        """`then(result)`, which may be a Deferred itself; later, when the work takes more than this turn.
+
+        A search is given up when the connection goes. What was sent to be appended is appended all the same.
+        """
+        try:
+            asked = next(work)
+        except StopIteration as end:
+            return then(end.value)
+        deferred = Deferred()
+        go_on = context.connection.hold()
+
+        async def finish() -> None:
+            try:
+                result = await self._drive(work, asked, lambda: is_search and deferred.cancelled)
+                pass_on(then(result), deferred)
+            except _Abandoned:
+                pass
+            except Exception as error:
+                pass_on(_as_answer(error, context), deferred)
+            finally:
+                go_on()
+
+        self._world.spawn(finish(), f"long work for {context!r}")
+        return deferred
+
+    async def _drive(self, work: Work[T], asked: Callable[[], Any] | None, is_abandoned: Callable[[], bool]) -> T:
+        holds = False
+        answer: Any = None
+        fault: KafkaError | None = None
+        try:
+            while not is_abandoned():
+                answer = fault = None
+                if asked is None:
+                    await asyncio.sleep(0)
+                elif asked is RELEASE:
+                    if holds:
+                        holds = False
+                        self._large.release()
+                else:
+                    if not holds:
+                        await self._large.acquire()
+                        holds = True
+                    try:
+                        answer = await self._world.workers.run(asked)
+                    except KafkaError as refused:
+                        fault = refused
+                try:
+                    asked = work.send(answer) if fault is None else work.throw(fault)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+            raise _Abandoned
+        finally:
+            work.close()
+            # An error that leaves here would keep this frame, and be kept by it.
+            answer = fault = None
+            if holds:
+                self._large.release()
+
+
+class _Abandoned(Exception):
+    """Nobody waits for the result any more."""
+
+
+def pass_on(answer: Any, deferred: Deferred) -> None:
+    """Complete `deferred` with an answer that may be a Deferred too."""
+    if deferred.cancelled:
+        if isinstance(answer, Deferred):
+            answer.cancel()
+    elif not isinstance(answer, Deferred):
+        deferred.complete(answer)
+    elif answer.done:
+        deferred.complete(answer.take())
+    else:
+        deferred.on_cancel = answer.cancel
+        answer.attach(_Relay(deferred))
+
+
+class _Relay:
+    """Where the answer goes that another one waits for (`server.network.deferred.Waiting`)."""
+
+    def __init__(self, deferred: Deferred) -> None:
+        self.completed = deferred.complete
+
+
+def _as_answer(error: Exception, context: RequestContext) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    logger.error("Unexpected error in long work for %r", context, exc_info=error)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
