@@ -14,7 +14,6 @@ from threading import Lock
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
-from protocol.records.compression import CODEC_IDS
 from protocol.records.convert import TARGET_CODECS, recompress
 from protocol.records.validate import RecordRules, restamp, validate_header, validate_records
 from storage import changes, lookup, replicate
@@ -30,13 +29,6 @@ from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.segments import Segments
 from storage.txn_index import AbortedTxn
-
-# The topic's level for each codec that has one.
-COMPRESSION_LEVELS: dict[int, Callable[[LogConfig], int | None]] = {
-    CODEC_IDS["gzip"]: lambda config: config.compression_gzip_level,
-    CODEC_IDS["lz4"]: lambda config: config.compression_lz4_level,
-    CODEC_IDS["zstd"]: lambda config: config.compression_zstd_level,
-}
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 
@@ -86,6 +78,8 @@ class Log:
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
         # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
         self.on_cut: Callable[[int, int | None], None] | None = None
+        self.cleaned_until = 0  # the log cleaner has been over everything below (cleaner-offset-checkpoint)
+        self.uncleanable: str | None = None  # why the log cleaner passes it over
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)
@@ -129,7 +123,7 @@ class Log:
         self._on_new_active()
 
     def roll_jitter_ms(self) -> int:
-        return int(self._jitter * min(self.config.segment_jitter_ms, self.config.segment_ms))
+        return int(self._jitter * min(self.config.segment_jitter_ms, self.config.roll_ms))
 
     # Appending
 
@@ -201,8 +195,7 @@ class Log:
     def _recompressed(self, batch: memoryview, codec: int) -> memoryview:
         """The batch with the topic's compression.type."""
         config = self.config
-        level_of = COMPRESSION_LEVELS.get(codec)
-        level = level_of(config) if level_of is not None else None
+        level = config.compression_level(codec)
         records = recompress(batch, codec, level, max_bytes=config.max_decompressed_message_bytes)
         if len(records) > config.max_message_bytes:
             raise KafkaError(
