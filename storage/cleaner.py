@@ -93,9 +93,7 @@ class Cleaner:
             log.fail(failure)
             return True
         except Exception as error:
-            # Whatever it is, trying again would meet it again, and other logs are waiting.
-            log.uncleanable = f"{type(error).__name__}: {error}"
-            logger.exception("%s cannot be compacted until the node is started again", log)
+            _pass_over(log, error)
             return True
         log.cleaned_until = clean_until
         yield Sync(self._logs.write_cleaned)
@@ -108,7 +106,11 @@ class Cleaner:
         for log in self._logs:
             if not log.config.compact or len(log.segments) < 2 or log.failure or log.uncleanable or log.closed:
                 continue
-            plan = plan_for(log, log.cleaned_until, now_ms)
+            try:
+                plan = plan_for(log, log.cleaned_until, now_ms)
+            except Exception as error:
+                _pass_over(log, error)
+                continue
             if plan.due(log.config) and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
                 best = (log, plan)
             looked_at += len(log.segments)
@@ -118,6 +120,12 @@ class Cleaner:
         if best is None or best[0].closed:
             return None
         return best[0], plan_for(best[0], best[0].cleaned_until, now_ms)  # as it is in this turn
+
+
+def _pass_over(log: Log, error: Exception) -> None:
+    """Whatever it is, trying again would meet it again, and other logs are waiting."""
+    log.uncleanable = f"{type(error).__name__}: {error}"
+    logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
 
 def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from random import Random
-from threading import RLock
+from threading import Lock
 
 from storage import checkpoint
 from storage.config import NEVER, LogConfig
@@ -52,7 +52,7 @@ class Logs:
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
         self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
         # The log cleaner's checkpoint is written on a worker thread, and the loop must not wait there for the others.
-        self._checkpoint_locks = {name: RLock() for name in CHECKPOINTS}
+        self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
 
     # Finding
 
@@ -337,7 +337,7 @@ class Logs:
                         for log in self.in_directory(directory)
                         if (offset := value(log)) is not None
                     }
-                    self._write_checkpoint(directory, name, offsets)
+                    self._replace_checkpoint(directory, name, offsets)
             except DiskFull as failure:
                 logger.warning("%s is out of date: %s", name, failure)
                 self._outdated.add(directory.path)
@@ -345,13 +345,16 @@ class Logs:
                 self.directory_failed(directory, failure)
 
     def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
-        path = f"{directory.path}/{name}"
         with self._checkpoint_locks[name]:
-            if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
-                return  # still there: a disk that is gone is noticed though nobody writes to it
-            checkpoint.write_offsets(self.files, path, offsets)
-            self._checkpointed[path] = offsets
-            self._written.add(path)
+            self._replace_checkpoint(directory, name, offsets)
+
+    def _replace_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
+        path = f"{directory.path}/{name}"
+        if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
+            return  # still there: a disk that is gone is noticed though nobody writes to it
+        checkpoint.write_offsets(self.files, path, offsets)
+        self._checkpointed[path] = offsets
+        self._written.add(path)
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
         """Before a truncation: no checkpoint may say more of the log than will be left of it (see `Log.on_cut`)."""
