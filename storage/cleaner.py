@@ -6,6 +6,8 @@ own, tests at once), and sends back what came of it. Between two steps appends, 
 - Only sealed segments below the last stable offset take part, and none is changed. New ones are written as `.cleaned` and
   synced; in one turn of the log's own thread they become `.swap`, the old ones go, and they take their names. A crash at any
   point leaves the old segments, the new ones, or a swap that recovery finishes: directories are journaled in order.
+- The log is flushed first: a power loss must not take the newer record of a key, or the marker of a transaction, for
+  whose sake an older record has gone that was on the disk.
 - The directory is synced before the next segment is swapped: a tombstone must not be gone before what it deletes.
 - A truncation ends the pass: its map may name records that are no more. It also lowers `log.cleaned_until`, as whatever is
   appended in place of the old records was never cleaned. Retention may take segments away: they need no cleaning.
@@ -19,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from storage import changes, producer_snapshot
+from storage import changes, replay
 from storage.cleaner_filter import last_of_producers
 from storage.cleaner_pass import Job, Progress, Source
 from storage.cleaner_plan import Plan, SegmentFacts, make_plan
@@ -27,7 +29,7 @@ from storage.config import NEVER
 from storage.errors import DiskFull, StorageFailure
 from storage.log import Log
 from storage.logs import Logs
-from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment, segment_path
+from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -173,8 +175,10 @@ def clean(
         aborted=tuple(log.aborted_transactions(next(iter(segments)), plan.end)),
         last_of_producers=last_of_producers(log.producers),
     )
-    truncations = log.truncations
+    truncations, decided = log.truncations, log.high_watermark
     try:
+        yield from _flushed(log, decided, now_ms)
+        _check_unchanged(log, truncations, ())
         yield Begin(job)
         while True:
             try:
@@ -194,6 +198,13 @@ def clean(
     except BaseException:  # also when the driver gives up: GeneratorExit
         _remove_unfinished(log)
         raise
+
+
+def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | None, None]:
+    if log.recovery_point < offset:
+        yield Sync(partial(log.flush, now_ms))
+        if log.recovery_point < offset:
+            raise LogChanged("truncated or closed under the flush before compaction")
 
 
 def _check_unchanged(log: Log, truncations: int, segments: Iterable[Segment]) -> None:
@@ -246,6 +257,8 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
 
 def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     """One step for readers, who run on this thread; for a crash, renames in an order that recovery understands."""
+    following = min(segment.base_offset for segment in log.segments if segment.base_offset > old[-1].base_offset)
+    _remove_snapshots(log, following)
     cleaned.change_suffix(SWAP_SUFFIX)
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
@@ -253,7 +266,9 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     changes.delete_segments(log, old)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
-    bases = {segment.base_offset for segment in old[1:]}
-    for snapshot in [offset for offset in log.snapshots if offset in bases]:
-        log.files.remove(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
-        log.snapshots.remove(snapshot)
+
+
+def _remove_snapshots(log: Log, before: int) -> None:
+    """A producer snapshot from before a marker that is gone would make its transaction an open one again, for ever."""
+    for snapshot in [offset for offset in log.snapshots if offset < before]:
+        replay.remove_snapshot(log, snapshot)

@@ -52,6 +52,7 @@ OPERATIONS = (
     ("retain", 4),
     ("delete_records", 4),
     ("compact", 4),
+    ("outgrow", 1),
     ("snapshot", 3),
     ("write_recovery_points", 4),
     ("write_high_watermarks", 4),
@@ -88,8 +89,11 @@ class StorageHistory:
         self.trace: list[str] = []
         self.restarts = 0
         self.partitions = [
-            Partition(name, rng.randbytes(16)) for name in ("logs", "mixed", "compacted")[: rng.choice((1, 1, 3))]
+            Partition(name, rng.randbytes(16))
+            for name in rng.choice((("logs",), ("compacted",), ("logs", "mixed", "compacted")))
         ]
+        self.policies = rng.choice((("compact",), ("compact", "delete")))
+        self.compaction_lag_ms = rng.choice((0, 0, 15_000))
         self.leaving: Partition | None = None
         self.logs: Logs
 
@@ -112,7 +116,10 @@ class StorageHistory:
     def config_for(self, topic: str, topic_id: bytes) -> LogConfig:
         if topic == "compacted":
             return LogConfig(
-                cleanup_policy=("compact",),
+                cleanup_policy=self.policies,
+                min_compaction_lag_ms=self.compaction_lag_ms,
+                retention_bytes=self.config.retention_bytes,
+                retention_ms=self.config.retention_ms,
                 segment_bytes=min(self.config.segment_bytes, 3000) if not self.ops.large else 20_000,
                 index_interval_bytes=200,
                 min_cleanable_dirty_ratio=0.0,
@@ -197,7 +204,8 @@ class StorageHistory:
             "delete_records": lambda: self.ops.delete_records(
                 partition, self.logs, durable=self.disk.room_bytes == CAPACITY_BYTES
             ),
-            "compact": lambda: self.ops.compact(partition, self.logs, lambda: self._meanwhile(partition, "a slice")),
+            "compact": lambda: self.ops.compact(partition, self.logs, lambda: self._meanwhile(partition, "a step")),
+            "outgrow": lambda: self.ops.outgrow(partition, self.logs, lambda: self._recreate(partition)),
         }
         if name in own:
             own[name]()
