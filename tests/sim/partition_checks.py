@@ -88,8 +88,8 @@ def check_batches(log: Log, model: PartitionModel) -> None:
 
 
 def check_compacted(log: Log, model: PartitionModel, found: list[Stored]) -> None:
-    start, end, until = log.log_start_offset, log.log_end_offset, model.cleaned_until
-    wanted = model.readable(start)
+    until = model.cleaned_until
+    wanted = model.readable(log.log_start_offset)
     tails = [[b.data for b in batches if b.base >= until] for batches in (found, wanted)]
     assert tails[0] == tails[1], f"compaction up to {until} touched what is behind it"
     by_base = {batch.base: batch for batch in wanted}

@@ -337,6 +337,8 @@ class Operations:
             for _ in steps_done(cleaner.run(self.now_ms), log.files):
                 if rng.random() < 0.3:
                     meanwhile()
+                elif rng.random() < 0.03 and log.failure is None and not log.closed:
+                    self._truncate(partition, rng.randint(model.start, model.end))
         assert log.uncleanable is None, log.uncleanable
         if log.failure is None and not log.closed:
             check_batches(log, model)

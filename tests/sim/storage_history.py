@@ -60,8 +60,6 @@ OPERATIONS = (
     ("flush_due", 3),
     ("recreate", 1),
 )
-NAMES = [name for name, _ in OPERATIONS]
-WEIGHTS = [weight for _, weight in OPERATIONS]
 #: What another thread's flush may meet half-way.
 BESIDE = (
     "append",
@@ -78,6 +76,11 @@ BESIDE = (
 
 
 class StorageHistory:
+    #: name, weight
+    operations: tuple[tuple[str, int], ...] = OPERATIONS
+    #: which partitions there may be
+    names: tuple[tuple[str, ...], ...] = (("logs",), ("compacted",), ("logs", "mixed", "compacted"))
+
     def __init__(self, seed: int, lives: int = 6, steps: int = 30) -> None:
         self.seed, self.lives, self.steps = seed, lives, steps
         self.rng = rng = random.Random(seed)
@@ -88,10 +91,7 @@ class StorageHistory:
         self.fsync_first = rng.random() < 0.3  # flush.messages=1
         self.trace: list[str] = []
         self.restarts = 0
-        self.partitions = [
-            Partition(name, rng.randbytes(16))
-            for name in rng.choice((("logs",), ("compacted",), ("logs", "mixed", "compacted")))
-        ]
+        self.partitions = [Partition(name, rng.randbytes(16)) for name in rng.choice(self.names)]
         self.policies = rng.choice((("compact",), ("compact", "delete")))
         self.compaction_lag_ms = rng.choice((0, 0, 15_000))
         self.leaving: Partition | None = None
@@ -158,13 +158,14 @@ class StorageHistory:
         """One operation, perhaps with a fault in its middle; False when the node was restarted for it."""
         rng, disk = self.rng, self.disk
         partition = rng.choice(self.partitions)
-        name = rng.choices(NAMES, WEIGHTS)[0]
+        name = rng.choices(*zip(*self.operations, strict=True))[0]
         fault = rng.choices(("none", "kill", "failure", "full"), (80, 8, 3, 4))[0]
         self.note(f"{name} {partition.name} {fault if fault != 'none' else ''}")
+        calls = rng.choice((12, 50, 200)) if name in ("compact", "outgrow") else 12
         if fault == "kill":
-            disk.kill_after(rng.randint(1, 12))
+            disk.kill_after(rng.randint(1, calls))
         elif fault == "failure":
-            disk.fail_after(rng.randint(1, 10))
+            disk.fail_after(rng.randint(1, calls))
         elif fault == "full":
             disk.room_bytes = disk.used_bytes() + rng.choice((0, 50, 500, 3000, 20_000))
         try:
