@@ -33,3 +33,10 @@ def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
         "Log directories that failed",
         len(broker.replicas.logs.offline_directories),
     )
+    for directory in broker.replicas.logs.directories:
+        yield gauge(
+            "kafka_log_logcleanermanager_uncleanable_partitions_count",
+            "Compacted partitions that the log cleaner failed at, and passes over",
+            sum(log.uncleanable is not None for log in broker.replicas.logs.in_directory(directory)),
+            logdirectory=directory.path,
+        )

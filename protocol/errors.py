@@ -172,6 +172,9 @@ class KafkaError(Exception):
         self.code = code
         self.message = message or code.message
 
+    def __reduce__(self) -> tuple[object, ...]:  # it may come from another process
+        return type(self), (self.code, self.message)
+
 
 class ProtocolError(Exception):
     """Bytes and objects do not fit each other."""

@@ -1,6 +1,6 @@
 """Threads for work that leaves the interpreter: fsync, compression, directory scans, password hashing.
 
-Work made of Python bytecode does not belong here: it would take the event loop's time.
+Work made of Python bytecode does not belong on a thread: it would take the event loop's time. It has a process of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
+
+from server.worker_process import OwnProcess, WorkerProcess
 
 T = TypeVar("T")
 
@@ -23,6 +25,9 @@ class Workers(Protocol):
 
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
+    def process(self) -> WorkerProcess:
+        """A process for work made of Python bytecode. It is started when it is first used, and its user closes it."""
+
 
 class ThreadWorkers:
     """A bounded pool of named threads."""
@@ -35,6 +40,9 @@ class ThreadWorkers:
     async def run(self, function: Callable[..., T], *args: object) -> T:
         async with self._room:
             return await self._loop.run_in_executor(self._executor, function, *args)
+
+    def process(self) -> OwnProcess:
+        return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
 
     def close(self) -> None:
         """Let running work end; drop what has not begun."""

@@ -162,7 +162,11 @@ def _cut(log: Log, offset: int) -> None:
 
 
 def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> None:
-    """What lies below a recovery point in a file is trusted after a crash, so the file comes first."""
+    """What lies below a recovery point in a file is trusted after a crash, so the file comes first.
+
+    Not so for `cleaned_until`: its checkpoint is written from a worker thread, which must not write the old number again.
+    """
+    log.cleaned_until = min(log.cleaned_until, offset)
     if log.on_cut is not None:
         log.on_cut(offset, log_start_offset)
     with log.recovery_lock:

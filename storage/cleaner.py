@@ -1,112 +1,149 @@
-"""Runs compaction: reads the dirty part of a log into a map, rewrites its segments, swaps the new ones in.
+"""The log cleaner's side of the log: which log is cleaned next, and what becomes of the segments that a pass has written.
 
-A pass is an iterator that yields after every slice of work, so that whoever drives it decides when to go on; appends and
-reads go on in between, because only sealed segments are touched. New segments are written as `.cleaned`, flushed, renamed
-to `.swap`, and take their names when the old ones are out of the way: a crash at any point leaves the old segments, the
-new ones, or a swap that recovery finishes. What stays is decided in `cleaner_plan`.
+`Cleaner.run` asks for the work step by step and does none of it: a driver does (`broker/compaction.py` in a process of its
+own, tests at once), and sends back what came of it. Between two steps appends, reads and everything else go on. The rules:
+
+- Only sealed segments below the last stable offset take part, and none is changed. New ones are written as `.cleaned` and
+  synced; in one turn of the log's own thread they become `.swap`, the old ones go, and they take their names. A crash at any
+  point leaves the old segments, the new ones, or a swap that recovery finishes: directories are journaled in order.
+- The log is flushed first: a power loss must not take the newer record of a key, or the marker of a transaction, for
+  whose sake an older record has gone that was on the disk.
+- The directory is synced before the next segment is swapped: a tombstone must not be gone before what it deletes.
+- A truncation ends the pass: its map may name records that are no more. It also lowers `log.cleaned_until`, as whatever is
+  appended in place of the old records was never cleaned. Retention may take segments away: they need no cleaning.
+- A log that cannot be cleaned, for whatever reason, is passed over until the node is started again; others go on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER, BatchView
-from storage import changes, checkpoint, producer_snapshot
-from storage.cleaner_plan import (
-    Keep,
-    OffsetMap,
-    Plan,
-    SegmentFacts,
-    TransactionsSeen,
-    filtered,
-    group_segments,
-    last_of_producers,
-    make_plan,
-)
-from storage.errors import CorruptFile, DiskFull, StorageFailure
+from storage import changes, replay
+from storage.cleaner_filter import last_of_producers
+from storage.cleaner_pass import Job, Progress, Source
+from storage.cleaner_plan import Plan, SegmentFacts, make_plan
+from storage.config import NEVER
+from storage.errors import DiskFull, StorageFailure
 from storage.log import Log
 from storage.logs import Logs
-from storage.replicate import read_marker
-from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment, segment_path
+from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 
 logger = logging.getLogger(__name__)
 
-# About 5 ms of work: the loop that drives the cleaner has clients to serve in between.
-SLICE_BYTES = 64 << 10
-# Small batches cost more than their bytes; counted so, a slice is at most a few hundred of them.
-BATCH_COST_BYTES = 200
+#: log.cleaner.dedupe.buffer.size, for 5 million keys a pass.
+MEMORY_BYTES = 128 << 20
+#: Segments looked at before the loop goes on: each may have to be read for its first timestamp.
+SEGMENTS_PER_TURN = 100
 
 
 class LogChanged(Exception):
     """The log was truncated, deleted or closed under a pass; what the pass wrote is dropped."""
 
 
+class Begin(NamedTuple):
+    """Asks for a `CleaningPass` over this job."""
+
+    job: Job
+
+
+class Advance(NamedTuple):
+    """Asks for the pass's next piece: its `Progress` is sent back."""
+
+    first_base: int
+
+
+class Sync(NamedTuple):
+    """Asks for a call that waits for the disk, on any thread."""
+
+    function: Callable[[], None]
+
+
+class Pause(NamedTuple):
+    """Lets the loop go on."""
+
+
+Step: TypeAlias = Begin | Advance | Sync | Pause
+Steps: TypeAlias = Generator[Step, Progress | None, bool]
+
+
 class Cleaner:
-    """Chooses the dirtiest log and cleans it; remembers how far each log is clean (`cleaner-offset-checkpoint`)."""
+    """Chooses the dirtiest log and cleans it. How far each log is clean is `Log.cleaned_until`, which `Logs` keeps."""
 
-    def __init__(self, logs: Logs, keys_max: int | None = None) -> None:
+    def __init__(self, logs: Logs, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9) -> None:
         self._logs = logs
-        self._keys_max = keys_max
-        self._clean_until: dict[tuple[str, int], int] = {}
-        self._uncleanable: set[tuple[bytes, int]] = set()
+        self.memory_bytes = memory_bytes
+        self.load_factor = load_factor
 
-    def load(self) -> None:
-        for directory in self._logs.directories:
-            if directory.online:
-                try:
-                    self._clean_until |= checkpoint.read_offsets(
-                        self._logs.files, f"{directory.path}/{checkpoint.CLEANER}"
-                    )
-                except CorruptFile as error:
-                    logger.warning("%s: every log counts as never cleaned", error)
-
-    def next_due(self, now_ms: int) -> tuple[Log, Plan] | None:
-        """The log with the greatest dirty ratio among those that are due."""
-        best: tuple[Log, Plan] | None = None
-        for log in self._logs:
-            if not log.config.compact or log.failure is not None or (log.topic_id, log.partition) in self._uncleanable:
-                continue
-            plan = plan_for(log, self._clean_until.get((log.topic, log.partition), 0), now_ms)
-            if plan.due(log.config) and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
-                best = (log, plan)
-        return best
-
-    def run(self, now_ms: int) -> Iterator[None]:
-        """One pass over the log that needs it most; yields after every slice. Nothing due: ends at once."""
-        due = self.next_due(now_ms)
+    def run(self, now_ms: int) -> Steps:
+        """One pass over the log that needs it most. Returns False when none does."""
+        due = yield from self._next_due(now_ms)
         if due is None:
-            return
+            return False
         log, plan = due
-        offsets = OffsetMap(self._keys_max) if self._keys_max else OffsetMap()
         try:
-            yield from clean(log, plan, now_ms, offsets)
-        except LogChanged:
-            return
-        except (KafkaError, CorruptFile) as error:
-            # Its records cannot be read: trying again would not help, and other logs are waiting.
-            logger.error("%s cannot be compacted: %s", log, error)
-            self._uncleanable.add((log.topic_id, log.partition))
-            return
+            clean_until = yield from clean(log, plan, now_ms, self.memory_bytes, self.load_factor)
+        except LogChanged as change:
+            logger.info("%s: %s", log, change)
+            return True
         except DiskFull as failure:
             logger.warning("compaction of %s waits for room: %s", log, failure)
-            return
-        self._clean_until[(log.topic, log.partition)] = min(offsets.latest_offset + 1, plan.end)
-        self._write()
+            return False
+        except StorageFailure as failure:
+            log.fail(failure)
+            return True
+        except Exception as error:
+            _pass_over(log, error)
+            return True
+        log.cleaned_until = clean_until
+        yield Sync(self._logs.write_cleaned)
+        return True
 
-    def _write(self) -> None:
-        for directory in self._logs.directories:
-            if directory.online:
-                names = {(log.topic, log.partition) for log in self._logs.in_directory(directory)}
-                offsets = {name: offset for name, offset in self._clean_until.items() if name in names}
-                checkpoint.write_offsets(self._logs.files, f"{directory.path}/{checkpoint.CLEANER}", offsets)
+    def _next_due(self, now_ms: int) -> Generator[Step, Progress | None, tuple[Log, Plan] | None]:
+        """The log with the greatest dirty ratio among those that are due."""
+        best: tuple[Log, Plan] | None = None
+        looked_at = 0
+        for log in self._logs:
+            if not log.config.compact or len(log.segments) < 2 or log.failure or log.uncleanable or log.closed:
+                continue
+            try:
+                plan = plan_for(log, log.cleaned_until, now_ms)
+            except Exception as error:
+                _pass_over(log, error)
+                continue
+            if plan.due(log.config) and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
+                best = (log, plan)
+            looked_at += len(log.segments)
+            if looked_at >= SEGMENTS_PER_TURN:
+                looked_at = 0
+                yield Pause()
+        if best is None or best[0].closed:
+            return None
+        return best[0], plan_for(best[0], best[0].cleaned_until, now_ms)  # as it is in this turn
+
+
+def _pass_over(log: Log, error: Exception) -> None:
+    """Whatever it is, trying again would meet it again, and other logs are waiting."""
+    log.uncleanable = f"{type(error).__name__}: {error}"
+    logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
 
 def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:
+    config = log.config
     return make_plan(
-        [_facts(segment) for segment in log.segments],
-        log.config,
+        [
+            SegmentFacts(
+                segment.base_offset,
+                segment.size,
+                0,
+                segment.first_timestamp() if config.max_compaction_lag_ms < NEVER else -1,
+                segment.largest_timestamp().timestamp if config.min_compaction_lag_ms > 0 else -1,
+            )
+            for segment in log.segments
+        ],
+        config,
         first_dirty=first_dirty,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
@@ -115,141 +152,123 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:
     )
 
 
-def _facts(segment: Segment) -> SegmentFacts:
-    return SegmentFacts(
-        segment.base_offset,
-        segment.size,
-        len(segment.indexes.offsets) * 8,
-        segment.first_timestamp(),
-        segment.largest_timestamp().timestamp,
-    )
+def clean(
+    log: Log, plan: Plan, now_ms: int, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9
+) -> Generator[Step, Progress | None, int]:
+    """One pass; the offset up to which the log is clean then.
 
-
-def clean(log: Log, plan: Plan, now_ms: int, offsets: OffsetMap) -> Iterator[None]:
-    """One pass. Raises LogChanged when the log is no longer what the plan was made for."""
-    yield from _fill_map(log, plan, offsets)
-    end = offsets.latest_offset + 1
-    segments = [segment for segment in log.segments if segment.base_offset < min(end, plan.end)]
-    keep = Keep(
-        offsets=offsets,
+    Raises:
+        LogChanged: the log is no longer what the plan was made for.
+    """
+    segments = {segment.base_offset: segment for segment in log.segments if segment.base_offset < plan.end}
+    if not segments:
+        return plan.end
+    job = Job(
+        directory=log.directory,
+        sources=tuple(Source(segment.base_offset, segment.size) for segment in segments.values()),
+        config=log.config,
+        first_dirty=plan.first_dirty,
         end=plan.end,
         now_ms=now_ms,
-        delete_retention_ms=log.config.delete_retention_ms,
+        memory_bytes=memory_bytes,
+        load_factor=load_factor,
+        aborted=tuple(log.aborted_transactions(next(iter(segments)), plan.end)),
         last_of_producers=last_of_producers(log.producers),
-        max_decompressed_bytes=log.config.max_decompressed_message_bytes,
     )
-    transactions = TransactionsSeen()
-    for group in group_segments([_facts(segment) for segment in segments], log.config, plan.end):
-        yield from _clean_group(log, [segments[i] for i in group], keep, transactions)
+    truncations, decided = log.truncations, log.high_watermark
+    try:
+        yield from _flushed(log, decided, now_ms)
+        _check_unchanged(log, truncations, ())
+        yield Begin(job)
+        while True:
+            try:
+                progress = yield Advance(log.segments[0].base_offset)
+            except Exception:
+                # A source that is no longer there is the likeliest reason.
+                _check_unchanged(log, truncations, segments.values())
+                raise
+            _check_unchanged(log, truncations, ())
+            assert progress is not None
+            if progress.clean_until is not None:
+                return progress.clean_until
+            if progress.written and _put_in_place(
+                log, [segments.pop(base) for base in progress.written], progress.size
+            ):
+                yield Sync(partial(log.files.sync_dir, log.directory))
+    except BaseException:  # also when the driver gives up: GeneratorExit
+        _remove_unfinished(log)
+        raise
 
 
-def _fill_map(log: Log, plan: Plan, offsets: OffsetMap) -> Iterator[None]:
-    transactions = TransactionsSeen()
-    transactions.add_aborted(log.aborted_transactions(plan.first_dirty, plan.end))
-    work = 0
-    for batch in log.batches(plan.first_dirty, plan.end):
-        if batch.is_control:
-            if (commit := _commits(batch)) is not None:
-                transactions.marker_is_superfluous(batch, commit)
-        elif not transactions.belongs_to_aborted(batch):
-            for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):
-                if record.key is not None and record.offset >= plan.first_dirty:
-                    offsets.put(record.key, record.offset)
-        offsets.latest_offset = batch.last_offset
-        if offsets.full:
-            return
-        work += batch.size + BATCH_COST_BYTES
-        if work >= SLICE_BYTES:
-            work = 0
-            yield
-            if log.closed:
-                raise LogChanged
-    offsets.latest_offset = max(offsets.latest_offset, plan.end - 1)
+def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | None, None]:
+    if log.recovery_point < offset:
+        yield Sync(partial(log.flush, now_ms))
+        if log.recovery_point < offset:
+            raise LogChanged("truncated or closed under the flush before compaction")
 
 
-def _clean_group(log: Log, group: list[Segment], keep: Keep, transactions: TransactionsSeen) -> Iterator[None]:
+def _check_unchanged(log: Log, truncations: int, segments: Iterable[Segment]) -> None:
+    if log.closed:
+        raise LogChanged("closed under compaction")
+    if log.truncations != truncations:
+        raise LogChanged("truncated under compaction")
+    if not log.config.compact:
+        raise LogChanged("no longer compacted")
+    if any(segment.removed for segment in segments):
+        raise LogChanged("a segment was removed under compaction")
+
+
+def _remove_unfinished(log: Log) -> None:
+    try:
+        for name in log.files.list_dir(log.directory):
+            if name.endswith(CLEANED_SUFFIX):
+                log.files.remove(f"{log.directory}/{name}")
+    except (StorageFailure, FileNotFoundError) as error:
+        logger.warning("%s: the next start removes what compaction left: %s", log, error)
+
+
+def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
+    """Swaps a group of segments for the one written anew. False when retention has removed the group."""
+    if log.failure is not None:
+        raise LogChanged("its directory failed")
+    if any(segment.removed for segment in old):
+        if all(segment.removed for segment in old):
+            _remove_unfinished(log)
+            return False
+        raise LogChanged("a segment was removed under compaction")
     cleaned = Segment(
         log.files,
         log.mappings,
         log.directory,
-        group[0].base_offset,
+        old[0].base_offset,
         log.config,
-        size=0,
-        active=True,
-        now_ms=keep.now_ms,
+        size=size,
+        active=False,
+        now_ms=0,
         suffix=CLEANED_SUFFIX,
     )
-    cleaned.create_files()
-    transactions.cleaned_index = []
     try:
-        for segment in group:
-            yield from _clean_into(log, segment, cleaned, keep, transactions)
-        for txn in transactions.cleaned_index:
-            cleaned.txn_index.append(log.files, txn)
-        cleaned.seal()
-        cleaned.flush()
-        _check_unchanged(log, group)
-        _swap(log, group, cleaned)
-    except BaseException:  # also when the driver gives up: GeneratorExit
-        if cleaned not in list(log.segments):
-            cleaned.removed = True
-            cleaned.unmap()
-            for name in cleaned.file_names():
-                if name.endswith(CLEANED_SUFFIX):
-                    log.files.remove(name)
+        _swap(log, old, cleaned)
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
         raise
-
-
-def _clean_into(
-    log: Log, source: Segment, target: Segment, keep: Keep, transactions: TransactionsSeen
-) -> Iterator[None]:
-    following = source.last_offset()
-    if following is not None:
-        transactions.add_aborted(log.aborted_transactions(source.base_offset, following + 1))
-    view, position, work = source.view(), 0, 0
-    while position < source.size:
-        batch = BatchView(view, position)
-        kept = filtered(batch, keep, transactions, _commits(batch) if batch.is_control else None)
-        if len(kept):
-            target.make_room(len(kept))
-            target.append_all(memoryview(kept), [HEADER.unpack_from(kept, 0)])
-        position += batch.size
-        work += batch.size + BATCH_COST_BYTES
-        if work >= SLICE_BYTES:
-            work = 0
-            yield
-            _check_unchanged(log, [source])
-
-
-def _commits(batch: BatchView) -> bool | None:
-    """Whether a control batch commits; None when it is not a transaction's marker."""
-    if batch.count == 0 or batch.producer_id < 0:
-        return None
-    marker, _ = read_marker(batch)
-    return marker.commit
-
-
-def _check_unchanged(log: Log, segments: list[Segment]) -> None:
-    if log.closed or any(segment.removed or segment.active for segment in segments):
-        raise LogChanged
+    return True
 
 
 def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
-    try:
-        cleaned.change_suffix(SWAP_SUFFIX)
-        log.files.sync_dir(log.directory)
-        ids = {id(segment) for segment in old}
-        remaining = [segment for segment in log.segments if id(segment) not in ids]
-        at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-        # Renamed away before the new one takes a name of theirs; one step for readers, who run on this thread.
-        changes.delete_segments(log, old)
-        cleaned.change_suffix("")
-        log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
-        bases = {segment.base_offset for segment in old[1:]}
-        for snapshot in [offset for offset in log.snapshots if offset in bases]:
-            log.files.remove(segment_path(log.directory, snapshot, producer_snapshot.SUFFIX))
-            log.snapshots.remove(snapshot)
-        log.files.sync_dir(log.directory)
-    except StorageFailure as failure:
-        log.fail(failure)
-        raise
+    """One step for readers, who run on this thread; for a crash, renames in an order that recovery understands."""
+    following = min(segment.base_offset for segment in log.segments if segment.base_offset > old[-1].base_offset)
+    _remove_snapshots(log, following)
+    cleaned.change_suffix(SWAP_SUFFIX)
+    ids = {id(segment) for segment in old}
+    remaining = [segment for segment in log.segments if id(segment) not in ids]
+    at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
+    changes.delete_segments(log, old)
+    cleaned.change_suffix("")
+    log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
+
+
+def _remove_snapshots(log: Log, before: int) -> None:
+    """A producer snapshot from before a marker that is gone would make its transaction an open one again, for ever."""
+    for snapshot in [offset for offset in log.snapshots if offset < before]:
+        replay.remove_snapshot(log, snapshot)

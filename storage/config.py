@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from protocol.records.compression import GZIP, LZ4, ZSTD
+
 NEVER = 2**63 - 1
 
 
@@ -53,8 +55,21 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """After which the active segment is sealed. Compaction needs that done within max.compaction.lag.ms (KIP-354)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    @property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    def compression_level(self, codec: int) -> int | None:
+        """The topic's level for a codec (`protocol.records.compression`), None for one that has none."""
+        return {
+            GZIP: self.compression_gzip_level,
+            LZ4: self.compression_lz4_level,
+            ZSTD: self.compression_zstd_level,
+        }.get(codec)
 
     @classmethod
     def from_topic_configs(cls, values: Mapping[str, object]) -> LogConfig:

@@ -14,6 +14,9 @@ class StorageFailure(Exception):
         self.path = path
         self.cause = cause
 
+    def __reduce__(self) -> tuple[object, ...]:  # it may come from another process
+        return type(self), (self.path, self.cause)
+
     def for_good(self) -> StorageFailure:
         """Something was changed half-way: even a full disk then takes the log directory offline."""
         return StorageFailure(self.path, self.cause)
@@ -37,6 +40,9 @@ class CorruptFile(Exception):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason)
 
 
 class UnexpectedAppendOffset(Exception):

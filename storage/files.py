@@ -67,6 +67,9 @@ class OsFiles:
     def __init__(self) -> None:
         self._descriptors = WriteDescriptors()
 
+    def __reduce__(self) -> tuple[type[OsFiles], tuple[()]]:
+        return OsFiles, ()  # another process opens files of its own
+
     def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
         return OsMappedFile(path, capacity, writable, self._descriptors)
 

@@ -14,7 +14,6 @@ from threading import Lock
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
-from protocol.records.compression import CODEC_IDS
 from protocol.records.convert import TARGET_CODECS
 from protocol.records.validate import RecordRules, restamp, validate_header
 from protocol.work import TooLong, Turn, Work, do_at_once, do_now
@@ -32,13 +31,6 @@ from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.segments import Segments
 from storage.txn_index import AbortedTxn
-
-# The topic's level for each codec that has one.
-COMPRESSION_LEVELS: dict[int, Callable[[LogConfig], int | None]] = {
-    CODEC_IDS["gzip"]: lambda config: config.compression_gzip_level,
-    CODEC_IDS["lz4"]: lambda config: config.compression_lz4_level,
-    CODEC_IDS["zstd"]: lambda config: config.compression_zstd_level,
-}
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 
@@ -88,6 +80,8 @@ class Log:
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
         # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
         self.on_cut: Callable[[int, int | None], None] | None = None
+        self.cleaned_until = 0  # the log cleaner has been over everything below (cleaner-offset-checkpoint)
+        self.uncleanable: str | None = None  # why the log cleaner passes it over
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)
@@ -126,14 +120,13 @@ class Log:
         )
         self._needs_records = self.rules.needs_records
         codec = self._codec = TARGET_CODECS[config.compression_type]
-        level_of = None if codec is None else COMPRESSION_LEVELS.get(codec)
-        self._preparation = Preparation(self.rules, codec, None if level_of is None else level_of(config))
+        self._preparation = Preparation(self.rules, codec, None if codec is None else config.compression_level(codec))
         for segment in self.segments:
             segment.update_config(config)
         self._on_new_active()
 
     def roll_jitter_ms(self) -> int:
-        return int(self._jitter * min(self.config.segment_jitter_ms, self.config.segment_ms))
+        return int(self._jitter * min(self.config.segment_jitter_ms, self.config.roll_ms))
 
     # Appending
 

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from random import Random
+from threading import Lock
 
 from storage import checkpoint
 from storage.config import NEVER, LogConfig
@@ -27,7 +28,7 @@ METADATA_LOG_DIR = "__cluster_metadata-0"
 # A restart after a crash reads what was not flushed: this much of a log takes about 0.1 s (1 s with 100-byte batches).
 RECOVERY_BYTES_MAX = 64 << 20
 
-CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.LOG_START, checkpoint.REPLICATION)
+CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.LOG_START, checkpoint.REPLICATION, checkpoint.CLEANER)
 
 Key = tuple[bytes, int]
 ConfigFor = Callable[[str, bytes], LogConfig]
@@ -50,6 +51,8 @@ class Logs:
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
         self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
+        # The log cleaner's checkpoint is written on a worker thread, and the loop must not wait there for the others.
+        self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
 
     # Finding
 
@@ -89,6 +92,7 @@ class Logs:
         recovery_points = self._read_checkpoint(directory, checkpoint.RECOVERY_POINT)
         starts = self._read_checkpoint(directory, checkpoint.LOG_START)
         high_watermarks = self._read_checkpoint(directory, checkpoint.REPLICATION)
+        cleaned = self._read_checkpoint(directory, checkpoint.CLEANER)
         for name in self.files.list_dir(directory.path):
             path = f"{directory.path}/{name}"
             if name.endswith(DELETE):
@@ -120,6 +124,7 @@ class Logs:
                 jitter=self._rng.random(),
             )
             log.advance_high_watermark(high_watermarks.get(found, 0))
+            log.cleaned_until = min(cleaned.get(found, 0), log.log_end_offset)
             self._add(directory, log)
         self._lower_to_ends(directory)
         return broker_epoch
@@ -317,17 +322,22 @@ class Logs:
     def write_high_watermarks(self) -> None:
         self._write(checkpoint.REPLICATION, lambda log: log.high_watermark)
 
+    def write_cleaned(self) -> None:
+        """How far each log is compacted. May run on another thread."""
+        self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None)
+
     def _write(self, name: str, value: Callable[[Log], int | None]) -> None:
         for directory in self.directories:
             if not directory.online:
                 continue
-            offsets = {
-                (log.topic, log.partition): offset
-                for log in self.in_directory(directory)
-                if (offset := value(log)) is not None
-            }
             try:
-                self._write_checkpoint(directory, name, offsets)
+                with self._checkpoint_locks[name]:
+                    offsets = {
+                        (log.topic, log.partition): offset
+                        for log in self.in_directory(directory)
+                        if (offset := value(log)) is not None
+                    }
+                    self._replace_checkpoint(directory, name, offsets)
             except DiskFull as failure:
                 logger.warning("%s is out of date: %s", name, failure)
                 self._outdated.add(directory.path)
@@ -335,6 +345,10 @@ class Logs:
                 self.directory_failed(directory, failure)
 
     def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
+        with self._checkpoint_locks[name]:
+            self._replace_checkpoint(directory, name, offsets)
+
+    def _replace_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
         path = f"{directory.path}/{name}"
         if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
             return  # still there: a disk that is gone is noticed though nobody writes to it

@@ -192,7 +192,7 @@ class Segment:
         """Why a batch of `size` bytes must start a new segment (Kafka's conditions), or None."""
         if self.size > self._config.segment_bytes - size:
             return "size"
-        if self.size and self._waited_ms(max_timestamp, now_ms) > self._config.segment_ms - jitter_ms:
+        if self.size and self._waited_ms(max_timestamp, now_ms) > self._config.roll_ms - jitter_ms:
             return "time"
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return "offset"
@@ -204,7 +204,7 @@ class Segment:
         """(timestamp, wall clock): a batch later than either needs a new segment."""
         if self.size == 0:
             return NEVER, NEVER
-        limit = self._config.segment_ms - jitter_ms
+        limit = self._config.roll_ms - jitter_ms
         first = self.first_timestamp()
         return (first + limit, NEVER) if first >= 0 else (NEVER, self.created_ms + limit)
 

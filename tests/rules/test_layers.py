@@ -38,9 +38,12 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     ),
     "threads": (
         re.compile(r"threading\.Thread|(\w+\.)*ThreadPoolExecutor|asyncio\.to_thread"),
-        ("server/workers.py", "server/prometheus.py", "ottla/"),
+        ("server/workers.py", "server/worker_process.py", "server/prometheus.py", "ottla/"),
     ),
-    "processes": (re.compile(r"subprocess\.\w+|os\.(fork|system|exec\w*|spawn\w*)|multiprocessing\.\w+"), ("ottla/",)),
+    "processes": (
+        re.compile(r"subprocess\.\w+|os\.(fork|system|exec\w*|spawn\w*)|multiprocessing\.\w+"),
+        ("server/worker_process.py", "ottla/"),
+    ),
 }
 
 

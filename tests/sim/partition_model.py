@@ -60,6 +60,7 @@ class Producer:
     epoch: int = -1
     coordinator_epoch: int = -1
     open_since: int = -1
+    last_offset: int = -1  # of its last batch or marker
     sent: list[Sent] = field(default_factory=list)
 
     @property
@@ -87,6 +88,7 @@ class Producers:
         if view.producer_id < 0 or (view.is_control and view.count == 0):
             return
         producer = self.by_id.setdefault(view.producer_id, Producer())
+        producer.last_offset = batch.last
         if view.producer_epoch != producer.epoch:
             producer.epoch = view.producer_epoch
             producer.sent = []
@@ -119,6 +121,9 @@ class PartitionModel:
     durable_start: int = 0  # and a power loss
     cleaned_until: int = 0  # compaction may have rewritten what is below
     producers: Producers = field(default_factory=Producers)
+    # The log was truncated to this end inside of what was cleaned: what it knows of producers before is more or less.
+    blurred: int = 0
+    decided: int = 0  # the high watermark when the last pass began: its decisions stand by what is below
     # An operation was in progress: what may be there on top, how far back the end may lie, how far on the start.
     tail: list[Stored] = field(default_factory=list)
     end_floor: int | None = None
@@ -150,13 +155,20 @@ class PartitionModel:
         self.kept_start = min(self.kept_start, offset)
         self.durable_start = min(self.durable_start, offset)
         self.cleaned_until = min(self.cleaned_until, offset)
+        self.decided = min(self.decided, offset)
         self.producers = Producers(self.batches)
+
+    def adopt(self, found: Sequence[Stored]) -> None:
+        """From now on what compaction left is what there was."""
+        self.batches = [*(batch for batch in self.batches if batch.last < self.start), *found]
+        self.producers = Producers(self.batches)
+        self.blurred = self.end
 
     def reset(self, offset: int) -> None:
         self.batches = []
         self.end = self.start = self.high_watermark = self.flushed = offset
         self.kept_start = self.durable_start = offset
-        self.cleaned_until = 0
+        self.cleaned_until = self.blurred = self.decided = 0
         self.producers = Producers()
 
     def settle(self) -> None:
@@ -170,7 +182,7 @@ class PartitionModel:
 
 def committed_records(batches: Sequence[Stored], aborted: Iterable[Aborted], start: int, end: int) -> list[Record]:
     """What a read_committed consumer of [start, end) is shown, given the aborted transactions it is told: Kafka's rule."""
-    waiting = sorted(aborted, key=lambda txn: txn.first)
+    waiting = sorted((txn for txn in aborted if txn.last >= start), key=lambda txn: txn.first)
     skipping: set[int] = set()
     seen: list[Record] = []
     for batch in batches:

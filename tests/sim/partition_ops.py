@@ -16,14 +16,18 @@ from protocol.errors import KafkaError
 from protocol.records.batch import LOG_OVERHEAD_BYTES, patch_offset
 from protocol.records.builder import build_batch
 from protocol.records.control import end_txn_batch
+from storage import cleaner_pass
 from storage.cleaner import Cleaner
 from storage.errors import UnexpectedAppendOffset
 from storage.log import Log, Origin
 from storage.logs import Logs
-from tests.sim.partition_checks import check_batches
+from tests.sim.partition_checks import batches_of, check_batches, check_pass
 from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Stored
+from tests.storage.cleaning import steps_done
 
 PRODUCERS = 5
+#: The key of a COMMIT marker: the cleaner must not take markers for records of this key.
+MARKER_KEY = b"\x00\x00\x00\x01"
 
 
 @dataclass
@@ -44,7 +48,9 @@ class Operations:
     def __init__(self, rng: random.Random, now_ms: int) -> None:
         self.rng, self.now_ms = rng, now_ms
         self.written = 0
+        self.epochs_fenced = 0
         self.large = False  # whether segments are large enough for large batches
+        self._seldom: list[bytes] = []  # keys written once: each is deleted soon, or never written again
 
     # Making batches
 
@@ -55,9 +61,21 @@ class Operations:
             value = b"%d:" % self.written + rng.randbytes(4) * rng.choice((0, 5, 40, 90))
             if count == 1 and self.large and rng.random() < 0.3:
                 value *= 9000 // len(value)  # above storage.segment.WRITE_BYTES_MIN
-            key = b"key%d" % rng.randrange(12)
-            rows.append((key, None if rng.random() < 0.08 else value, self.now_ms + rng.randrange(-40, 40)))
+            key, deleted = self._key()
+            rows.append((key, None if deleted else value, self.now_ms + rng.randrange(-40, 40)))
         return rows
+
+    def _key(self) -> tuple[bytes, bool]:
+        """A key, and whether it is deleted now."""
+        rng = self.rng
+        if rng.random() < 0.75:
+            key = MARKER_KEY if rng.random() < 0.05 else b"key%d" % rng.randrange(12)
+            return key, rng.random() < 0.08
+        if self._seldom and rng.random() < 0.4:
+            return self._seldom.pop(rng.randrange(len(self._seldom))), True
+        key = b"seldom%d" % self.written
+        self._seldom = [*self._seldom[-5:], key]
+        return key, False
 
     def _next_batch(self, model: PartitionModel, log: Log | None = None) -> tuple[bytes, bool]:
         """A batch that a client or a coordinator could send now (to that leader), and whether it is a marker."""
@@ -67,6 +85,8 @@ class Operations:
         producer = model.producers.by_id.get(producer_id, Producer())
         if kind == "plain":
             return build_batch(self._rows(rng.randint(1, 4))), False
+        if 0 <= producer.last_offset < model.blurred:
+            return self._fence(producer_id, producer), True
         if kind == "marker":
             if producer.open_since >= 0 or rng.random() < 0.1:
                 bump = rng.random() < 0.2
@@ -92,6 +112,17 @@ class Operations:
             base_sequence=sequence,
             transactional=producer.open_since >= 0 or kind == "transactional",
         ), False
+
+    def _fence(self, producer_id: int, producer: Producer) -> bytes:
+        """The marker of a new epoch, as InitProducerId writes it: what the log knows of the producer's past counts no more."""
+        self.epochs_fenced += 1
+        return end_txn_batch(
+            committed=False,
+            producer_id=producer_id,
+            producer_epoch=10 * self.epochs_fenced,
+            coordinator_epoch=max(producer.coordinator_epoch, 0) + 10 * self.epochs_fenced,
+            timestamp=self.now_ms,
+        )
 
     @staticmethod
     def _placed(batch: bytes, offset: int, epoch: int) -> Stored:
@@ -124,7 +155,7 @@ class Operations:
         """What a leader sent: some batches, of which the last may be cut off; gaps where compaction was."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
-        ahead = PartitionModel(list(model.batches), end=model.end)
+        ahead = PartitionModel(list(model.batches), end=model.end, blurred=model.blurred)
         ahead.producers = type(model.producers)(model.batches)
         for _ in range(rng.randint(1, 5)):
             batch, _ = self._next_batch(ahead)
@@ -153,8 +184,10 @@ class Operations:
         back = self.rng.randint(1, len(producer.sent))
         sent = producer.sent[-back]
         original = next((b for b in model.batches if b.base == sent.first_offset), None)
-        if original is None or original.base < log.log_start_offset:
+        if original is None or original.base < max(log.log_start_offset, model.blurred):
             return
+        if original.view.count <= original.view.last_offset_delta:
+            return  # the cleaner was here before the log was truncated to it
         end = log.log_end_offset
         try:
             again = self._placed(original.data, 0, -1).data
@@ -176,7 +209,11 @@ class Operations:
             batch[rng.randrange(21, len(batch))] ^= 1 << rng.randrange(8)
             with pytest.raises(KafkaError):
                 log.append(bytes(batch), leader_epoch=partition.epoch, now_ms=self.now_ms)
-            known = [(i, p) for i, p in model.producers.by_id.items() if p.sent and p.open_since < 0]
+            known = [
+                (i, p)
+                for i, p in model.producers.by_id.items()
+                if p.sent and p.open_since < 0 and p.last_offset >= model.blurred
+            ]
             if known:
                 producer_id, producer = rng.choice(known)
                 ahead = build_batch(
@@ -235,12 +272,23 @@ class Operations:
         """The leader's log parts from this one; below the high watermark only after an unclean election."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
-        lowest = max(model.start, model.cleaned_until, 0 if rng.random() < 0.1 else model.high_watermark)
+        unclean = rng.random() < 0.15
+        lowest = max(model.start, 0 if unclean else model.high_watermark)
         if lowest >= model.end:
             return
+        self._truncate(partition, rng.randint(max(lowest, model.end - rng.choice((3, 15, 100))), model.end))
+
+    def _truncate(self, partition: Partition, offset: int) -> None:
+        model, log = partition.model, partition.log
+        assert log is not None
+        if offset < model.decided:
+            if not model.start == model.kept_start == model.durable_start:
+                return
+            # Newer records and markers, for whose sake the cleaner removed others, go now: what is left is left, as in Kafka.
+            check_batches(log, model)
+            model.adopt(batches_of(log))
         partition.leads = False
         partition.epoch += 1
-        offset = rng.randint(max(lowest, model.end - rng.choice((3, 15, 100))), model.end)
         model.end_floor = model.truncated_end(offset)
         log.truncate_to(offset)
         model.settle()
@@ -273,20 +321,54 @@ class Operations:
             model.kept_start = model.durable_start = offset
 
     def compact(self, partition: Partition, logs: Logs, meanwhile: Callable[[], None]) -> None:
-        """A pass of the cleaner; other things happen between its slices."""
-        model, log = partition.model, partition.log
+        """A pass of the cleaner; other things happen between its steps."""
+        model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         if not log.config.compact:
             return
-        until = min(log.segments.active.base_offset, log.last_stable_offset)
-        before = model.cleaned_until
-        model.cleaned_until = max(before, until)
-        cleaner = Cleaner(logs)
-        cleaner.load()
+        stable = min(log.segments.active.base_offset, log.last_stable_offset)
+        model.cleaned_until = max(model.cleaned_until, stable)
+        model.decided = max(model.decided, log.high_watermark)
+        before, truncations = batches_of(log), log.truncations
+        cleaner = Cleaner(logs, memory_bytes=rng.choice((0, 2000, 1 << 16)))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("storage.cleaner.SLICE_BYTES", 1500)
-            for _ in cleaner.run(self.now_ms):
-                if self.rng.random() < 0.3:
+            patch.setattr(cleaner_pass, "PIECE_BYTES", 1500)
+            patch.setattr(cleaner_pass, "WRITE_BYTES", rng.choice((500, 1 << 20)))
+            for _ in steps_done(cleaner.run(self.now_ms), log.files):
+                if rng.random() < 0.3:
                     meanwhile()
+                elif rng.random() < 0.03 and log.failure is None and not log.closed:
+                    self._truncate(partition, rng.randint(model.start, model.end))
+        assert log.uncleanable is None, log.uncleanable
         if log.failure is None and not log.closed:
             check_batches(log, model)
+            if log.truncations == truncations:
+                check_pass(log, model, before, stable, self.now_ms)
+
+    def outgrow(self, partition: Partition, logs: Logs, recreate: Callable[[], None]) -> None:
+        """A compacted log begins again below where it was cleaned, and grows beyond that: all of it must count as dirty."""
+        rng = self.rng
+        if partition.log is None or not partition.log.config.compact:
+            return
+        self._grow(partition, rng.randint(10, 40))
+        self.compact(partition, logs, lambda: None)
+        cleaned = partition.model.cleaned_until
+        if rng.random() < 0.5:
+            recreate()
+        else:
+            self._truncate(partition, rng.randint(partition.model.start, partition.model.end))
+        for _ in range(3):
+            self._grow(partition, rng.randint(10, 30), at_least=cleaned + 1)
+            self.compact(partition, logs, lambda: None)
+            self.now_ms += 25_000
+
+    def _grow(self, partition: Partition, batches: int, at_least: int = 0) -> None:
+        """Appends that are committed and sealed."""
+        model, log = partition.model, partition.log
+        assert log is not None
+        while batches > 0 or (model.end < at_least and log.config.compact):
+            self.append(partition)
+            batches -= 1
+        model.high_watermark = model.end
+        log.advance_high_watermark(model.end)
+        log.roll(self.now_ms)

@@ -52,6 +52,7 @@ OPERATIONS = (
     ("retain", 4),
     ("delete_records", 4),
     ("compact", 4),
+    ("outgrow", 1),
     ("snapshot", 3),
     ("write_recovery_points", 4),
     ("write_high_watermarks", 4),
@@ -59,8 +60,6 @@ OPERATIONS = (
     ("flush_due", 3),
     ("recreate", 1),
 )
-NAMES = [name for name, _ in OPERATIONS]
-WEIGHTS = [weight for _, weight in OPERATIONS]
 #: What another thread's flush may meet half-way.
 BESIDE = (
     "append",
@@ -77,6 +76,11 @@ BESIDE = (
 
 
 class StorageHistory:
+    #: name, weight
+    operations: tuple[tuple[str, int], ...] = OPERATIONS
+    #: which partitions there may be
+    names: tuple[tuple[str, ...], ...] = (("logs",), ("compacted",), ("logs", "mixed", "compacted"))
+
     def __init__(self, seed: int, lives: int = 6, steps: int = 30) -> None:
         self.seed, self.lives, self.steps = seed, lives, steps
         self.rng = rng = random.Random(seed)
@@ -87,9 +91,9 @@ class StorageHistory:
         self.fsync_first = rng.random() < 0.3  # flush.messages=1
         self.trace: list[str] = []
         self.restarts = 0
-        self.partitions = [
-            Partition(name, rng.randbytes(16)) for name in ("logs", "mixed", "compacted")[: rng.choice((1, 1, 3))]
-        ]
+        self.partitions = [Partition(name, rng.randbytes(16)) for name in rng.choice(self.names)]
+        self.policies = rng.choice((("compact",), ("compact", "delete")))
+        self.compaction_lag_ms = rng.choice((0, 0, 15_000))
         self.leaving: Partition | None = None
         self.logs: Logs
 
@@ -112,7 +116,10 @@ class StorageHistory:
     def config_for(self, topic: str, topic_id: bytes) -> LogConfig:
         if topic == "compacted":
             return LogConfig(
-                cleanup_policy=("compact",),
+                cleanup_policy=self.policies,
+                min_compaction_lag_ms=self.compaction_lag_ms,
+                retention_bytes=self.config.retention_bytes,
+                retention_ms=self.config.retention_ms,
                 segment_bytes=min(self.config.segment_bytes, 3000) if not self.ops.large else 20_000,
                 index_interval_bytes=200,
                 min_cleanable_dirty_ratio=0.0,
@@ -151,13 +158,14 @@ class StorageHistory:
         """One operation, perhaps with a fault in its middle; False when the node was restarted for it."""
         rng, disk = self.rng, self.disk
         partition = rng.choice(self.partitions)
-        name = rng.choices(NAMES, WEIGHTS)[0]
+        name = rng.choices(*zip(*self.operations, strict=True))[0]
         fault = rng.choices(("none", "kill", "failure", "full"), (80, 8, 3, 4))[0]
         self.note(f"{name} {partition.name} {fault if fault != 'none' else ''}")
+        calls = rng.choice((12, 50, 200)) if name in ("compact", "outgrow") else 12
         if fault == "kill":
-            disk.kill_after(rng.randint(1, 12))
+            disk.kill_after(rng.randint(1, calls))
         elif fault == "failure":
-            disk.fail_after(rng.randint(1, 10))
+            disk.fail_after(rng.randint(1, calls))
         elif fault == "full":
             disk.room_bytes = disk.used_bytes() + rng.choice((0, 50, 500, 3000, 20_000))
         try:
@@ -197,7 +205,8 @@ class StorageHistory:
             "delete_records": lambda: self.ops.delete_records(
                 partition, self.logs, durable=self.disk.room_bytes == CAPACITY_BYTES
             ),
-            "compact": lambda: self.ops.compact(partition, self.logs, lambda: self._meanwhile(partition, "a slice")),
+            "compact": lambda: self.ops.compact(partition, self.logs, lambda: self._meanwhile(partition, "a step")),
+            "outgrow": lambda: self.ops.outgrow(partition, self.logs, lambda: self._recreate(partition)),
         }
         if name in own:
             own[name]()

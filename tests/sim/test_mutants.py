@@ -87,11 +87,11 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
 }
 
 
-def caught_at(seeds: range) -> int | None:
+def caught_at(seeds: range, history: type[StorageHistory] = StorageHistory) -> int | None:
     """The first seed whose history fails."""
     for seed in seeds:
         try:
-            StorageHistory(seed).run()
+            history(seed).run()
         except (Exception, Killed, pytest.fail.Exception):
             return seed
     return None

@@ -48,6 +48,26 @@ class SimWorkers:
         await asyncio.sleep(self._rng.uniform(0.0001, 0.005))
         return function(*args)
 
+    def process(self) -> SimProcess:
+        return SimProcess(self)
+
+
+class SimProcess:
+    """A worker process: its object lives here, and each call keeps its caller waiting for a while."""
+
+    def __init__(self, workers: SimWorkers) -> None:
+        self._workers = workers
+        self._object: Any = None
+
+    async def make(self, factory: Callable[..., object], *args: object) -> None:
+        self._object = await self._workers.run(factory, *args)
+
+    async def call(self, method: str, *args: object) -> Any:
+        return await self._workers.run(getattr(self._object, method), *args)
+
+    async def close(self) -> None:
+        self._object = None
+
 
 class SimHost:
     """One host: its disk outlives its processes, each of which gets a `World`, turns and a set of tasks of its own."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records.builder import build_batch
-from storage.cleaner import Cleaner, LogChanged, clean, plan_for
-from storage.cleaner_plan import OffsetMap
+from storage.cleaner import Cleaner, LogChanged, Pause, Step, clean, plan_for
 from storage.config import LogConfig
 from storage.files import OsFiles
 from storage.log import Log, Origin
 from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from storage.logs import Logs
+from tests.storage.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
 
 COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=1500, index_interval_bytes=200, delete_retention_ms=1000)
@@ -29,11 +31,25 @@ def put(log: Log, rows: list[tuple[bytes, bytes | None]], **fields: object) -> i
     return append(log, build_batch([(key, value, NOW_MS) for key, value in rows], **fields))  # type: ignore[arg-type]
 
 
-def run(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, keys_max: int = 10_000) -> int:
-    """One pass over everything but the active segment; how many slices it took."""
+def run(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, memory_bytes: int = 1 << 20) -> int:
+    """One pass over everything but the active segment; how many steps it took."""
     log.advance_high_watermark(log.log_end_offset)
-    offsets = OffsetMap(keys_max)
-    return sum(1 for _ in clean(log, plan_for(log, first_dirty, now_ms), now_ms, offsets))
+    return sum(1 for _ in passing(log, now_ms, first_dirty, memory_bytes))
+
+
+def passing(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, memory_bytes: int = 1 << 20) -> Iterator[Step]:
+    return steps_done(clean(log, plan_for(log, first_dirty, now_ms), now_ms, memory_bytes), log.files)
+
+
+def due(logs: Logs, now_ms: int = NOW_MS) -> object:
+    """The first request of the cleaner, None if no log is due."""
+    with closing(Cleaner(logs).run(now_ms)) as steps:
+        return next((step for step in steps if not isinstance(step, Pause)), None)
+
+
+def cleaned(logs: Logs, now_ms: int = NOW_MS) -> bool:
+    """One pass over the log that needs it most; whether there was one."""
+    return bool(list(steps_done(Cleaner(logs, 1 << 20).run(now_ms), logs.files)))
 
 
 def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -61,14 +77,14 @@ def fold(rows: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes, byte
     rows=st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.binary(max_size=40))), min_size=1, max_size=120),
     batch_size=st.integers(1, 7),
     codec=st.sampled_from([0, 1, 2, 3, 4]),
-    keys_max=st.sampled_from([3, 10_000]),
+    memory_bytes=st.sampled_from([0, 1 << 20]),
 )
 def test_the_fold_of_a_compacted_log_is_the_fold_of_its_history(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[int, bytes | None]],
     batch_size: int,
     codec: int,
-    keys_max: int,
+    memory_bytes: int,
 ) -> None:
     directory = tmp_path_factory.mktemp("compact")
     log = open_at(directory, COMPACT)
@@ -76,7 +92,7 @@ def test_the_fold_of_a_compacted_log_is_the_fold_of_its_history(
         put(log, [(b"key-%d" % key * 3, value) for key, value in rows[start : start + batch_size]], compression=codec)
     history = records(log)
     for now_ms in (NOW_MS, NOW_MS + 5000, NOW_MS + 2 * DAY_MS):
-        run(log, now_ms, keys_max=keys_max)
+        run(log, now_ms, memory_bytes=memory_bytes)
         left = records(log)
         assert fold(left) == fold(history)
         assert set(left) <= set(history) and left == sorted(left, key=lambda row: row[0])
@@ -196,7 +212,7 @@ def test_appends_and_reads_go_on_between_slices(tmp_path: Path) -> None:
     before = log.read(0, max_bytes=100_000).records
     copy = bytes(before)
     slices = 0
-    for _ in clean(log, plan_for(log, 0, NOW_MS), NOW_MS, OffsetMap()):
+    for _ in passing(log):
         put(log, [(b"during", b"%d" % slices)])
         slices += 1
         assert log.read(0, max_bytes=10).records
@@ -211,11 +227,11 @@ def test_a_log_truncated_under_a_pass_is_left_alone(tmp_path: Path) -> None:
     for i in range(800):
         put(log, [(b"k%d" % (i % 5), bytes(400))])
     log.advance_high_watermark(log.log_end_offset)
-    passing = clean(log, plan_for(log, 0, NOW_MS), NOW_MS, OffsetMap())
-    next(passing)
+    steps = passing(log)
+    next(steps)
     log.truncate_to(100)
     with pytest.raises(LogChanged):
-        list(passing)
+        list(steps)
     assert len(records(log)) == 100
     assert not list(tmp_path.glob("*.cleaned"))
 
@@ -277,14 +293,14 @@ def test_the_cleaner_takes_the_dirtiest_log_and_remembers_how_far_it_came(tmp_pa
     for i in range(60):
         put(dirty, [(b"k%d" % (i % 4), b"%d" % i * 20)])
     dirty.advance_high_watermark(60)
-    cleaner = Cleaner(logs)
-    cleaner.load()
-    assert cleaner.next_due(NOW_MS) is not None
-    list(cleaner.run(NOW_MS))
-    assert cleaner.next_due(NOW_MS) is None
+    assert due(logs) is not None
+    assert cleaned(logs)
+    assert due(logs) is None
     end = dirty.segments.active.base_offset
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == f"0\n1\ndirty 0 {end}\n"
-    fresh = Cleaner(logs)
-    fresh.load()
-    assert fresh.next_due(NOW_MS) is None
+    logs.close_all()
+    logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(tmp_path)], None, 1), Random(1))
+    logs.open_all(lambda topic, topic_id: COMPACT, NOW_MS)
+    logs.by_name("dirty", 0).advance_high_watermark(60)
+    assert due(logs) is None
     logs.close_all()

@@ -176,9 +176,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
         logs.create("orders", partition, A, LogConfig(cleanup_policy=("compact", "delete"))) for partition in (0, 1)
     )
     log.assign_epoch(3, 0)
-    cleaner = Cleaner(logs)
-    cleaner.load()
-    assert not list(cleaner.run(NOW_MS))
+    assert not list(Cleaner(logs).run(NOW_MS))
     logs.apply_retention(NOW_MS)
     logs.flush_all(NOW_MS)
     assert read_all(log) == b""

@@ -1,0 +1,168 @@
+"""A process of its own for work made of Python bytecode: a thread would take the event loop's time (GIL).
+
+An object lives in the process and its methods are called from here, one at a time; arguments, results and exceptions are
+pickled. The process is started with the first object, and inherits nothing but two pipes: no lock of a log directory, no
+listening socket. It ends with the pipes, however the node ended: a thread in it does nothing but wait for that.
+
+The simulator's processes are objects called in place (`tests/sim/world.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from struct import Struct
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from server.workers import ThreadWorkers
+
+log = logging.getLogger(__name__)
+
+_LENGTH = Struct(">Q")
+#: -P and the parent's own path: a file in the working directory must not pass for one of our modules.
+_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from server.worker_process import serve; serve()"
+#: Clients come first where there are not enough processors for both.
+_NICENESS = 5
+
+
+class WorkerEnded(Exception):
+    """The process ended in the middle of a call: killed, or out of memory."""
+
+
+class WorkFailed(Exception):
+    """An exception of the worker that cannot be pickled, as text."""
+
+
+class WorkerProcess(Protocol):
+    """Somewhere to keep an object that works for long."""
+
+    async def make(self, factory: Callable[..., object], *args: object) -> None:
+        """The object, in place of the one before: `factory(*args)`."""
+
+    async def call(self, method: str, *args: object) -> Any: ...
+
+    async def close(self) -> None:
+        """Ends what runs, and the process. It may be used again: that starts another one."""
+
+
+class OwnProcess:
+    """See `WorkerProcess`. `thread` waits for the pipes, and is used for nothing else."""
+
+    def __init__(self, thread: ThreadWorkers) -> None:
+        self._thread = thread
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    async def make(self, factory: Callable[..., object], *args: object) -> None:
+        await self._thread.run(self._exchange, (factory, args))
+
+    async def call(self, method: str, *args: object) -> Any:
+        return await self._thread.run(self._exchange, (method, args))
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()  # it has nothing to lose, and what waits for it on the thread hears of it at once
+            await self._thread.run(_reap, process)
+
+    def _exchange(self, request: tuple[object, tuple[object, ...]]) -> object:
+        process = self._process
+        if process is None:
+            process = self._process = _start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            _send(process.stdin, request)
+            succeeded, answer = _receive(process.stdout)
+        except (EOFError, OSError) as error:
+            raise WorkerEnded(f"the worker process {process.pid} has ended") from error
+        if succeeded:
+            return answer
+        raise answer
+
+
+def _start() -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-c", _BOOT, *filter(None, sys.path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        try:
+            pipe.close()
+        except OSError:
+            log.debug("the worker process had not read all", exc_info=True)
+    process.wait()
+
+
+def _send(pipe: IO[bytes], message: object) -> None:
+    data = pickle.dumps(message)
+    pipe.write(_LENGTH.pack(len(data)) + data)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> tuple[Any, Any]:
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    message: tuple[Any, Any] = pickle.loads(data)
+    return message
+
+
+# In the process
+
+
+def serve() -> None:
+    """The main function of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node ends this process itself
+    os.nice(_NICENESS)
+    gc.disable()  # the work makes no cycles, and many tuples
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a stray print must not pass for an answer
+    requests: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    worker: Any = None
+    while True:
+        what, arguments = requests.get()
+        try:
+            if isinstance(what, str):
+                answer = (True, getattr(worker, what)(*arguments))
+            else:
+                worker = None  # what it holds goes before the next one takes as much
+                worker = what(*arguments)
+                answer = (True, None)
+        except Exception as error:
+            answer = (False, _portable(error))
+        _send(answers, answer)
+
+
+def _read(requests: queue.SimpleQueue[tuple[Any, Any]]) -> None:
+    try:
+        while True:
+            requests.put(_receive(sys.stdin.buffer))
+    except (EOFError, OSError):
+        os._exit(0)  # the node is gone
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        copy = pickle.loads(pickle.dumps(error))
+    except Exception:
+        copy = None
+    return error if type(copy) is type(error) else WorkFailed(f"{type(error).__name__}: {error}")

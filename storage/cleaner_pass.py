@@ -1,0 +1,291 @@
+"""One pass of the log cleaner over sealed segments: the work without the log. It runs in a process of its own.
+
+The dirty part is read into an `OffsetMap`, then every segment from the start of the log is written anew as `.cleaned`, as
+`cleaner_filter` says, group by group. Source segments are never changed, so nothing here minds what the log does meanwhile;
+what becomes of a written group is decided by `storage.cleaner`, which owns the log.
+
+`advance` does a bounded piece of the work and says how far it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import ATTRIBUTES_AT, HEADER, BatchView, Header, batch_size
+from protocol.records.crc import crc32c
+from storage.cleaner_filter import Keep, TransactionsSeen, commits, encoded_records
+from storage.cleaner_plan import SegmentFacts, group_segments
+from storage.config import LogConfig
+from storage.errors import CorruptFile
+from storage.files import Files, MappedFile
+from storage.mappings import Mappings
+from storage.offset_map import OffsetMap, ordinals_max
+from storage.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, Segment, segment_path
+from storage.txn_index import AbortedTxn
+
+#: One piece of work. What it costs the caller is the wait before a pass can be given up, and the step of the throttle.
+PIECE_BYTES = 4 << 20
+#: Small batches cost more than their bytes.
+BATCH_COST_BYTES = 200
+#: Keys that are gathered before they go into the map: what is superseded among them is never hashed.
+GATHERED_KEYS_MAX = 32_768
+#: Batches that stay are written together.
+WRITE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that a pass needs to know of a log. `sources` are the sealed segments below `end`."""
+
+    directory: str
+    sources: tuple[Source, ...]
+    config: LogConfig
+    first_dirty: int
+    end: int
+    now_ms: int
+    memory_bytes: int
+    load_factor: float
+    aborted: tuple[AbortedTxn, ...]
+    last_of_producers: dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A piece of work. `written` are the base offsets of the segments that a finished `.cleaned` segment of `size` replaces."""
+
+    moved_bytes: int
+    written: tuple[int, ...] = ()
+    size: int = 0
+    #: With the last piece: everything below is clean once all groups are in their places.
+    clean_until: int | None = None
+    records: int = 0
+
+
+@dataclass(slots=True)
+class _Work:
+    """Bytes read and written since the last piece ended; batches count for more than their bytes."""
+
+    moved: int = 0
+    cost: int = 0
+    records: int = 0
+
+    def add(self, moved: int) -> bool:
+        self.moved += moved
+        self.cost += moved + BATCH_COST_BYTES
+        return self.cost >= PIECE_BYTES
+
+    def take(self, **fields: object) -> Progress:
+        progress = Progress(self.moved, records=self.records, **fields)  # type: ignore[arg-type]
+        self.moved = self.cost = self.records = 0
+        return progress
+
+
+@dataclass(slots=True)
+class _Output:
+    """A `.cleaned` segment, and the batches that wait to be written to it."""
+
+    segment: Segment
+    headers: list[Header] = field(default_factory=list)
+    parts: list[bytes | memoryview] = field(default_factory=list)
+    waiting: int = 0
+
+    def add(self, kept: bytes | memoryview) -> None:
+        if self.waiting and self.waiting + len(kept) > WRITE_BYTES:
+            self.write()
+        self.parts.append(kept)
+        self.headers.append(HEADER.unpack_from(kept, 0))
+        self.waiting += len(kept)
+
+    def write(self) -> None:
+        if self.waiting:
+            self.segment.make_room(self.waiting)
+            self.segment.append_all(memoryview(b"".join(self.parts)), self.headers)
+            self.headers, self.parts, self.waiting = [], [], 0
+
+
+class CleaningPass:
+    """See the module. Whoever gives it up removes the `.cleaned` files (`remove_cleaned`)."""
+
+    def __init__(self, files: Files, job: Job) -> None:
+        self._files = files
+        self._job = job
+        self._mappings = Mappings()
+        # base offset of a dirty segment -> the ordinals of its first record, and of the record behind its last one
+        self._ordinals: dict[int, tuple[int, int]] = {}
+        self._work = _Work()
+        self._first_base = 0
+        self._steps = self._run()
+
+    def advance(self, first_base: int = 0) -> Progress:
+        """The next piece. Segments below `first_base` are no longer there."""
+        self._first_base = first_base
+        return next(self._steps)
+
+    def _run(self) -> Iterator[Progress]:
+        job = self._job
+        offsets = OffsetMap(job.first_dirty, self._count_dirty(), job.memory_bytes, job.load_factor)
+        yield from self._fill(offsets)
+        end = min(offsets.latest_offset + 1, job.end)
+        sources = [source for source in job.sources if source.base_offset < end]
+        facts = [self._facts(source) for source in sources]
+        keep = Keep(offsets, job.end, job.now_ms, job.config, job.last_of_producers)
+        transactions = TransactionsSeen()
+        transactions.add_aborted(job.aborted)
+        for group in group_segments(facts, job.config, job.end):
+            yield from self._rewrite([sources[i] for i in group], keep, transactions)
+        yield self._work.take(clean_until=end)
+
+    def _facts(self, source: Source) -> SegmentFacts:
+        index_bytes = self._files.size(segment_path(self._job.directory, source.base_offset, INDEX_SUFFIX))
+        return SegmentFacts(source.base_offset, source.size, index_bytes or 0, 0, 0)
+
+    # The dirty part
+
+    def _dirty_sources(self) -> Iterator[Source]:
+        sources = self._job.sources
+        for i, source in enumerate(sources):
+            following = sources[i + 1].base_offset if i + 1 < len(sources) else self._job.end
+            if following > self._job.first_dirty:
+                yield source
+
+    def _count_dirty(self) -> int:
+        """How many records the dirty part has by its headers, as far as memory allows to look at them."""
+        count, most = 0, ordinals_max(self._job.memory_bytes)
+        for source in self._dirty_sources():
+            for batch in self._batches(source):
+                count += max(batch.count, 0)
+                if count >= most:
+                    return most
+        return count
+
+    def _fill(self, offsets: OffsetMap) -> Iterator[Progress]:
+        job = self._job
+        transactions = TransactionsSeen()
+        transactions.add_aborted(txn for txn in job.aborted if txn.last_offset >= job.first_dirty)
+        latest: dict[bytes, int] = {}
+        for source in self._dirty_sources():
+            start = offsets.records
+            for batch in self._batches(source):
+                if batch.last_offset < job.first_dirty:
+                    continue
+                if batch.is_control:
+                    if (commit := commits(batch)) is not None:
+                        transactions.marker_is_superfluous(batch, commit)
+                elif not transactions.belongs_to_aborted(batch):
+                    if len(latest) >= GATHERED_KEYS_MAX or not offsets.has_room(batch.count, len(latest) + batch.count):
+                        offsets.put_all(latest)
+                        latest.clear()
+                        if not offsets.has_room(batch.count, batch.count):
+                            self._check_not_empty(offsets, batch)
+                            return
+                    self._gather(batch, offsets, latest)
+                offsets.latest_offset = batch.last_offset
+                self._ordinals[source.base_offset] = (start, offsets.records)
+                if self._work.add(batch.size):
+                    yield self._work.take()
+        offsets.put_all(latest)
+        offsets.latest_offset = max(offsets.latest_offset, job.end - 1)
+
+    def _gather(self, batch: BatchView, offsets: OffsetMap, latest: dict[bytes, int]) -> None:
+        _check_crc(batch)
+        _, records = encoded_records(batch, self._job.config.max_decompressed_message_bytes)
+        packed = offsets.records << 1
+        for _, key, is_tombstone, _, _ in records:
+            if key is not None:
+                latest[key] = packed | is_tombstone
+            packed += 2
+        offsets.records += len(records)
+        self._work.records += len(records)
+
+    def _check_not_empty(self, offsets: OffsetMap, batch: BatchView) -> None:
+        if not offsets.records:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"{batch!r} does not fit into a map for {offsets.keys_max} keys: log.cleaner.dedupe.buffer.size is too small",
+            )
+
+    # Writing anew
+
+    def _rewrite(self, group: list[Source], keep: Keep, transactions: TransactionsSeen) -> Iterator[Progress]:
+        if group[-1].base_offset < self._first_base:
+            return  # retention removed it
+        job = self._job
+        directory, base = job.directory, group[0].base_offset
+        remove_cleaned(self._files, directory, base)
+        segment = Segment(
+            self._files,
+            self._mappings,
+            directory,
+            base,
+            job.config,
+            size=0,
+            active=True,
+            now_ms=job.now_ms,
+            suffix=CLEANED_SUFFIX,
+        )
+        segment.create_files()
+        transactions.cleaned_index = []
+        output = _Output(segment)
+        for source in group:
+            yield from self._filter_into(output, source, keep, transactions)
+        output.write()
+        for txn in transactions.cleaned_index:
+            segment.txn_index.append(self._files, txn)
+        segment.seal()
+        segment.flush()
+        yield self._work.take(written=tuple(source.base_offset for source in group), size=segment.size)
+
+    def _filter_into(
+        self, output: _Output, source: Source, keep: Keep, transactions: TransactionsSeen
+    ) -> Iterator[Progress]:
+        start, end = self._ordinals.get(source.base_offset, (0, 0))
+        keep.ordinal = start
+        for batch in self._batches(source):
+            kept = keep.filtered(batch, transactions)
+            if type(kept) is bytes and kept:
+                _check_crc(batch)  # a damaged batch must not get a checksum that is right
+            if len(kept):
+                output.add(kept)
+            if self._work.add(batch.size + len(kept)):
+                yield self._work.take()
+        # Both readings of the dirty part must count the same records, or the byte of one would judge another.
+        assert keep.ordinal == end, f"segment {source.base_offset} ends with record {keep.ordinal}, not {end}"
+
+    # Reading
+
+    def _batches(self, source: Source) -> Iterator[BatchView]:
+        path = segment_path(self._job.directory, source.base_offset, LOG_SUFFIX)
+        mapped: MappedFile = self._files.map(path, 0, False)
+        if mapped.size < source.size:
+            raise CorruptFile(path, f"{mapped.size} bytes, {source.size} were written")
+        view, position = mapped.buffer, 0
+        while position < source.size:
+            size = batch_size(view, position, source.size)
+            if size is None:
+                raise CorruptFile(path, f"the batch at byte {position} is cut short")
+            yield BatchView(view, position)
+            position += size
+        mapped.close()
+
+
+def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
+    """What a pass that was given up left of a group."""
+    segment = Segment(
+        files, Mappings(), directory, base_offset, LogConfig(), size=0, active=True, now_ms=0, suffix=CLEANED_SUFFIX
+    )
+    for name in segment.file_names():
+        files.remove(name)
+
+
+def _check_crc(batch: BatchView) -> None:
+    found = crc32c(batch.buffer[ATTRIBUTES_AT:])
+    if found != batch.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r}: crc is {batch.crc:#x}, contents give {found:#x}")

@@ -1,0 +1,145 @@
+"""Known mistakes of log cleaners, put into the real one at run time: each must be caught within 200 seeds of the histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from protocol.records.batch import BatchView
+from storage import changes, checkpoint, cleaner
+from storage.cleaner_filter import Keep, TransactionsSeen
+from storage.cleaner_plan import Plan
+from storage.log import Log
+from storage.logs import Logs
+from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from tests.sim.cleaner_history import CleanerHistory
+from tests.sim.test_mutants import caught_at
+
+SEEDS_MAX = 200
+
+_make_plan = cleaner.make_plan
+_create = Logs.create
+_flush = Segment.flush
+_with_survivors = Keep._with_survivors
+_emptied = Keep._emptied
+_superfluous = TransactionsSeen.marker_is_superfluous
+
+
+def never_lowered() -> property:
+    """`Log.cleaned_until` only grows."""
+    return property(
+        lambda log: log.__dict__.get("cleaned", 0),
+        lambda log, offset: log.__dict__.__setitem__("cleaned", max(offset, log.__dict__.get("cleaned", 0))),
+    )
+
+
+def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: Any, **kwargs: Any) -> Log:
+    known = [
+        self._checkpointed.get(f"{d.path}/{checkpoint.CLEANER}", {}).get((topic, partition), 0)
+        for d in self.directories
+    ]
+    log = _create(self, topic, partition, *args, **kwargs)
+    log.cleaned_until = max(log.cleaned_until, *known)
+    return log
+
+
+def plan(**changed: Callable[[dict[str, Any]], Any]) -> Callable[..., Plan]:
+    """`make_plan` with some arguments made from the others."""
+
+    def make(segments: Any, config: Any, **arguments: Any) -> Plan:
+        arguments["config"] = config
+        arguments |= {name: change(arguments) for name, change in changed.items()}
+        return _make_plan(segments, arguments.pop("config"), **arguments)
+
+    return make
+
+
+def plan_with_active_segment(segments: Any, config: Any, **arguments: Any) -> Plan:
+    made = _make_plan(segments, config, **arguments)
+    if made.end < segments[-1].base_offset or not segments[-1].size:
+        return made
+    return replace(made, end=arguments["log_end_offset"], dirty_bytes=made.dirty_bytes + segments[-1].size)
+
+
+def without_tombstones(self: Keep, batch: BatchView, data: bytes, records: Any, survivors: Any) -> Any:
+    return _with_survivors(self, batch, data, records, [record for record in survivors if not record.is_tombstone])
+
+
+def superfluous_at_once(self: TransactionsSeen, batch: BatchView, commit: bool) -> bool:
+    _superfluous(self, batch, commit)
+    return True
+
+
+def emptied_of_all(self: Keep, batch: BatchView) -> Any:
+    return _emptied(self, batch) if batch.next_offset == self.end else b""
+
+
+def closed_only(log: Log, truncations: int, segments: Iterable[Segment]) -> None:
+    if log.closed:
+        raise cleaner.LogChanged("closed")
+
+
+def swap_in_the_wrong_order(log: Log, old: list[Segment], cleaned: Segment) -> None:
+    ids = {id(segment) for segment in old}
+    remaining = [segment for segment in log.segments if id(segment) not in ids]
+    at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
+    changes.delete_segments(log, old)
+    cleaned.change_suffix(SWAP_SUFFIX)
+    cleaned.change_suffix("")
+    log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
+
+
+def flush_all_but_cleaned(self: Segment) -> bool:
+    return False if self.log_path.endswith(CLEANED_SUFFIX) else _flush(self)
+
+
+def not_flushed(log: Log, offset: int, now_ms: int) -> Generator[Any, Any, None]:
+    yield from ()
+
+
+def not_aborted(self: TransactionsSeen, batch: BatchView) -> bool:
+    return False
+
+
+#: the mistake, where it is put, and what is there instead
+MUTANTS: dict[str, tuple[object, str, object]] = {
+    "a truncation leaves what was cleaned below it": (Log, "cleaned_until", never_lowered()),
+    "a new topic inherits the checkpoint of an old one": (Logs, "create", create_with_old_checkpoint),
+    "tombstones go with the values they delete": (Keep, "_with_survivors", without_tombstones),
+    "markers go while there is data of their transactions": (
+        TransactionsSeen,
+        "marker_is_superfluous",
+        superfluous_at_once,
+    ),
+    "the active segment is cleaned": (cleaner, "make_plan", plan_with_active_segment),
+    "what is not stable is cleaned": (
+        cleaner,
+        "make_plan",
+        plan(last_stable_offset=lambda given: given["log_end_offset"]),
+    ),
+    "what is younger than min.compaction.lag.ms is cleaned": (
+        cleaner,
+        "make_plan",
+        plan(config=lambda given: replace(given["config"], min_compaction_lag_ms=0)),
+    ),
+    "the last sequences of producers are lost": (Keep, "_emptied", emptied_of_all),
+    "records of aborted transactions count": (TransactionsSeen, "belongs_to_aborted", not_aborted),
+    "a pass does not notice a truncation": (cleaner, "_check_unchanged", closed_only),
+    "old segments go before the new one is named": (cleaner, "_swap", swap_in_the_wrong_order),
+    "new segments are not synced": (Segment, "flush", flush_all_but_cleaned),
+    "the log is not flushed before a pass": (cleaner, "_flushed", not_flushed),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, attribute, instead = MUTANTS[name]
+    monkeypatch.setattr(target, attribute, instead, raising=False)
+    assert caught_at(range(SEEDS_MAX), CleanerHistory) is not None, f"no history noticed that {name}"
+
+
+def test_without_a_mutant_the_same_seeds_pass() -> None:
+    assert caught_at(range(60), CleanerHistory) is None
