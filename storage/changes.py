@@ -11,6 +11,7 @@ from storage.errors import DiskFull, StorageFailure
 from storage.partition_dir import TRUNCATION, sync_topic_id, write_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
+from storage.walk import DamagedLog
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -40,6 +41,7 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     if old.base_offset == base_offset:
         return old  # empty: nothing to seal
     new = new_segment(log, base_offset, now_ms)
+    trim_late(log)
     if old.size:
         try:
             old.seal()
@@ -47,6 +49,8 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
             remove_files(log, new)
             raise
         log.segments.append(new)
+        if old.untrimmed:
+            log.untrimmed.append(old)
         try:
             take_snapshot(log)
         except DiskFull as failure:
@@ -56,6 +60,17 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
         delete_segments(log, [old])
     log.on_new_active()
     return new
+
+
+def trim_late(log: Log) -> bool:
+    """Cuts the sealed segments that could not be cut when they were sealed; False while a view of one is still held."""
+    if log.untrimmed:
+        for segment in log.untrimmed:
+            if not segment.removed and not segment.active:
+                segment.trim()
+                segment.trimmed = True
+        log.untrimmed = [s for s in log.untrimmed if s.untrimmed and not s.removed and not s.active]
+    return not log.untrimmed
 
 
 def new_segment(log: Log, base_offset: int, now_ms: int, allocate: bool = True) -> Segment:
@@ -273,7 +288,10 @@ def apply_retention(log: Log, now_ms: int) -> int:
 def _facts(log: Log, index: int) -> SegmentFacts:
     segment = log.segments[index]
     following = log.segments.next_base(index)
-    timestamp = segment.largest_timestamp().timestamp
+    try:
+        timestamp = segment.largest_timestamp().timestamp
+    except DamagedLog:
+        timestamp = -1  # retention goes by size and by the file's own time: a damaged segment does not fill the disk
     if timestamp < 0:
         timestamp = log.files.modified_ms(segment.log_path)
     end = log.log_end_offset if following is None else following
@@ -322,6 +340,8 @@ def flush(log: Log, now_ms: int) -> None:
         raise error
     with log.recovery_lock:
         if truncations == log.truncations:
+            # Below the recovery point a restart takes all bytes of a file for batches, so those that are too long lie above.
+            end = min([end, *(segment.base_offset for segment in log.untrimmed)])
             log.recovery_point = max(log.recovery_point, end)
             log.flush_mark = mark
             log.flushed_ms = now_ms
@@ -344,12 +364,13 @@ def close(log: Log, clean: bool) -> bool:
     if log.failure is None and clean and log.has_files:
         try:
             take_snapshot(log, sync=True)
+            trim_late(log)
             log.segments.active.close(trim=True)
             flush(log, 0)
             for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
                 if segment.trimmed:  # behind the recovery point, so that the flush passed it over
                     segment.flush()
-            saved = True
+            saved = trim_late(log) and not log.segments.active.untrimmed
         except StorageFailure as failure:
             log.fail(failure)
             logger.warning("%s is not closed cleanly: %s", log, failure)

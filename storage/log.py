@@ -79,6 +79,7 @@ class Log:
         self.refusal: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
+        self.untrimmed: list[Segment] = []  # sealed, and longer than their batches because of views that are held
         self.closed = False
         self.has_files = True  # a log that was never written has none, not even its directory
         self.entry_synced = False  # whether the directory itself is known to be on the disk
@@ -106,7 +107,8 @@ class Log:
         """Everything below belongs to no transaction that is open, or ended by a marker not yet replicated."""
         if not self.producers.in_transaction:
             return self.high_watermark
-        return min(self.producers.first_unstable_offset(), self.high_watermark)
+        # DeleteRecords and retention may pass the first record of an open transaction.
+        return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"
@@ -291,8 +293,16 @@ class Log:
         """Whole batches from the one that holds `offset` on, all of them below `up_to_offset`.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE.
+            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the first of them is damaged.
+            StorageFailure: the disk cannot read them; the log takes no more writes.
         """
+        try:
+            return self._read(offset, max_bytes, up_to_offset, min_one)
+        except StorageFailure as failure:
+            self.fail(failure)
+            raise
+
+    def _read(self, offset: int, max_bytes: int, up_to_offset: int, min_one: bool) -> Read:
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -325,7 +335,7 @@ class Log:
             limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
-        end = segment.end_of_slice(start, limit, max_bytes, min_one)
+        end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one))
         if end == start:
             return Read(NO_BYTES, offset, offset)
         view = segment.view()[start:end].toreadonly()

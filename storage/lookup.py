@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import BatchView
-from storage.segment import WALK, Segment
+from storage.segment import Segment
 from storage.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
@@ -18,24 +18,11 @@ def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
     for segment in log.segments.from_offset(position_from):
         if segment.base_offset >= min(end, log.log_end_offset):
             return
-        for position, base, size, last in walk(segment, position_from):
+        for position, following, base, last in segment.from_offset(position_from):
             if base >= end:
                 return
             if last >= position_from:
-                yield BatchView(segment.view()[position : position + size])
-
-
-def walk(segment: Segment, offset: int) -> Iterator[tuple[int, int, int, int]]:
-    """(position, base offset, size, last offset) of the batches from the one that holds `offset` on."""
-    if not segment.size:
-        return  # it may have no file yet
-    position = segment.position_of(offset)
-    if position is None:
-        return
-    while position < segment.size:
-        base, length, delta = WALK.unpack_from(segment.view(), position)
-        yield position, base, length + 12, base + delta
-        position += length + 12
+                yield BatchView(segment.view()[position:following])
 
 
 def aborted_transactions(log: Log, start: int, end: int) -> list[AbortedTxn]:
@@ -51,8 +38,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int, int] | Non
     for segment in log.segments.from_offset(start):
         if segment.largest_timestamp().timestamp < timestamp:
             continue
-        segment.load_indexes()
-        for batch in _views(segment, max(segment.indexes.times.floor(timestamp), start)):
+        for batch in _views(segment, max(segment.offset_before(timestamp), start)):
             if batch.max_timestamp < timestamp or batch.last_offset < start:
                 continue
             for record in batch.records(max_bytes=log.config.max_decompressed_message_bytes):
@@ -78,5 +64,5 @@ def max_timestamp(log: Log) -> tuple[int, int, int] | None:
 
 
 def _views(segment: Segment, offset: int) -> Iterator[BatchView]:
-    for position, _, size, _ in walk(segment, offset):
-        yield BatchView(segment.view()[position : position + size])
+    for position, following, _, _ in segment.from_offset(offset):
+        yield BatchView(segment.view()[position:following])
