@@ -312,8 +312,8 @@ def _mend(segment: Segment, valid: Valid) -> None:
     segment.rewrite(valid.checked_from)
     if not segment.active:
         segment.active = True
-        segment.seal()
-    if valid.remade:
+        segment.seal(indexes_must_be_saved=False)
+    if valid.remade and not (segment.indexes.loaded and not segment.active):
         segment.sync_indexes()
 
 
@@ -462,8 +462,11 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
 
 def _begins_before_epochs(log: Log) -> bool:
     """Records were deleted, and the crash undid it: of these records the history knows nothing any more."""
-    known, first = log.epochs.entries, next(log.batches(log.log_start_offset), None)
-    return first is not None and bool(known) and max(first.base_offset, log.log_start_offset) < known[0][1]
+    known = log.epochs.entries
+    for segment in log.segments.from_offset(log.log_start_offset) if known else ():
+        for _, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
+            return max(base, log.log_start_offset) < known[0][1]
+    return False
 
 
 def _read_epochs(log: Log) -> None:

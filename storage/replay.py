@@ -62,8 +62,9 @@ def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
     """Header and bytes of the batches that have a producer id, from the one that holds `start` on."""
     buffer, unpack = segment.view(), PRODUCER_ID.unpack_from
-    for position, following, _, _ in segment.from_offset(start):
+    for position, following, _, _ in segment.from_offset(start, headers_only=True):
         if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
+            segment.check(position, following)
             yield HEADER.unpack_from(buffer, position), buffer[position:following]
 
 

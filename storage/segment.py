@@ -269,8 +269,10 @@ class Segment(SegmentFile):
         except DamagedLog as damage:
             raise self._report(damage) from None
 
-    def from_offset(self, offset: int) -> Iterator[tuple[int, int, int, int]]:
+    def from_offset(self, offset: int, headers_only: bool = False) -> Iterator[tuple[int, int, int, int]]:
         """As `walk`, from the batch that holds `offset` on, and of checked batches only. Appends may go on meanwhile.
+
+        With `headers_only` the caller lets those be checked (`check`) of which it reads more.
 
         Raises:
             DamagedLog, StorageFailure
@@ -280,15 +282,24 @@ class Segment(SegmentFile):
             try:
                 for batch in self.walk(position):
                     start, end = batch[:2]
-                    if not self.cold.is_checked(start, end):
-                        self.reach(start, end)
-                        self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
+                    if not headers_only:
+                        self.check(start, end)
                     yield batch
                     position = end
             except DamagedLog as damage:
                 if damage.position < self.size:
                     raise self._report(damage) from None
                 return  # what was to be walked was truncated away meanwhile
+
+    def check(self, start: int, end: int) -> None:
+        """One batch, unless it is known to be right.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        if not self.cold.is_checked(start, end):
+            self.reach(start, end)
+            self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
 
     def remember(self, offset: int, position: int) -> None:
         """A reader will come back for the batch at `offset`, which starts at `position`."""
@@ -438,15 +449,21 @@ class Segment(SegmentFile):
         self.txn_index.truncate_to(self._files, end_offset)
         self.flush()
 
-    def seal(self) -> None:
-        """No more appends: the files are cut to their content and the indexes completed."""
+    def seal(self, indexes_must_be_saved: bool = True) -> None:
+        """No more appends: the files are cut to their content and the indexes completed.
+
+        Raises:
+            DiskFull: there is no room for the indexes, unless they may stay in memory.
+        """
         assert self.active
         self.load_indexes()
         self.largest_timestamp()
         self.indexes.complete()
-        self.indexes.save()
+        if indexes_must_be_saved:
+            self.indexes.save()
         self.trim()
-        self.indexes.unload()
+        if self._save_indexes():
+            self.indexes.unload()
         self.trimmed = True
         self.active = False
         self.room = 0
@@ -535,7 +552,7 @@ class Segment(SegmentFile):
             self.indexes.save()
         except DiskFull as failure:
             # The batches have their room already, and of an index only a tail is missing, which a restart makes again.
-            logger.warning("%s: flushed without what is new in its indexes: %s", self.path, failure)
+            logger.warning("%s: what is new in its indexes stays in memory: %s", self.path, failure)
             return False
         return True
 
@@ -546,8 +563,7 @@ class Segment(SegmentFile):
         self._hints.clear()
         if self.removed:
             self.indexes.unload()  # a flush that is on its way must not write them into the files of a successor
-        elif not self.active and self.indexes.loaded:
-            self.indexes.save()
+        elif not self.active and self.indexes.loaded and self._save_indexes():
             self.indexes.unload()
 
     def close(self, trim: bool) -> None:
