@@ -59,8 +59,8 @@ PREFAULT_BYTES = 1 << 20
 # From here on a system call costs less than the page faults of a copy into fresh mapped pages.
 WRITE_BYTES_MIN = 8 << 10
 HINTS_MAX = 64
-_OFFSET_LENGTH_EPOCH = Struct(">qii")
-_STAMPED = _OFFSET_LENGTH_EPOCH.size
+OFFSET_LENGTH_EPOCH = Struct(">qii")
+_STAMPED = OFFSET_LENGTH_EPOCH.size
 MAX_TIMESTAMP, MAX_TIMESTAMP_AT = Struct(">q"), 35
 OFFSET_MAX = 2**63 - 1
 
@@ -127,13 +127,13 @@ class Segment(SegmentFile):
         assert self._map is not None
         if size >= WRITE_BYTES_MIN and not records.readonly:
             # Stamped where it was received: nobody else reads it there.
-            _OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - 12, leader_epoch)
+            OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - 12, leader_epoch)
             self._map.write(position, records)
         else:
             buffer = self._map.buffer
             # The length comes last: a process killed in between leaves a length of 0, where recovery ends the log.
             buffer[position + _STAMPED : end] = records[_STAMPED:]
-            _OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
+            OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
         self.size = end
         if position == 0:
             self._first_timestamp = max_timestamp

@@ -7,6 +7,7 @@ restart all of it is looked at (`tests.sim.partition_checks`). `trace` is what h
     power      the same, and what was not synced is lost, torn or there (`tests.sim.inodes`)
     failure    one call fails with EIO; from then on the log directory must refuse writes
     full       no room; nothing may have changed, and when there is room everything goes on
+    damage     after a clean stop, on a copy of the disk: see `tests.sim.media_damage`
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_propertie
 from storage.logs import Logs
 from storage.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
+from tests.sim.media_damage import DamagedNode, copy_of, damage, files_of
 from tests.sim.partition_checks import (
     check_batches,
     check_epochs,
@@ -74,6 +76,19 @@ BESIDE = (
     "start_anew",
     "recreate",
 )
+
+
+#: How often a clean stop is followed by a look at what a node would make of a damaged disk.
+DAMAGED = 0.5
+
+
+class DiesInIt:
+    """In place of the `struct.Struct` that stamps a batch."""
+
+    size = 16
+
+    def pack_into(self, *values: object) -> None:
+        raise Killed
 
 
 class StorageHistory:
@@ -366,6 +381,8 @@ class StorageHistory:
                 model = partition.model
                 model.flushed, model.durable_start = model.end, model.start
                 model.kept_start = model.start
+            if rng.random() < DAMAGED:
+                self._damage_a_copy()
         disk.crash(power)
         self._boot(power, clean)
 
@@ -380,14 +397,33 @@ class StorageHistory:
         self._boot(power, clean=False)
 
     def _tear(self, partition: Partition) -> None:
-        """The process died while it copied a batch into the mapping."""
+        """The process died in the middle of an append: of a copy, or between it and the stamp of offset and length."""
         log = partition.log
         assert log is not None
         segment = log.segments.active
         mapped = segment._map
-        if mapped is not None and log.failure is None and mapped.size > segment.size:
-            torn = self._any_batch()[: min(self.rng.randint(1, 60), mapped.size - segment.size)]
-            mapped.buffer[segment.size : segment.size + len(torn)] = torn
+        if mapped is None or log.failure is not None or mapped.size <= segment.size:
+            return
+        batch, room = self._any_batch(), mapped.size - segment.size
+        if partition.leads and len(batch) <= room and segment.indexes.loaded and self.rng.random() < 0.5:
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+                patch.setattr("storage.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
+                segment.append(memoryview(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0)
+        else:
+            cut = min(self.rng.randint(1, 60), room)
+            mapped.buffer[segment.size : segment.size + cut] = batch[:cut]
+
+    def _damage_a_copy(self) -> None:
+        """A medium loses something of what was stopped cleanly; the history itself goes on with what is whole."""
+        rng = random.Random(self.rng.getrandbits(32))
+        disk = copy_of(self.disk, rng, self.ops.now_ms)
+        path = rng.choice(files_of(disk))
+        what = damage(disk, path, rng)
+        self.note(f"damage: {what}")
+        outcome = DamagedNode(disk, DATA, CLUSTER_ID, self.partitions, rng).check(
+            self.config_for, self.ops.now_ms, path
+        )
+        self.note(f"damage: {outcome}")
 
     # Restarts
 

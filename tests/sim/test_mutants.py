@@ -45,7 +45,7 @@ def write_without_sync(files: object, path: str, offsets: dict[tuple[str, int], 
 
 
 def erase_without_sync(segment: Segment, end: int, end_offset: int) -> None:
-    segment._zero(segment.size, end)
+    segment.zero(segment.size, end)
     segment.txn_index.truncate_to(segment._files, end_offset)
     segment.indexes.save()
 
