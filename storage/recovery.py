@@ -9,8 +9,10 @@ What a crash can leave, and what becomes of it:
     epochs missing                       read from the batches, which name their leader epoch
     files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
 
-Everything below the recovery point was flushed and is trusted: a torn tail can only lie above it. Every batch above is
-checked (size, magic, offsets in order, CRC), and the log ends before the first that fails.
+Everything below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic,
+offsets in order, CRC), and the log ends before the first that fails. Where it would end below the recovery point, or where a
+whole message of an old format lies, the medium or a human has changed the file: the partition is not opened, and nothing of it
+is changed (`DamagedLog`). What is below and was not met here is checked when it is read (`storage.cold`).
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ def open_log(
 
     Raises:
         StorageFailure: the directory cannot be read or written.
+        DamagedLog, CorruptFile: this partition cannot be opened, and nothing of it that could be lost was changed.
     """
     files.make_dirs(directory)
     sizes = _tidy(files, directory)
@@ -258,7 +261,7 @@ def _find_end(
     files: Files, directory: str, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
 ) -> tuple[list[Segment], int]:
     """The segments that stay, and the log end offset."""
-    active = segments[-1]
+    active, vouched = segments[-1], recovery_point
     if clean and (end := _clean_end(active)) is not None:
         return segments, end
     if clean:
@@ -270,6 +273,11 @@ def _find_end(
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point), expected
         expected = valid.offset
+        if valid.position < segment.size and valid.offset < vouched:
+            # No crash takes back what was flushed. To cut it off would lose it here, and perhaps everywhere: this replica
+            # counts as in sync.
+            reason = f"the batches end there, at offset {valid.offset}, and those up to {vouched} were on the disk once"
+            raise DamagedLog(segment.log_path, valid.position, reason)
         # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
         whole = valid.position == segment.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
