@@ -68,7 +68,8 @@ def trim_late(log: Log) -> bool:
         for segment in log.untrimmed:
             if not segment.removed and not segment.active:
                 segment.trim()
-                segment.trimmed = True
+                if not segment.untrimmed:
+                    segment.sync_log()  # the flush has passed it over
         log.untrimmed = [s for s in log.untrimmed if s.untrimmed and not s.removed and not s.active]
     return not log.untrimmed
 
@@ -340,8 +341,6 @@ def flush(log: Log, now_ms: int) -> None:
         raise error
     with log.recovery_lock:
         if truncations == log.truncations:
-            # Below the recovery point a restart takes all bytes of a file for batches, so those that are too long lie above.
-            end = min([end, *(segment.base_offset for segment in log.untrimmed)])
             log.recovery_point = max(log.recovery_point, end)
             log.flush_mark = mark
             log.flushed_ms = now_ms

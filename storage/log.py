@@ -422,6 +422,15 @@ class Log:
             unflushed += segment.size - (flushed if segment.base_offset == base else 0)
         return max(unflushed, 0)
 
+    @property
+    def trusted_end(self) -> int:
+        """What the checkpoint may call flushed: below that a restart takes all bytes of a file for batches.
+
+        So files that are longer than their batches, because of a view that is held, must lie above.
+        """
+        changes.trim_late(self)
+        return min([self.recovery_point, *(segment.base_offset for segment in self.untrimmed)])
+
     def snapshot_producers(self) -> None:
         """Writes the producers' state now, so that a restart after a crash need not read all batches of the segment."""
         if len(self.producers):

@@ -76,9 +76,11 @@ class DamagedNode:
     ) -> None:
         self.disk, self.directory, self.cluster_id, self.rng = disk, directory, cluster_id, rng
         self.partitions = partitions
+        self.unreadable = False
 
     def check(self, config_for: ConfigFor, now_ms: int, path: str) -> str:
         """Starts the node and reads everything; says what became of the damage."""
+        self.unreadable = self.disk.exists(path) and bool(self.disk._must(path).unreadable)
         try:
             directories = open_log_dirs(self.disk, [self.directory], self.cluster_id, 0)
         except InconsistentLogDirectory as refusal:
@@ -116,6 +118,7 @@ class DamagedNode:
                 got = log.read(offset, max_bytes=self.rng.choice((1, 300, 2000)))
             except KafkaError as error:
                 assert own and error.code == ErrorCode.CORRUPT_MESSAGE, error
+                assert not self.unreadable, f"pages that cannot be read were touched: the process is dead. {error}"
                 met, offset = True, offset + 1
                 continue
             except StorageFailure:

@@ -23,6 +23,7 @@ from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_propertie
 from storage.logs import Logs
 from storage.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
+from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, files_of
 from tests.sim.partition_checks import (
     check_batches,
@@ -60,6 +61,8 @@ OPERATIONS = (
     ("remove_deleted", 3),
     ("flush_due", 3),
     ("recreate", 1),
+    ("hold", 6),
+    ("let_go", 3),
 )
 NAMES = [name for name, _ in OPERATIONS]
 WEIGHTS = [weight for _, weight in OPERATIONS]
@@ -106,6 +109,7 @@ class StorageHistory:
             Partition(name, rng.randbytes(16)) for name in ("logs", "mixed", "compacted")[: rng.choice((1, 1, 3))]
         ]
         self.leaving: Partition | None = None
+        self.held: list[memoryview] = []  # answers that the network has not sent yet
         self.logs: Logs
 
     def _config(self, policy: str) -> LogConfig:
@@ -209,6 +213,8 @@ class StorageHistory:
             "flush_beside": lambda: self._flush_beside(partition),
             "recreate": lambda: self._recreate(partition),
             "retain": self._retain,
+            "hold": lambda: self._hold(partition),
+            "let_go": self.held.clear,
             "delete_records": lambda: self.ops.delete_records(
                 partition, self.logs, durable=self.disk.room_bytes == CAPACITY_BYTES
             ),
@@ -277,6 +283,13 @@ class StorageHistory:
         except StorageFailure:
             self._adopt_tail(partition)
 
+    def _hold(self, partition: Partition) -> None:
+        """A reader is slow: its answer waits, whatever becomes of the log."""
+        log = partition.log
+        if log is not None and log.log_start_offset < log.log_end_offset:
+            offset = self.rng.randrange(log.log_start_offset, log.log_end_offset)
+            self.held.append(memoryview(log.read(offset, max_bytes=self.rng.choice((1, 2000, 20_000))).records))
+
     def _recreate(self, partition: Partition) -> None:
         """The topic is deleted, and another one created under its name."""
         self.leaving = Partition(partition.name, partition.topic_id, partition.model, partition.log)
@@ -296,6 +309,7 @@ class StorageHistory:
         )
 
     def _take_note_of_flushes(self) -> None:
+        assert not any(POISON in bytes(view) for view in self.held), "what an answer shows was cut off: SIGBUS"
         for partition in self.partitions:
             log, model = partition.log, partition.model
             assert log is not None and log.recovery_point <= log.log_end_offset == model.end
@@ -366,6 +380,7 @@ class StorageHistory:
         elif fault == "full":
             disk.room_bytes = disk.used_bytes() + rng.choice((0, 50, 500, 3000))
         clean = False
+        self.held.clear()
         try:
             self.logs.close_all(broker_epoch=7)
             clean = disk.exists(f"{DATA}/.kafka_cleanshutdown")
@@ -393,6 +408,7 @@ class StorageHistory:
                 self._tear(partition)
         power = rng.random() < 0.6
         self.note("power loss" if power else "kill")
+        self.held.clear()
         self.disk.crash(power)
         self._boot(power, clean=False)
 
