@@ -41,7 +41,6 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     if old.base_offset == base_offset:
         return old  # empty: nothing to seal
     new = new_segment(log, base_offset, now_ms)
-    trim_late(log)
     if old.size:
         try:
             old.seal()
@@ -49,8 +48,6 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
             remove_files(log, new)
             raise
         log.segments.append(new)
-        if old.untrimmed:
-            log.untrimmed.append(old)
         try:
             take_snapshot(log)
         except DiskFull as failure:
@@ -60,18 +57,6 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
         delete_segments(log, [old])
     log.on_new_active()
     return new
-
-
-def trim_late(log: Log) -> bool:
-    """Cuts the sealed segments that could not be cut when they were sealed; False while a view of one is still held."""
-    if log.untrimmed:
-        for segment in log.untrimmed:
-            if not segment.removed and not segment.active:
-                segment.trim()
-                if not segment.untrimmed:
-                    segment.sync_log()  # the flush has passed it over
-        log.untrimmed = [s for s in log.untrimmed if s.untrimmed and not s.removed and not s.active]
-    return not log.untrimmed
 
 
 def new_segment(log: Log, base_offset: int, now_ms: int, allocate: bool = True) -> Segment:
@@ -363,13 +348,12 @@ def close(log: Log, clean: bool) -> bool:
     if log.failure is None and clean and log.has_files:
         try:
             take_snapshot(log, sync=True)
-            trim_late(log)
             log.segments.active.close(trim=True)
             flush(log, 0)
             for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
                 if segment.trimmed:  # behind the recovery point, so that the flush passed it over
                     segment.flush()
-            saved = trim_late(log) and not log.segments.active.untrimmed
+            saved = True
         except StorageFailure as failure:
             log.fail(failure)
             logger.warning("%s is not closed cleanly: %s", log, failure)

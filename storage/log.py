@@ -79,7 +79,6 @@ class Log:
         self.refusal: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
-        self.untrimmed: list[Segment] = []  # sealed, and longer than their batches because of views that are held
         self.closed = False
         self.has_files = True  # a log that was never written has none, not even its directory
         self.entry_synced = False  # whether the directory itself is known to be on the disk
@@ -421,15 +420,6 @@ class Log:
         for segment in self.segments.from_offset(self.recovery_point):
             unflushed += segment.size - (flushed if segment.base_offset == base else 0)
         return max(unflushed, 0)
-
-    @property
-    def trusted_end(self) -> int:
-        """What the checkpoint may call flushed: below that a restart takes all bytes of a file for batches.
-
-        So files that are longer than their batches, because of a view that is held, must lie above.
-        """
-        changes.trim_late(self)
-        return min([self.recovery_point, *(segment.base_offset for segment in self.untrimmed)])
 
     def snapshot_producers(self) -> None:
         """Writes the producers' state now, so that a restart after a crash need not read all batches of the segment."""

@@ -354,7 +354,7 @@ class Logs:
 
     def write_recovery_points(self) -> None:
         """Also the log start offsets, which belong to them."""
-        self._write(checkpoint.RECOVERY_POINT, lambda log: log.trusted_end)
+        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
         self.write_log_starts()
 
     def write_log_starts(self) -> None:

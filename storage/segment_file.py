@@ -1,7 +1,7 @@
 """The `.log` file of a segment and its mapping: opened when wanted, read without SIGBUS, zeroed, trimmed, synced.
 
-A view of the mapping is handed to the network and must stay readable whatever becomes of the segment. So the file is never cut
-below what a view that is still held may show: such a trim is left for later, and the recovery point stays below the segment.
+A view of the mapping is handed to the network and must stay readable whatever becomes of the segment. So a file is never cut
+below what a view that is still held may show: its batches are copied to another one instead, which takes its name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class SegmentFile:
         "path",
         "recently_used",
         "size",
-        "untrimmed",
     )
 
     def __init__(
@@ -72,7 +71,6 @@ class SegmentFile:
         self.active = active
         self.cold = ColdBytes(size)
         self.recently_used = False
-        self.untrimmed = False  # sealed, and longer than its batches all the same
         self._map: MappedFile | None = None
         self._mapped_from = 0
         self._closed: list[MappedFile] = []  # views of them are still held
@@ -147,17 +145,18 @@ class SegmentFile:
             self._map.zero(start, end)
 
     def trim(self) -> None:
-        """Cuts the file to its batches, unless a view is held that a truncation has left showing more: then later."""
+        """Cuts the file to its batches.
+
+        Only after a truncation can a view show more than there is, and seldom is one held so long: the copy may cost a second.
+        """
         self._close_map()
-        self.untrimmed = False
         if (self._files.size(self.log_path) or 0) <= self.size:
             return
-        self._closed = [mapped for mapped in self._closed if mapped.shown]
-        if self._shown > self.size and self._closed:
-            self.untrimmed = True
+        if self._shown > self.size and any(mapped.shown for mapped in self._closed):
+            self._files.copy_start(self.log_path, self.size)
         else:
             self._files.truncate(self.log_path, self.size)
-            self._shown = 0
+        self._shown = 0
 
     def rewrite(self, start: int) -> None:
         """Lets the next flush write the bytes from `start` on, even if the kernel takes them to be on the disk.

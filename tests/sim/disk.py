@@ -309,6 +309,9 @@ class SimDisk:
         self.changing("truncate", path)
         inode.truncate(size)
 
+    def copy_start(self, path: str, size: int) -> None:
+        self.write_atomic(path, bytes(self._must(path).data[:size]))
+
     def sync_file(self, path: str) -> None:
         self.sync(path, self._must(path))
 

@@ -146,7 +146,6 @@ def raise_it(self: Logs, path: str, name: object, error: Exception) -> None:
     raise error
 
 
-NO_SEGMENTS = property(lambda self: [], lambda self, value: None)
 ALWAYS = property(lambda self: True, lambda self, value: None)
 NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 
@@ -181,7 +180,6 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a time index is taken as it is": (Segment, "_has_timestamp", always),
     "the last stable offset is below the log's start": (Log, "last_stable_offset", property(stable_below_the_start)),
     "a file is trimmed below what a view shows": (SegmentFile, "trim", trim_at_once),
-    "a flush vouches for a file that is too long": (Log, "untrimmed", NO_SEGMENTS),
     "a walk believes every length": (segment_file, "walk", walk_on),
     "pages are touched that the disk may not have": (SegmentFile, "reach", reach_all),
     "what an earlier process wrote is not checked": (ColdBytes, "check", check_nothing),
