@@ -18,14 +18,15 @@ from storage.log import Log
 from storage.log_dirs import open_log_dirs
 from storage.logs import ConfigFor, Logs
 from tests.sim.disk import SimDisk
-from tests.sim.inodes import POISON, SECTOR_BYTES, Inode
+from tests.sim.inodes import POISON, SECTOR_BYTES, Inode, poison
 from tests.sim.partition_checks import check_aborted, check_epochs, check_lookups, check_producers
 from tests.sim.partition_model import Stored
 from tests.sim.partition_ops import Partition
 
 FLIPPED = (".log", ".index", ".timeindex", ".snapshot")
+# What can be made again from the log.
 REMADE = (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint")
-#: What one node's files are, and what may be lost of them.
+# Nothing is read of these.
 IGNORED = (".lock", ".kafka_cleanshutdown")
 
 
@@ -57,6 +58,7 @@ def damage(disk: SimDisk, path: str, rng: random.Random) -> str:
     elif kind == "flip":
         data[at] ^= 1 << rng.randrange(8)
     elif kind == "unreadable":
+        data[sector:end] = poison(end - sector)
         inode.unreadable.append((sector, end))
     else:
         disk.remove(path)
@@ -64,8 +66,11 @@ def damage(disk: SimDisk, path: str, rng: random.Random) -> str:
     return f"{kind} at {at} of {len(data)} of {path}"
 
 
-def files_of(disk: SimDisk) -> list[str]:
-    return [path for path, data in disk.tree().items() if data and not path.endswith(IGNORED)]
+def pick(disk: SimDisk, rng: random.Random) -> str:
+    """A file of the node; the logs themselves more often than all the rest of their number."""
+    files = [path for path, data in disk.tree().items() if data and not path.endswith(IGNORED)]
+    logs = [path for path in files if path.endswith(".log")]
+    return rng.choice(logs) if logs and rng.random() < 0.4 else rng.choice(files)
 
 
 class DamagedNode:
@@ -101,10 +106,13 @@ class DamagedNode:
             except DamagedPartition as refusal:
                 assert own, f"{refusal}, but {path} is not its file"
                 assert f"/{partition.name}-0" in str(refusal)
+                assert not self.unreadable, f"pages that cannot be read were touched: the process is dead. {refusal}"
                 outcome = "partition offline"
                 continue
             if self._read_all(log, partition, own) and outcome == "recovered":
                 outcome = "damage met"
+        if path.endswith(REMADE) and not self.unreadable:
+            assert outcome == "recovered", f"{outcome}, though {path} can be made again from the log"
         return outcome
 
     def _read_all(self, log: Log, partition: Partition, own: bool) -> bool:

@@ -24,7 +24,7 @@ from storage.logs import Logs
 from storage.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
-from tests.sim.media_damage import DamagedNode, copy_of, damage, files_of
+from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
 from tests.sim.partition_checks import (
     check_batches,
     check_epochs,
@@ -82,7 +82,7 @@ BESIDE = (
 
 
 #: How often a clean stop is followed by a look at what a node would make of a damaged disk.
-DAMAGED = 0.5
+DAMAGES = (0, 1, 2)
 
 
 class DiesInIt:
@@ -396,7 +396,7 @@ class StorageHistory:
                 model = partition.model
                 model.flushed, model.durable_start = model.end, model.start
                 model.kept_start = model.start
-            if rng.random() < DAMAGED:
+            for _ in range(rng.choice(DAMAGES)):
                 self._damage_a_copy()
         disk.crash(power)
         self._boot(power, clean)
@@ -433,7 +433,7 @@ class StorageHistory:
         """A medium loses something of what was stopped cleanly; the history itself goes on with what is whole."""
         rng = random.Random(self.rng.getrandbits(32))
         disk = copy_of(self.disk, rng, self.ops.now_ms)
-        path = rng.choice(files_of(disk))
+        path = pick(disk, rng)
         what = damage(disk, path, rng)
         self.note(f"damage: {what}")
         outcome = DamagedNode(disk, DATA, CLUSTER_ID, self.partitions, rng).check(

@@ -69,15 +69,6 @@ def remember_last_batch_only(state: ProducerState, epoch: int, first: int, last:
     return None
 
 
-def stamp_first(segment: Segment, records: memoryview, base: int, last: int, epoch: int, max_timestamp: int) -> int:
-    """The client's batch, length and all, is there before its offset is."""
-    prefix = bytes(records[:16])
-    position = segment.size
-    segment.view()[position : position + 16] = prefix
-    return _append(segment, records, base, last, epoch, max_timestamp)
-
-
-_append = Segment.append
 _flush = Log.flush
 
 
@@ -171,7 +162,6 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a truncation cut short is built upon": (Segment, "settle_tail", nothing),
     "what a failed fsync left is taken for written": (Segment, "rewrite", nothing),
     "log starts are not written down": (Logs, "write_log_starts", nothing),
-    "a batch is there before its offset": (Segment, "append", stamp_first),
     "a flush vouches for what came while it ran": (Log, "flush", vouch_for_what_came_later),
     "a flush vouches for what was truncated under it": (Log, "flush", vouch_for_what_was_truncated),
     "epochs keep what was truncated": (LeaderEpochs, "truncate_from_end", nothing),
