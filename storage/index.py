@@ -217,8 +217,12 @@ class TimeIndex:
             self._cut = False
         elif end == self._saved:
             return False
-        pack = _TIME_ENTRY.pack
-        data = b"".join(map(pack, self.timestamps[start:end], self.offsets[start:end]))
+        timestamps, offsets = self.timestamps[start:end], self.offsets[start:end]
+        _to_big_endian(timestamps)
+        _to_big_endian(offsets)
+        halves, mixed = array("I", timestamps.tobytes()), array("I", bytes(TIME_ENTRY_BYTES * len(offsets)))
+        mixed[0::3], mixed[1::3], mixed[2::3] = halves[0::2], halves[1::2], offsets
+        data = mixed.tobytes()
         if self._saved < 0:
             files.write_atomic(self.path, data, sync=False)
         else:

@@ -122,7 +122,7 @@ class Logs:
         try:
             topic_id = read_topic_id(self.files, path)
         except CorruptFile as error:
-            if clean or known(checkpoint.RECOVERY_POINT):
+            if known(checkpoint.RECOVERY_POINT):
                 raise  # it was on the disk once
             logger.warning("%s: the partition is set aside", error)
             topic_id = None
@@ -150,7 +150,8 @@ class Logs:
         """One partition cannot be opened: its files stay as they are, and the node goes on without it."""
         self._damaged[name] = DamagedPartition(path, error)
         known = isinstance(error, DamagedLog | CorruptFile)
-        logger.error("%s is offline: %s. Remedy: %s", path, error, REMEDY, exc_info=None if known else error)
+        remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
+        logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
 
     def _take_clean_mark(self, directory: LogDir) -> tuple[bool, int]:
         """Whether the last stop was clean, and the broker epoch then. The mark goes now: a crash while opening counts."""

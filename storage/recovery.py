@@ -53,6 +53,7 @@ ZERO_BYTES = 1 << 16
 CHECKED_BYTES = 1 << 20
 # Message formats v0 and v1 have 26 and 34 bytes before key and value.
 OLD_MAGICS, OLD_MESSAGE_BYTES_MIN = (0, 1), 26
+OLD_FORMAT_REMEDY = "let an Apache Kafka serve this directory, and copy the topic to a new one with its clients"
 ZEROS = bytes(ZERO_BYTES)
 
 
@@ -273,9 +274,9 @@ def _find_end(
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point), expected
         expected = valid.offset
-        if valid.position < segment.size and valid.offset < vouched:
+        if valid.position < segment.size and valid.offset < vouched and (clean or not valid.zeros):
             # No crash takes back what was flushed. To cut it off would lose it here, and perhaps everywhere: this replica
-            # counts as in sync.
+            # counts as in sync. (Zeros alone are no evidence after a crash: a log may end in a gap.)
             reason = f"the batches end there, at offset {valid.offset}, and those up to {vouched} were on the disk once"
             raise DamagedLog(segment.log_path, valid.position, reason)
         # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
@@ -357,8 +358,8 @@ def _refuse_old_format(path: str, buffer: memoryview, position: int, end: int) -
     if not position + OLD_MESSAGE_BYTES_MIN <= following <= end:
         return
     if zlib.crc32(buffer[position + 16 : following]) == int.from_bytes(buffer[position + 12 : position + 16], "big"):
-        old = f"a message of format v{buffer[position + MAGIC_AT]}, which only Apache Kafka reads: rewrite the topic there"
-        raise DamagedLog(path, position, old)
+        old = f"a message of format v{buffer[position + MAGIC_AT]} begins there, from before Kafka 0.11"
+        raise DamagedLog(path, position, old, remedy=OLD_FORMAT_REMEDY)
 
 
 def valid_until(buffer: memoryview, position: int, end: int, expected: int, one: bool = False) -> tuple[int, int]:

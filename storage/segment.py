@@ -34,7 +34,7 @@ from storage.segment_file import (
 )
 from storage.segment_indexes import SegmentIndexes, TimestampAndOffset
 from storage.txn_index import TransactionIndex
-from storage.walk import REMEDY, WALK, DamagedLog
+from storage.walk import WALK, DamagedLog
 
 logger = logging.getLogger(__name__)
 
@@ -402,7 +402,7 @@ class Segment(SegmentFile):
         """Once for each place: a consumer asks for it again and again."""
         if damage.position not in self._damages:
             self._damages.add(damage.position)
-            logger.error("%s. Remedy: %s", damage.message, REMEDY)
+            logger.error("%s. Remedy: %s", damage.message, damage.remedy)
         return damage
 
     def first_timestamp(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from storage.cold import ColdBytes
 from storage.config import LogConfig
-from storage.errors import NoAddressSpace
+from storage.errors import NoAddressSpace, StorageFailure
 from storage.files import Files, MappedFile
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
@@ -125,6 +125,9 @@ class SegmentFile:
         except NoAddressSpace:
             self._mappings.shrink()  # each active log reserves segment.bytes
             self._map = self._files.map(self.log_path, capacity, self.active)
+        if self._map.size < self.size:
+            missing, self._map = self.size - self._map.size, None
+            raise StorageFailure(self.log_path, f"the last {missing} bytes of the file have disappeared")
         self._mapped_from = self.size
         self._mappings.opened(self)  # type: ignore[arg-type]
 

@@ -30,13 +30,14 @@ class DamagedLog(KafkaError):
     It is answered as CORRUPT_MESSAGE, as Kafka answers it, for this partition only.
     """
 
-    def __init__(self, path: str, position: int, reason: str, *, order: bool = False) -> None:
+    def __init__(self, path: str, position: int, reason: str, *, order: bool = False, remedy: str = REMEDY) -> None:
         """`order`: the batch before may as well be the damaged one."""
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
         self.path = path
         self.position = position
         self.reason = reason
         self.order = order
+        self.remedy = remedy
 
 
 def walk(
