@@ -246,7 +246,9 @@ class Log:
         try:
             if not self.has_files:
                 changes.create_files(self)
-            if segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
+            # A segment may have been begun behind a gap for a batch that the disk then refused; another leader's comes first now.
+            begun_too_late = not segment.size and segment.base_offset > first_offset
+            if begun_too_late or segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
                 segment = changes.roll(self, now_ms, first_offset)
             segment.make_room(size)
             self.check_usable()  # again: a flush on another thread may have failed since

@@ -14,9 +14,9 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import patch_offset
-from storage import index_file
+from storage import changes, index_file
 from storage.config import LogConfig
-from storage.errors import DamagedPartition, StorageFailure
+from storage.errors import DamagedPartition, DiskFull, StorageFailure
 from storage.files import OsFiles
 from storage.index import OffsetIndex, TimeIndex
 from storage.log import Log, Origin
@@ -71,6 +71,21 @@ def test_a_whole_batch_without_its_offset_is_no_proof_against_a_gap(tmp_path: Pa
     segment.view()[segment.size : segment.size + BATCH_BYTES] = batch()
     del log, segment
     assert offsets(open_at(tmp_path)) == [*range(3), *range(10, 15)]
+
+
+def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(tmp_path: Path) -> None:
+    """The disk was full when the batch at 22 was to be written there, and then another leader sends one at 21."""
+    log = open_at(tmp_path)
+    append(log, batch())
+    changes.roll(log, NOW_MS, 22)
+    log.fail(DiskFull("the disk", "full"))
+    for offset in (21, 22):
+        placed = bytearray(batch())
+        patch_offset(placed, 0, offset, len(placed) - 12, 0)
+        log.append(placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert [segment.base_offset for segment in log.segments] == [0, 21]
+    del log
+    assert offsets(open_at(tmp_path)) == [0, 21, 22]
 
 
 def test_a_batch_whose_offset_leapt_ahead_ends_the_log_before_it(tmp_path: Path) -> None:
