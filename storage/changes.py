@@ -11,6 +11,7 @@ from storage.errors import DiskFull, StorageFailure
 from storage.partition_dir import TRUNCATION, sync_topic_id, write_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
+from storage.walk import DamagedLog
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -277,7 +278,10 @@ def apply_retention(log: Log, now_ms: int) -> int:
 def _facts(log: Log, index: int) -> SegmentFacts:
     segment = log.segments[index]
     following = log.segments.next_base(index)
-    timestamp = segment.largest_timestamp().timestamp
+    try:
+        timestamp = segment.largest_timestamp().timestamp
+    except DamagedLog:
+        timestamp = -1  # retention goes by size and by the file's own time: a damaged segment does not fill the disk
     if timestamp < 0:
         timestamp = log.files.modified_ms(segment.log_path)
     end = log.log_end_offset if following is None else following

@@ -29,6 +29,14 @@ class DiskFull(StorageFailure):
     """
 
 
+class NoAddressSpace(DiskFull):
+    """No more of a file can be mapped (39-bit kernels, `ulimit -v`). As with a full disk nothing has changed, and it may pass."""
+
+
+class DamagedPartition(StorageFailure):
+    """The files of one partition cannot be opened. They are left as they are; the rest of the directory is in use."""
+
+
 class LogDirectoryOffline(StorageFailure):
     """The log directory failed earlier, and takes no more writes until the node is started again."""
 

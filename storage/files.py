@@ -6,6 +6,7 @@ that is not there is an answer (None, False), not a failure.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -13,6 +14,8 @@ from typing import Protocol
 
 from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
 from storage.mapped_file import NO_ROOM, OsMappedFile, WriteDescriptors
+
+COPIED_BYTES = 1 << 20
 
 
 class MappedFile(Protocol):
@@ -29,7 +32,11 @@ class MappedFile(Protocol):
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None: ...
     def touch(self, start: int, end: int) -> None: ...
     def flush(self) -> None: ...
-    def close(self, trim_to: int | None = None) -> None: ...
+    def populate(self, start: int, end: int) -> None: ...
+    def zero(self, start: int, end: int) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def shown(self) -> bool: ...
 
 
 class FileLock(Protocol):
@@ -54,6 +61,7 @@ class Files(Protocol):
     def size(self, path: str) -> int | None: ...
     def modified_ms(self, path: str) -> int: ...
     def truncate(self, path: str, size: int) -> None: ...
+    def copy_start(self, path: str, size: int) -> None: ...
     def sync_file(self, path: str) -> None: ...
     def sync_dir(self, path: str) -> None: ...
     def make_dirs(self, path: str) -> None: ...
@@ -160,6 +168,27 @@ class OsFiles:
     def truncate(self, path: str, size: int) -> None:
         with _failing(path):
             os.truncate(path, size)
+
+    def copy_start(self, path: str, size: int) -> None:
+        """Replaces the file by one that has only its first `size` bytes, on the disk when this returns.
+
+        Unlike `truncate` it leaves what is mapped of the old one as it is.
+        """
+        new = path + ".tmp"
+        try:
+            with _writing(new), open(path, "rb") as source, open(new, "wb") as target:
+                while (done := target.tell()) < size:
+                    piece = os.pread(source.fileno(), min(COPIED_BYTES, size - done), done)
+                    if not piece:
+                        raise OSError(errno.EIO, f"the file ends at {done}, before byte {size}")
+                    target.write(piece)
+                target.flush()
+                os.fsync(target.fileno())
+        except DiskFull:
+            self.remove(new)
+            raise
+        self.rename(new, path)
+        self.sync_dir(os.path.dirname(path))
 
     def sync_file(self, path: str) -> None:
         with _failing(path):

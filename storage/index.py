@@ -4,9 +4,9 @@
     .timeindex 12 bytes: timestamp i64, offset relative to the segment's base u32
 
 An offset index entry says that the batch *ending* at that offset starts at that position. Both are sparse: one entry
-per index.interval.bytes of log, so a lookup ends with a short scan. In memory they are two native arrays searched by
-`bisect` (0.2 us), 0.5 % of the log they cover; files only ever grow at their end, and are written when the segment is
-flushed or sealed. A lost tail is no loss: recovery makes it again from the log.
+per index.interval.bytes of log, so a lookup ends with a short scan. Those of the active segment are native arrays in memory,
+searched by `bisect` (0.2 us); sealed segments' are searched in their files (`storage.index_file`). Files only ever grow at
+their end, and are written when the segment is flushed or sealed. A lost tail is no loss: recovery makes it again from the log.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from itertools import pairwise
+from itertools import islice
+from operator import le, lt
 from struct import Struct
 
 from storage.errors import CorruptFile
 from storage.files import Files
+from storage.index_file import floor_entry
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 RELATIVE_OFFSET_MAX = 2**31 - 1  # Kafka keeps relative offsets in a signed int
+_OFFSET_ENTRY = Struct(">II")
 _TIME_ENTRY = Struct(">qi")
+#: Before the first entry of an offset index: the log begins at position 0.
+NO_ENTRY = (-1, 0)
 
 
 class OffsetIndex:
@@ -62,15 +67,29 @@ class OffsetIndex:
         self.offsets.append(relative)
         self.positions.append(position)
 
-    def floor(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`."""
+    def floor(self, offset: int) -> tuple[int, int]:
+        """(last offset, position) of an indexed batch at or before the one that holds `offset`."""
         at = bisect_right(self.offsets, offset - self.base_offset) if offset > self.base_offset else 0
-        return self.positions[at - 1] if at else 0
+        return self._entry(at)
 
-    def floor_position(self, position: int) -> int:
-        """The greatest indexed batch start at or before `position`."""
-        at = bisect_right(self.positions, position)
-        return self.positions[at - 1] if at else 0
+    def floor_position(self, position: int) -> tuple[int, int]:
+        """(last offset, position) of the last indexed batch that starts at or before `position`."""
+        return self._entry(bisect_right(self.positions, position))
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        return (self.base_offset + self.offsets[at - 1], self.positions[at - 1]) if at else NO_ENTRY
+
+    def floor_in_file(self, files: Files, offset: int) -> tuple[int, int]:
+        """As `floor`, from the file; whether the log agrees is for the caller to see."""
+        return self._found(floor_entry(files, self.path, _OFFSET_ENTRY, 0, offset - self.base_offset))
+
+    def floor_position_in_file(self, files: Files, position: int, log_bytes: int) -> tuple[int, int]:
+        return self._found(floor_entry(files, self.path, _OFFSET_ENTRY, 1, position, log_bytes))
+
+    def _found(self, entry: tuple[int, int] | None) -> tuple[int, int]:
+        if entry is not None and not entry[1]:
+            raise CorruptFile(self.path, "an entry names position 0, as a page of zeros that was lost")
+        return (self.base_offset + entry[0], entry[1]) if entry is not None else NO_ENTRY
 
     def truncate_to(self, offset: int) -> None:
         """Drops entries of batches that end at or after `offset`."""
@@ -172,10 +191,15 @@ class TimeIndex:
             self.timestamps.append(timestamp)
             self.offsets.append(relative)
 
-    def floor(self, timestamp: int) -> int:
-        """An offset at or before the first record whose timestamp is at least `timestamp`."""
+    def floor(self, timestamp: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry that is not later: no record before it has a timestamp beyond its own."""
         at = bisect_right(self.timestamps, timestamp)
-        return self.base_offset + self.offsets[at - 1] if at else self.base_offset
+        return (self.timestamps[at - 1], self.base_offset + self.offsets[at - 1]) if at else (-1, self.base_offset)
+
+    def floor_in_file(self, files: Files, timestamp: int) -> tuple[int, int]:
+        """As `floor`, from the file; whether the log agrees is for the caller to see."""
+        entry = floor_entry(files, self.path, _TIME_ENTRY, 0, timestamp)
+        return (entry[0], self.base_offset + entry[1]) if entry is not None else (-1, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         relative = offset - self.base_offset
@@ -193,8 +217,12 @@ class TimeIndex:
             self._cut = False
         elif end == self._saved:
             return False
-        pack = _TIME_ENTRY.pack
-        data = b"".join(map(pack, self.timestamps[start:end], self.offsets[start:end]))
+        timestamps, offsets = self.timestamps[start:end], self.offsets[start:end]
+        _to_big_endian(timestamps)
+        _to_big_endian(offsets)
+        halves, mixed = array("I", timestamps.tobytes()), array("I", bytes(TIME_ENTRY_BYTES * len(offsets)))
+        mixed[0::3], mixed[1::3], mixed[2::3] = halves[0::2], halves[1::2], offsets
+        data = mixed.tobytes()
         if self._saved < 0:
             files.write_atomic(self.path, data, sync=False)
         else:
@@ -221,14 +249,16 @@ class TimeIndex:
             raise CorruptFile(self.path, "the time index file is missing")
         if len(data) % TIME_ENTRY_BYTES:
             raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {TIME_ENTRY_BYTES}-byte entries")
-        timestamps, offsets = array("q"), array("I")
-        for timestamp, relative in _TIME_ENTRY.iter_unpack(data):
-            if relative < 0 or self.base_offset + relative > last_offset:
-                raise CorruptFile(self.path, f"offset {self.base_offset + relative} is not in the segment")
-            timestamps.append(timestamp)
-            offsets.append(relative)
-        if timestamps and not (_grows(timestamps) and _grows(offsets, strictly=False)):
+        mixed = array("I", data)
+        halves = array("I", bytes(8 * (len(data) // TIME_ENTRY_BYTES)))
+        halves[0::2], halves[1::2], offsets = mixed[0::3], mixed[1::3], mixed[2::3]
+        timestamps = array("q", halves.tobytes())
+        _to_big_endian(timestamps)
+        _to_big_endian(offsets)
+        if timestamps and not (timestamps[0] >= 0 and _grows(timestamps) and _grows(offsets, strictly=False)):
             raise CorruptFile(self.path, "entries are out of order")
+        if offsets and self.base_offset + offsets[-1] > last_offset:
+            raise CorruptFile(self.path, f"offset {self.base_offset + offsets[-1]} is not in the segment")
         if timestamps and timestamps[0] == offsets[0] == 0:
             raise CorruptFile(self.path, "begins with zeros, as a page that was lost")
         self.timestamps, self.offsets, self._saved, self._cut = timestamps, offsets, len(timestamps), False
@@ -243,5 +273,4 @@ def _to_big_endian(numbers: array[int]) -> None:
 
 
 def _grows(numbers: array[int], strictly: bool = True) -> bool:
-    pairs = pairwise(numbers)
-    return all(a < b for a, b in pairs) if strictly else all(a <= b for a, b in pairs)
+    return all(map(lt if strictly else le, numbers, islice(numbers, 1, None)))

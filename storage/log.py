@@ -102,7 +102,8 @@ class Log:
         """Everything below belongs to no transaction that is open, or ended by a marker not yet replicated."""
         if not self.producers.in_transaction:
             return self.high_watermark
-        return min(self.producers.first_unstable_offset(), self.high_watermark)
+        # DeleteRecords and retention may pass the first record of an open transaction.
+        return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"
@@ -263,7 +264,9 @@ class Log:
         try:
             if not self.has_files:
                 changes.create_files(self)
-            if segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
+            # A segment may have been begun behind a gap for a batch that the disk then refused; another leader's comes first now.
+            begun_too_late = not segment.size and segment.base_offset > first_offset
+            if begun_too_late or segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
                 segment = changes.roll(self, now_ms, first_offset)
             segment.make_room(size)
             self.check_usable()  # again: a flush on another thread may have failed since
@@ -309,8 +312,16 @@ class Log:
         """Whole batches from the one that holds `offset` on, all of them below `up_to_offset`.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE.
+            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the first of them is damaged.
+            StorageFailure: the disk cannot read them; the log takes no more writes.
         """
+        try:
+            return self._read(offset, max_bytes, up_to_offset, min_one)
+        except StorageFailure as failure:
+            self.fail(failure)
+            raise
+
+    def _read(self, offset: int, max_bytes: int, up_to_offset: int, min_one: bool) -> Read:
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -343,7 +354,7 @@ class Log:
             limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
-        end = segment.end_of_slice(start, limit, max_bytes, min_one)
+        end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one))
         if end == start:
             return Read(NO_BYTES, offset, offset)
         view = segment.view()[start:end].toreadonly()

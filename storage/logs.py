@@ -14,13 +14,14 @@ from threading import Lock
 
 from storage import checkpoint
 from storage.config import NEVER, LogConfig
-from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
+from storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import Files
 from storage.log import Log
 from storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
 from storage.mappings import Mappings
 from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
 from storage.recovery import new_log, open_log
+from storage.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Logs:
         self._doomed: dict[str, int] = {}  # file -> due ms
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
+        self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
         self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
         # The log cleaner's checkpoint is written on a worker thread, and the loop must not wait there for the others.
         self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
@@ -89,10 +91,8 @@ class Logs:
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
         clean, broker_epoch = self._take_clean_mark(directory)
-        recovery_points = self._read_checkpoint(directory, checkpoint.RECOVERY_POINT)
-        starts = self._read_checkpoint(directory, checkpoint.LOG_START)
-        high_watermarks = self._read_checkpoint(directory, checkpoint.REPLICATION)
-        cleaned = self._read_checkpoint(directory, checkpoint.CLEANER)
+        for checkpoint_name in CHECKPOINTS:
+            self._read_checkpoint(directory, checkpoint_name)
         for name in self.files.list_dir(directory.path):
             path = f"{directory.path}/{name}"
             if name.endswith(DELETE):
@@ -102,32 +102,60 @@ class Logs:
             if found is None or name == METADATA_LOG_DIR:
                 continue
             try:
-                topic_id = read_topic_id(self.files, path)
-            except CorruptFile as error:
-                logger.warning("%s: the partition is set aside", error)
-                topic_id = None
-            if topic_id is None:
-                # As in Kafka: it is written before a flush vouches for any record, so none is lost that was acknowledged.
-                self._rename_away(directory, *found, STRAY)
-                continue
-            log = open_log(
-                self.files,
-                self.mappings,
-                path,
-                *found,
-                topic_id,
-                config_for(found[0], topic_id),
-                clean=clean,
-                recovery_point=recovery_points.get(found, 0),
-                log_start_offset=starts.get(found, 0),
-                now_ms=now_ms,
-                jitter=self._rng.random(),
-            )
-            log.advance_high_watermark(high_watermarks.get(found, 0))
-            log.cleaned_until = min(cleaned.get(found, 0), log.log_end_offset)
-            self._add(directory, log)
+                log = self._open_partition(directory, found, config_for, clean, now_ms)
+            except StorageFailure:
+                raise
+            except Exception as error:
+                self._leave_closed(path, found, error)
+            else:
+                if log is not None:
+                    self._add(directory, log)
         self._lower_to_ends(directory)
         return broker_epoch
+
+    def _open_partition(
+        self, directory: LogDir, name: tuple[str, int], config_for: ConfigFor, clean: bool, now_ms: int
+    ) -> Log | None:
+        """None for a partition that was set aside."""
+
+        def known(checkpoint_name: str) -> int:
+            return self._checkpointed[f"{directory.path}/{checkpoint_name}"].get(name, 0)
+
+        path = f"{directory.path}/{name[0]}-{name[1]}"
+        try:
+            topic_id = read_topic_id(self.files, path)
+        except CorruptFile as error:
+            if known(checkpoint.RECOVERY_POINT):
+                raise  # it was on the disk once
+            logger.warning("%s: the partition is set aside", error)
+            topic_id = None
+        if topic_id is None:
+            # As in Kafka: it is written before a flush vouches for any record, so none is lost that was acknowledged.
+            self._rename_away(directory, *name, STRAY)
+            return None
+        log = open_log(
+            self.files,
+            self.mappings,
+            path,
+            *name,
+            topic_id,
+            config_for(name[0], topic_id),
+            clean=clean,
+            recovery_point=known(checkpoint.RECOVERY_POINT),
+            log_start_offset=known(checkpoint.LOG_START),
+            now_ms=now_ms,
+            jitter=self._rng.random(),
+        )
+        log.advance_high_watermark(known(checkpoint.REPLICATION))
+        log.cleaned_until = min(known(checkpoint.CLEANER), log.log_end_offset)
+        return log
+
+    def _leave_closed(self, path: str, name: tuple[str, int], error: Exception) -> None:
+        """One partition cannot be opened: its files stay as they are, and the node goes on without it."""
+        self._damaged[name] = DamagedPartition(path, error)
+        known = isinstance(error, DamagedLog | CorruptFile)
+        remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
+        logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
 
     def _take_clean_mark(self, directory: LogDir) -> tuple[bool, int]:
         """Whether the last stop was clean, and the broker epoch then. The mark goes now: a crash while opening counts."""
@@ -142,7 +170,7 @@ class Logs:
         except (ValueError, AttributeError, TypeError):
             return True, -1
 
-    def _read_checkpoint(self, directory: LogDir, name: str) -> dict[tuple[str, int], int]:
+    def _read_checkpoint(self, directory: LogDir, name: str) -> None:
         """A damaged checkpoint is as good as none: the log is read from its start."""
         path = f"{directory.path}/{name}"
         try:
@@ -151,7 +179,6 @@ class Logs:
             logger.warning("%s: passed over", error)
             offsets = {}
         self._checkpointed[path] = offsets
-        return offsets
 
     def _add(self, directory: LogDir, log: Log) -> None:
         key = (log.topic_id, log.partition)
@@ -184,8 +211,11 @@ class Logs:
 
         Raises:
             LogDirectoryOffline: no directory is in use, or not the one where the log may be.
+            DamagedPartition: it is there, and could not be opened.
             StorageFailure, DiskFull
         """
+        if (damaged := self._damaged.get((topic, partition))) is not None:
+            self._set_damaged_aside(damaged, topic, partition, topic_id)
         if (log := self._logs.get((topic_id, partition))) is not None:
             return log
         if (namesake := self._by_name.get((topic, partition))) is not None:
@@ -201,6 +231,18 @@ class Logs:
         log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
         self._add(directory, log)
         return log
+
+    def _set_damaged_aside(self, damaged: DamagedPartition, topic: str, partition: int, topic_id: bytes) -> None:
+        """Files that could not be opened are in the way of a new topic of that name; they stay where they are its own."""
+        try:
+            owner = read_topic_id(self.files, damaged.path)
+        except CorruptFile:
+            owner = None
+        if owner is None or owner == topic_id:
+            raise damaged
+        directory = next(d for d in self.directories if damaged.path.startswith(f"{d.path}/"))
+        self._rename_away(directory, topic, partition, STRAY)
+        del self._damaged[(topic, partition)]
 
     def _choose(self, directory_id: bytes | None) -> LogDir:
         online = [d for d in self.directories if d.online]
@@ -277,6 +319,8 @@ class Logs:
                     count += log.apply_retention(now_ms)
                 except StorageFailure as failure:
                     logger.warning("retention of %s: %s", log, failure)
+                except Exception:
+                    logger.exception("retention of %s", log)  # the logs behind it must not fill the disk
         if count:
             self.write_log_starts()  # one sync instead of one per log: what was removed does not come back after a crash
         return count
@@ -297,6 +341,9 @@ class Logs:
                     log.snapshot_producers()
                 except StorageFailure as failure:
                     logger.warning("producers of %s: %s", log, failure)
+                    continue
+                except Exception:
+                    logger.exception("producers of %s", log)
                     continue
                 due.append(log)
             elif log.flush_due(now_ms):

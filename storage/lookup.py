@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchView
 from protocol.records.record import iter_times
 from protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
-from storage.segment import WALK, Segment
+from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.txn_index import AbortedTxn
 
@@ -33,24 +33,11 @@ def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
     for segment in log.segments.from_offset(position_from):
         if segment.base_offset >= min(end, log.log_end_offset):
             return
-        for position, base, size, last in walk(segment, position_from):
+        for position, following, base, last in segment.from_offset(position_from):
             if base >= end:
                 return
             if last >= position_from:
-                yield BatchView(segment.view()[position : position + size])
-
-
-def walk(segment: Segment, offset: int) -> Iterator[tuple[int, int, int, int]]:
-    """(position, base offset, size, last offset) of the batches from the one that holds `offset` on."""
-    if not segment.size:
-        return  # it may have no file yet
-    position = segment.position_of(offset)
-    if position is None:
-        return
-    while position < segment.size:
-        base, length, delta = WALK.unpack_from(segment.view(), position)
-        yield position, base, length + 12, base + delta
-        position += length + 12
+                yield BatchView(segment.view()[position:following])
 
 
 def aborted_transactions(log: Log, start: int, end: int) -> list[AbortedTxn]:
@@ -149,8 +136,7 @@ def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[Ba
                 break
             if segment.largest_timestamp().timestamp < timestamp:
                 continue
-            segment.load_indexes()
-            for batch in _views(segment, max(segment.indexes.times.floor(timestamp), offset)):
+            for batch in _views(segment, max(segment.offset_before(timestamp), offset)):
                 if batch.last_offset < offset:
                     continue
                 if batch.max_timestamp >= timestamp:
@@ -175,5 +161,5 @@ def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator
 
 
 def _views(segment: Segment, offset: int) -> Iterator[BatchView]:
-    for position, _, size, _ in walk(segment, offset):
-        yield BatchView(segment.view()[position : position + size])
+    for position, following, _, _ in segment.from_offset(offset):
+        yield BatchView(segment.view()[position:following])

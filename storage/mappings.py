@@ -43,5 +43,11 @@ class Mappings:
             else:
                 oldest.unmap()
 
+    def shrink(self) -> None:
+        """There is no address space for another mapping: half of them go, the oldest first."""
+        for _ in range(max(len(self._open) // 2, 1)):
+            if self._open:
+                self._open.popitem(last=False)[1].unmap()
+
     def closed(self, segment: Mapped) -> None:
         self._open.pop(id(segment), None)

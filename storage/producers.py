@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heappop, heappush
+from itertools import takewhile
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
@@ -111,13 +113,14 @@ class Verification:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_undecided", "_unreplicated", "_verifications", "end_offset", "states")
+    __slots__ = ("_ended_firsts", "_undecided", "_unreplicated", "_verifications", "end_offset", "states")
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
         self.end_offset = 0  # every batch below has been taken in
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
-        self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset
+        self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset, in the order of the markers
+        self._ended_firsts: list[int] = []  # a heap of those first offsets, and of some that are replicated since
         self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
@@ -284,6 +287,7 @@ class ProducerStates:
         opened_by = self._undecided.pop(first_offset)
         assert opened_by == producer_id
         self._unreplicated[first_offset] = offset
+        heappush(self._ended_firsts, first_offset)
         if marker.commit:
             return None
         last_stable_offset = next(iter(self._undecided), offset + 1)
@@ -296,12 +300,16 @@ class ProducerStates:
         undecided, unreplicated = self._undecided, self._unreplicated
         if not undecided and not unreplicated:
             return NONE
-        return min(min(undecided, default=2**63), min(unreplicated, default=2**63))
+        ended = self._ended_firsts
+        while ended and ended[0] not in unreplicated:
+            heappop(ended)
+        return min(next(iter(undecided), 2**63), ended[0] if ended else 2**63)
 
     def on_high_watermark(self, offset: int) -> None:
         """Markers below `offset` are decided for good."""
         if self._unreplicated:
-            done = [first for first, marker in self._unreplicated.items() if marker < offset]
+            # In the order of the markers: those that are decided come first.
+            done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self._unreplicated.items())]
             for first in done:
                 del self._unreplicated[first]
 
@@ -341,6 +349,7 @@ class ProducerStates:
         self.states = {}
         self._undecided = {}
         self._unreplicated = {}
+        self._ended_firsts = []
         self.end_offset = 0
 
 

@@ -9,16 +9,19 @@ What a crash can leave, and what becomes of it:
     epochs missing                       read from the batches, which name their leader epoch
     files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
 
-Everything below the recovery point was flushed and is trusted: a torn tail can only lie above it. Every batch above is
-checked (size, magic, offsets in order, CRC), and the log ends before the first that fails.
+Everything below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic,
+offsets in order, CRC), and the log ends before the first that fails. Where it would end below the recovery point, or where a
+whole message of an old format lies, the medium or a human has changed the file: the partition is not opened, and nothing of it
+is changed (`DamagedLog`). What is below and was not met here is checked when it is read (`storage.cold`).
 """
 
 from __future__ import annotations
 
 import logging
+import zlib
 from typing import NamedTuple
 
-from protocol.records.batch import HEADER
+from protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_AT
 from protocol.records.crc import crc32c
 from storage import epochs, producer_snapshot, replay
 from storage.config import LogConfig
@@ -41,11 +44,16 @@ from storage.segment import (
     Segment,
 )
 from storage.segments import Segments
+from storage.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 
 NEW_SUFFIX = ".tmp"
 ZERO_BYTES = 1 << 16
+CHECKED_BYTES = 1 << 20
+# Message formats v0 and v1 have 26 and 34 bytes before key and value.
+OLD_MAGICS, OLD_MESSAGE_BYTES_MIN = (0, 1), 26
+OLD_FORMAT_REMEDY = "let an Apache Kafka serve this directory, and copy the topic to a new one with its clients"
 ZEROS = bytes(ZERO_BYTES)
 
 
@@ -68,6 +76,7 @@ def open_log(
 
     Raises:
         StorageFailure: the directory cannot be read or written.
+        DamagedLog, CorruptFile: this partition cannot be opened, and nothing of it that could be lost was changed.
     """
     files.make_dirs(directory)
     sizes = _tidy(files, directory)
@@ -226,12 +235,16 @@ def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
 
 
 def _last_offset_in(files: Files, path: str) -> int:
+    """The last offset in a file that compaction has finished: it was flushed before it got its name.
+
+    Raises:
+        DamagedLog, StorageFailure
+    """
     mapped = files.map(path, 0, False)
-    position, last = 0, int(path.rpartition("/")[2][:20])
-    while mapped.size - position >= HEADER.size:
-        header = HEADER.unpack_from(mapped.buffer, position)
-        last = header[0] + header[6]
-        position += header[1] + 12
+    mapped.populate(0, mapped.size)
+    last = base = int(path.rpartition("/")[2][:20])
+    for batch in walk(mapped.buffer, 0, mapped.size, path, base, base + RELATIVE_OFFSET_MAX):
+        last = batch[3]
     mapped.close()
     return last
 
@@ -249,7 +262,7 @@ def _find_end(
     files: Files, directory: str, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
 ) -> tuple[list[Segment], int]:
     """The segments that stay, and the log end offset."""
-    active = segments[-1]
+    active, vouched = segments[-1], recovery_point
     if clean and (end := _clean_end(active)) is not None:
         return segments, end
     if clean:
@@ -261,6 +274,11 @@ def _find_end(
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point), expected
         expected = valid.offset
+        if valid.position < segment.size and valid.offset < vouched and (clean or not valid.zeros):
+            # No crash takes back what was flushed. To cut it off would lose it here, and perhaps everywhere: this replica
+            # counts as in sync. (Zeros alone are no evidence after a crash: a log may end in a gap.)
+            reason = f"the batches end there, at offset {valid.offset}, and those up to {vouched} were on the disk once"
+            raise DamagedLog(segment.log_path, valid.position, reason)
         # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
         whole = valid.position == segment.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
@@ -303,8 +321,8 @@ def _mend(segment: Segment, valid: Valid) -> None:
     segment.rewrite(valid.checked_from)
     if not segment.active:
         segment.active = True
-        segment.seal()
-    if valid.remade:
+        segment.seal(indexes_must_be_saved=False)
+    if valid.remade and not (segment.indexes.loaded and not segment.active):
         segment.sync_indexes()
 
 
@@ -315,15 +333,39 @@ def _clean_end(active: Segment) -> int | None:
     except CorruptFile as error:
         logger.warning("%s", error)
         return None
-    position = active.indexes.offsets.floor(2**62)
+    _, position = active.indexes.offsets.floor(2**62)
+    active.reach(position, active.size)
     end, offset = valid_until(active.view(), position, active.size, active.base_offset)
-    return offset if end == active.size else None
+    if end != active.size:
+        _refuse_old_format(active.log_path, active.view(), end, active.size)
+        return None
+    active.cold.vouch(position, end)
+    return offset
+
+
+def _refuse_old_format(path: str, buffer: memoryview, position: int, end: int) -> None:
+    """A whole message of the formats before 0.11 is no torn batch: nothing of the log may be cut off.
+
+    offset i64, size i32, crc u32 (CRC-32 of what follows), magic i8 (0, 1), ...
+
+    Raises:
+        DamagedLog
+    """
+    if end - position < OLD_MESSAGE_BYTES_MIN or buffer[position + MAGIC_AT] not in OLD_MAGICS:
+        return
+    size = int.from_bytes(buffer[position + 8 : position + 12], "big", signed=True)
+    following = position + LOG_OVERHEAD_BYTES + size
+    if not position + OLD_MESSAGE_BYTES_MIN <= following <= end:
+        return
+    if zlib.crc32(buffer[position + 16 : following]) == int.from_bytes(buffer[position + 12 : position + 16], "big"):
+        old = f"a message of format v{buffer[position + MAGIC_AT]} begins there, from before Kafka 0.11"
+        raise DamagedLog(path, position, old, remedy=OLD_FORMAT_REMEDY)
 
 
 def valid_until(buffer: memoryview, position: int, end: int, expected: int, one: bool = False) -> tuple[int, int]:
     """Where the run of valid batches (or just the first) from `position` ends, and the offset that would follow."""
     unpack = HEADER.unpack_from
-    while end - position >= 61:
+    while end - position >= HEADER_BYTES:
         base, length, _, magic, crc, _, delta, *_ = unpack(buffer, position)
         following = position + length + 12
         if magic != 2 or length < 49 or following > end or base < expected or delta < 0:
@@ -353,28 +395,41 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
     buffer, end, position = segment.view(), segment.size, start
     unpack, latest = HEADER.unpack_from, history.latest
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-    leap: tuple[int, int] | None = None
-    while end - position >= 61:
+    reached = start
+    # Of a batch that leapt ahead: where it lies, what was expected there, and what then follows if its offset is wrong.
+    leap: tuple[int, int, int] | None = None
+    while end - position >= HEADER_BYTES:
+        if position + HEADER_BYTES > reached:
+            reached = segment.reach(position, min(position + CHECKED_BYTES, end))
         header = unpack(buffer, position)
         base, length, epoch, magic, crc, _, delta, *_ = header
         following = position + length + 12
         last = base + delta
         if magic != 2 or length < 49 or following > end or delta < 0 or last > offset_max:
+            _refuse_old_format(segment.log_path, buffer, position, end)
             break
+        if following > reached:
+            reached = segment.reach(position, min(following + CHECKED_BYTES, end))
         if crc32c(buffer[position + 21 : following]) != crc:
             break
         if base != expected:
             if base < expected:
-                # No CRC covers the base offset: if an earlier batch leapt ahead, that one is wrong.
-                position, expected = leap or (position, expected)
+                # No CRC covers the base offset. If this batch continues from before the leap, it was the leap that is wrong.
+                # Otherwise it is this one, torn: a gap of compaction is no fault, and what lies behind it was acknowledged.
+                if leap is not None and base == leap[2]:
+                    position, expected = leap[:2]
                 break
-            leap = (position, expected)
+            leap = (position, expected, expected + delta + 1)
+        else:
+            leap = None
         if epoch > latest:
             history.assign_in_memory(epoch, base)
             latest = epoch
         expected = last + 1
         segment.indexes.add(position, length + 12, last, header[8])
         position = following
+    segment.cold.vouch(start, position)
+    segment.reach(position, end)
     return Valid(start, remade, position, expected, _only_zeros(buffer, position, end))
 
 
@@ -401,10 +456,11 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
     if usable:
         # The last batch below the recovery point that the index knows. If the entry does not fit the log, none is trusted:
         # the checkpoint may be from before a truncation.
-        position = segment.indexes.offsets.floor(recovery_point - 1)
+        _, position = segment.indexes.offsets.floor(recovery_point - 1)
         segment.indexes.resume_at(position)
         if position == 0:
             return 0, segment.base_offset, False
+        segment.reach(position, segment.size)
         end, expected = valid_until(segment.view(), position, segment.size, segment.base_offset, one=True)
         if end > position and expected - 1 == segment.indexes.offsets.last_offset:
             return position, segment.offset_at(position), False
@@ -415,8 +471,11 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
 
 def _begins_before_epochs(log: Log) -> bool:
     """Records were deleted, and the crash undid it: of these records the history knows nothing any more."""
-    known, first = log.epochs.entries, next(log.batches(log.log_start_offset), None)
-    return first is not None and bool(known) and max(first.base_offset, log.log_start_offset) < known[0][1]
+    known = log.epochs.entries
+    for segment in log.segments.from_offset(log.log_start_offset) if known else ():
+        for _, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
+            return max(base, log.log_start_offset) < known[0][1]
+    return False
 
 
 def _read_epochs(log: Log) -> None:

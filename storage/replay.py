@@ -17,8 +17,8 @@ from storage.txn_index import AbortedTxn
 if TYPE_CHECKING:
     from storage.log import Log
 
-# length and producer id of a header: most batches have no producer id, and are passed over in 0.2 us
-WALK_PRODUCER = Struct(">8xi31xq")
+# Most batches have no producer id, and are passed over in 0.3 us.
+PRODUCER_ID, PRODUCER_ID_AT = Struct(">q"), 43
 
 
 def rebuild_producers(log: Log) -> None:
@@ -61,16 +61,11 @@ def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
     """Header and bytes of the batches that have a producer id, from the one that holds `start` on."""
-    position = segment.position_of(start)
-    if position is None:
-        return
-    buffer, end, unpack = segment.view(), segment.size, WALK_PRODUCER.unpack_from
-    while position < end:
-        length, producer_id = unpack(buffer, position)
-        following = position + length + 12
-        if producer_id >= 0:
+    buffer, unpack = segment.view(), PRODUCER_ID.unpack_from
+    for position, following, _, _ in segment.from_offset(start, headers_only=True):
+        if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
+            segment.check(position, following)
             yield HEADER.unpack_from(buffer, position), buffer[position:following]
-        position = following
 
 
 def _load_snapshot(log: Log, producers: ProducerStates, offset_max: int) -> int:

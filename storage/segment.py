@@ -11,18 +11,44 @@ This file checks nothing of what it is given to append, and knows nothing of pro
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from struct import Struct
 
-from protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, Header
+from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Header
 from storage.config import NEVER, LogConfig
 from storage.errors import CorruptFile, DiskFull
-from storage.files import Files, MappedFile
+from storage.files import Files
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
+from storage.segment_file import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    SegmentFile,
+    segment_path,
+)
 from storage.segment_indexes import SegmentIndexes, TimestampAndOffset
 from storage.txn_index import TransactionIndex
+from storage.walk import WALK, DamagedLog
 
 logger = logging.getLogger(__name__)
+
+__all__ = [
+    "CLEANED_SUFFIX",
+    "DELETED_SUFFIX",
+    "INDEX_SUFFIX",
+    "LOG_SUFFIX",
+    "SWAP_SUFFIX",
+    "TIME_INDEX_SUFFIX",
+    "TXN_INDEX_SUFFIX",
+    "Segment",
+    "segment_path",
+]
 
 # Allocation ahead of the data: a small partition stays small, a busy one is extended rarely (fallocate takes 10 us).
 ALLOCATE_BYTES_MIN = 16 << 10
@@ -33,35 +59,21 @@ PREFAULT_BYTES = 1 << 20
 # From here on a system call costs less than the page faults of a copy into fresh mapped pages.
 WRITE_BYTES_MIN = 8 << 10
 HINTS_MAX = 64
-
-# base offset, length and last offset delta: what walking needs of a header
-WALK = Struct(">qi11xi")
-_OFFSET_LENGTH_EPOCH = Struct(">qii")
-LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
-assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
+OFFSET_LENGTH_EPOCH = Struct(">qii")
+_STAMPED = OFFSET_LENGTH_EPOCH.size
+MAX_TIMESTAMP, MAX_TIMESTAMP_AT = Struct(">q"), 35
+OFFSET_MAX = 2**63 - 1
 
 
-class Segment:
+class Segment(SegmentFile):
     __slots__ = (
-        "_config",
-        "_files",
+        "_damages",
         "_first_timestamp",
         "_hints",
-        "_map",
-        "_mapped_from",
-        "_mappings",
-        "_suffix",
-        "active",
-        "base_offset",
         "created_ms",
         "indexes",
-        "path",
-        "recently_used",
         "removed",
         "room",
-        "size",
         "trimmed",
         "txn_index",
     )
@@ -79,14 +91,7 @@ class Segment:
         now_ms: int,
         suffix: str = "",
     ) -> None:
-        self._files = files
-        self._mappings = mappings
-        self._config = config
-        self.base_offset = base_offset
-        self.path = segment_path(directory, base_offset, "")
-        self._suffix = suffix  # `.cleaned` and `.swap` while compaction makes it
-        self.size = size
-        self.active = active
+        super().__init__(files, mappings, directory, base_offset, config, size=size, active=active, suffix=suffix)
         self.created_ms = now_ms
         self.indexes = SegmentIndexes(
             files,
@@ -97,22 +102,13 @@ class Segment:
             config.index_interval_bytes,
         )
         self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
-        self.recently_used = False
         self.trimmed = False  # since it was last flushed
         self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
         # `room`: up to this position an append may write at once; 0 sends it through make_room.
         self.room = 0
-        self._map: MappedFile | None = None
-        self._mapped_from = 0
         self._first_timestamp: int | None = None
         self._hints: dict[int, int] = {}
-
-    @property
-    def log_path(self) -> str:
-        return self._named(LOG_SUFFIX)
-
-    def _named(self, kind: str) -> str:
-        return self.path + kind + self._suffix
+        self._damages: set[int] = set()  # positions already written into the node's log
 
     # Appending
 
@@ -131,13 +127,13 @@ class Segment:
         assert self._map is not None
         if size >= WRITE_BYTES_MIN and not records.readonly:
             # Stamped where it was received: nobody else reads it there.
-            _OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - 12, leader_epoch)
+            OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - 12, leader_epoch)
             self._map.write(position, records)
         else:
             buffer = self._map.buffer
-            # A process killed between the two leaves offset 0 in the header, which recovery takes for the torn tail.
-            buffer[position:end] = records
-            _OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
+            # The length comes last: a process killed in between leaves a length of 0, where recovery ends the log.
+            buffer[position + _STAMPED : end] = records[_STAMPED:]
+            OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
         self.size = end
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -181,7 +177,13 @@ class Segment:
             step = min(max(mapped.size, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)
             if self._config.preallocate:
                 step = self._config.segment_bytes
-            mapped.ensure(max(end, min(self.size + step, self._config.segment_bytes)))
+            ahead = max(end, min(self.size + step, self._config.segment_bytes))
+            try:
+                mapped.ensure(ahead)
+            except DiskFull:
+                if ahead == end:
+                    raise
+                mapped.ensure(end)  # the last bytes of a disk are for batches as well
         self.room = mapped.size
         if self.size - self._mapped_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
             ahead = min(end + PREFAULT_BYTES, mapped.size)
@@ -219,29 +221,23 @@ class Segment:
 
     # Finding
 
-    def view(self) -> memoryview:
-        """All bytes of the segment's batches; valid as long as anybody holds it, whatever becomes of the segment."""
-        if self._map is None:
-            self._open_map()
-        self.recently_used = True
-        return self._map.buffer  # type: ignore[union-attr]
-
     def position_of(self, offset: int) -> int | None:
-        """Where the first batch that ends at or after `offset` starts; None when all batches end before it."""
+        """Where the first batch that ends at or after `offset` starts; None when all batches end before it.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
         hint = self._hints.get(offset)
         if hint is not None:
             return hint
-        buffer = self.view()
-        if not self.indexes.loaded:
-            self.load_indexes()
-        position = self.indexes.offsets.floor(offset)
-        end = self.size
-        unpack = WALK.unpack_from
-        while position < end:
-            base, length, delta = unpack(buffer, position)
-            if base + delta >= offset:
-                return position
-            position += length + 12
+        if not self.size:
+            return None
+        try:
+            for position, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset)):
+                if last >= offset:
+                    return position
+        except DamagedLog as damage:
+            raise self._report(damage) from None
         return None
 
     def end_of_slice(self, start: int, limit: int, bytes_max: int, min_one: bool) -> int:
@@ -249,16 +245,61 @@ class Segment:
         wanted = start + bytes_max
         if wanted >= limit:
             return limit
-        buffer = self.view()
-        position = max(start, self.indexes.offsets.floor_position(wanted))
-        unpack = WALK.unpack_from
-        while True:
-            _, length, _ = unpack(buffer, position)
-            after = position + length + 12
-            if after > wanted:
-                break
-            position = after
-        return after if position == start and min_one else position
+        try:
+            for position, after, _, _ in self.walk(max(start, self._indexed(self.indexes.entry_at, wanted, self.size))):
+                if after > wanted:
+                    return after if position == start and min_one else position
+        except DamagedLog as damage:
+            raise self._report(damage) from None
+        return limit
+
+    def checked_end(self, start: int, end: int) -> int:
+        """How much of [start, end) may be given away: it is in memory, and what an earlier process wrote was checked.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        if self.active and start >= self._mapped_from:
+            return end
+        self.reach(start, end)
+        if self.cold.is_checked(start, end):
+            return end
+        try:
+            return self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
+        except DamagedLog as damage:
+            raise self._report(damage) from None
+
+    def from_offset(self, offset: int, headers_only: bool = False) -> Iterator[tuple[int, int, int, int]]:
+        """As `walk`, from the batch that holds `offset` on, and of checked batches only. Appends may go on meanwhile.
+
+        With `headers_only` the caller lets those be checked (`check`) of which it reads more.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        position = self.position_of(offset)
+        while position is not None and position < self.size:
+            try:
+                for batch in self.walk(position):
+                    start, end = batch[:2]
+                    if not headers_only:
+                        self.check(start, end)
+                    yield batch
+                    position = end
+            except DamagedLog as damage:
+                if damage.position < self.size:
+                    raise self._report(damage) from None
+                return  # what was to be walked was truncated away meanwhile
+
+    def check(self, start: int, end: int) -> None:
+        """One batch, unless it is known to be right.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        if not self.cold.is_checked(start, end):
+            self.reach(start, end)
+            self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
 
     def remember(self, offset: int, position: int) -> None:
         """A reader will come back for the batch at `offset`, which starts at `position`."""
@@ -268,19 +309,16 @@ class Segment:
 
     def offset_at(self, position: int) -> int:
         """The base offset of the batch that starts at `position`."""
-        base: int
-        base, _, _ = WALK.unpack_from(self.view(), position)
+        self.reach(position)
+        base: int = WALK.unpack_from(self.view(), position)[0]
         return base
 
     def last_offset(self) -> int | None:
         """The last offset in the segment, or None when it is empty."""
-        if not self.indexes.loaded:
-            self.load_indexes()
-        buffer, position, last = self.view(), self.indexes.offsets.floor(2**62), None
-        while position < self.size:
-            base, length, delta = WALK.unpack_from(buffer, position)
-            last = base + delta
-            position += length + 12
+        last = None
+        if self.size:
+            for batch in self.walk(self._indexed(self.indexes.entry_for, OFFSET_MAX)):
+                last = batch[3]
         return last
 
     def largest_timestamp(self) -> TimestampAndOffset:
@@ -288,30 +326,94 @@ class Segment:
         indexes = self.indexes
         if indexes.largest is None:
             if not self.active and not indexes.loaded:
-                indexes.largest = indexes.last_timestamp_on_disk()
+                indexes.largest = self._largest_on_disk()
             if indexes.largest is None:
                 self.load_indexes()
                 indexes.largest = self._find_largest()
+                if not self.active:
+                    indexes.unload()
         return indexes.largest
+
+    def _largest_on_disk(self) -> TimestampAndOffset | None:
+        found = self.indexes.last_timestamp_on_disk()
+        return found if found is not None and self._has_timestamp(*found) else None
 
     def _find_largest(self) -> TimestampAndOffset:
         """From the last time index entry on, a walk: a sealed segment's last entry is the answer already."""
         timestamp, offset = self.indexes.times.last()
+        if timestamp >= 0 and not self._has_timestamp(timestamp, offset):
+            self._remake_indexes(CorruptFile(self.indexes.times.path, "its last entry does not fit the log"))
+            timestamp, offset = self.indexes.times.last()
         largest = TimestampAndOffset(timestamp, offset if timestamp >= 0 else -1)
-        buffer, position = self.view(), self.indexes.offsets.floor(offset)
-        while position < self.size:
-            header = HEADER.unpack_from(buffer, position)
-            if header[8] > largest.timestamp:
-                largest = TimestampAndOffset(header[8], header[0] + header[6])
-            position += header[1] + 12
+        for position, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset)):
+            latest = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
+            if latest > largest.timestamp:
+                largest = TimestampAndOffset(latest, last)
         return largest
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset at or before the first record whose timestamp is at least `timestamp`.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        for attempt in (1, 2):
+            try:
+                found, offset = self.indexes.time_entry(timestamp)
+                if found < 0 or attempt == 2 or self._has_timestamp(found, offset):
+                    return offset
+                error = CorruptFile(self.indexes.times.path, "an entry does not fit the log")
+            except CorruptFile as damage:
+                error = damage
+            self._remake_indexes(error)
+        return self.base_offset
+
+    def _has_timestamp(self, timestamp: int, offset: int) -> bool:
+        position = self.position_of(offset)
+        if position is None:
+            return False
+        found: int = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
+        return found == timestamp
+
+    def _indexed(self, find: Callable[..., tuple[int, int]], *arguments: int) -> int:
+        """A position that the offset index names, once the log agrees that a batch begins there."""
+        for attempt in (1, 2):
+            try:
+                last, position = find(*arguments)
+                if not position or attempt == 2 or self._fits(position, last):
+                    return position
+                error = CorruptFile(self.indexes.offsets.path, f"its entry for byte {position} does not fit the log")
+            except CorruptFile as damage:
+                error = damage
+            self._remake_indexes(error)
+        return 0
+
+    def _fits(self, position: int, last_offset: int) -> bool:
+        """Whether a batch begins at `position` that ends at `last_offset`, or before: Kafka indexes several as one."""
+        if position + HEADER_BYTES > self.size:
+            return False
+        self.reach(position)
+        base, length, magic, delta = WALK.unpack_from(self.view(), position)
+        following = position + length + LOG_OVERHEAD_BYTES
+        in_order: bool = self.base_offset <= base <= base + delta <= last_offset
+        return in_order and magic == MAGIC and position + HEADER_BYTES <= following <= self.size
+
+    def _report(self, damage: DamagedLog) -> DamagedLog:
+        """Once for each place: a consumer asks for it again and again."""
+        if damage.position not in self._damages:
+            self._damages.add(damage.position)
+            logger.error("%s. Remedy: %s", damage.message, damage.remedy)
+        return damage
 
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch, -1 when there is none."""
         if self._first_timestamp is None:
             if self.size == 0:
                 return -1
-            self._first_timestamp = HEADER.unpack_from(self.view(), 0)[8]
+            if self.size < HEADER_BYTES:
+                return -1
+            self.reach(0)
+            self._first_timestamp = MAX_TIMESTAMP.unpack_from(self.view(), MAX_TIMESTAMP_AT)[0]
         return self._first_timestamp
 
     # Changing the end
@@ -328,7 +430,9 @@ class Segment:
         if position is None or position == self.size:
             return offset
         end_offset = min(offset, self.offset_at(position))
+        self._shown = max(self._shown, self.size)
         self.size = position
+        self.cold.cut(position)
         self._hints.clear()
         self._first_timestamp = None if position else -1
         self.room = 0
@@ -341,27 +445,25 @@ class Segment:
         The sync is for what comes after. If some of these zeros were lost in a crash, and some of the batches that will
         be written over them, then old and new batches that happen to be of equal size would look like one log.
         """
-        self._zero(self.size, end)
+        self.zero(self.size, end)
         self.txn_index.truncate_to(self._files, end_offset)
         self.flush()
 
-    def _zero(self, start: int, end: int) -> None:
-        buffer = self.view()
-        zeros = bytes(min(end - start, 1 << 20))
-        # From the end: whatever a crash leaves, the batches before the first zero are whole.
-        while end > start:
-            begin = max(start, end - len(zeros))
-            buffer[begin:end] = zeros[: end - begin]
-            end = begin
+    def seal(self, indexes_must_be_saved: bool = True) -> None:
+        """No more appends: the files are cut to their content and the indexes completed.
 
-    def seal(self) -> None:
-        """No more appends: the files are cut to their content and the indexes completed."""
+        Raises:
+            DiskFull: there is no room for the indexes, unless they may stay in memory.
+        """
         assert self.active
         self.load_indexes()
         self.largest_timestamp()
         self.indexes.complete()
-        self.indexes.save()
-        self._trim()
+        if indexes_must_be_saved:
+            self.indexes.save()
+        self.trim()
+        if self._save_indexes():
+            self.indexes.unload()
         self.trimmed = True
         self.active = False
         self.room = 0
@@ -372,14 +474,6 @@ class Segment:
         self.active = True
         self.load_indexes()
         self.largest_timestamp()
-
-    def _trim(self) -> None:
-        if self._map is not None:
-            self._map.close(self.size if self.size < self._map.size else None)
-            self._map = None
-            self._mappings.closed(self)
-        elif (self._files.size(self.log_path) or 0) > self.size:
-            self._files.truncate(self.log_path, self.size)
 
     # Files
 
@@ -394,22 +488,30 @@ class Segment:
             try:
                 self.indexes.read(self.size)
             except CorruptFile as error:
-                logger.warning("%s: made again from the log", error)
-                self._rebuild_indexes()
+                self._remake_indexes(error)
+                if not self.indexes.loaded:
+                    self.indexes.read(self.size)
 
-    def _rebuild_indexes(self) -> None:
+    def _remake_indexes(self, error: CorruptFile) -> None:
+        """From the log. If it is damaged too, they lead up to there."""
+        logger.warning("%s: made again from the log", error)
         self.indexes.clear()
-        buffer, position = self.view(), 0
-        while could_start_batch(buffer, position, self.size):
-            header = HEADER.unpack_from(buffer, position)
-            size = header[1] + 12
-            if size < HEADER_BYTES or position + size > self.size:
-                break
-            self.indexes.add(position, size, header[0] + header[6], header[8])
-            position += size
-        if not self.active:
-            self.indexes.complete()
+        try:
+            for position, following, _, last in self.walk(0):
+                timestamp = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
+                self.indexes.add(position, following - position, last, timestamp)
+        except DamagedLog as damage:
+            self._report(damage)
+            self.indexes.largest = None  # of a part it would let retention remove the segment too early
+        if self.active:
+            return
+        self.indexes.complete()
+        try:
             self.sync_indexes()  # no flush comes here any more
+        except DiskFull as failure:
+            logger.warning("%s: its indexes stay in memory: %s", self.path, failure)
+        else:
+            self.indexes.unload()
 
     def sync_indexes(self) -> None:
         """Indexes made again are on the disk when this returns: part of a time index would pass for the whole of it."""
@@ -421,6 +523,7 @@ class Segment:
         """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
         assert size <= self.size
         end, self.size = self.size, size
+        self.cold.cut(size)
         self._hints.clear()
         if size == end:
             return
@@ -429,29 +532,9 @@ class Segment:
             self.unmap()
             self._files.truncate(self.log_path, size)
         elif not zeros:
-            self._zero(size, end)
+            self.zero(size, end)
         if not zeros:
             self.sync_log()  # for the reason given at `erase`
-
-    def rewrite(self, start: int) -> None:
-        """Lets the next flush write the bytes from `start` on, even if the kernel takes them to be on the disk.
-
-        They may be what a flush of the process before failed to write: the kernel reports that once, and then counts the
-        pages as clean.
-        """
-        if start < self.size:
-            mapped = self._map if self._map is not None and self.active else self._files.map(self.log_path, 0, True)
-            mapped.touch(start, self.size)
-            if mapped is not self._map:
-                mapped.close()
-
-    def settle_tail(self) -> None:
-        """What lies behind the last batch is on the disk as it is here, when this returns: see `erase`."""
-        self.view()
-        mapped = self._map
-        assert mapped is not None
-        mapped.touch(self.size, mapped.size)
-        self.sync_log()
 
     def flush(self) -> bool:
         """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one.
@@ -469,29 +552,18 @@ class Segment:
             self.indexes.save()
         except DiskFull as failure:
             # The batches have their room already, and of an index only a tail is missing, which a restart makes again.
-            logger.warning("%s: flushed without what is new in its indexes: %s", self.path, failure)
+            logger.warning("%s: what is new in its indexes stays in memory: %s", self.path, failure)
             return False
         return True
 
-    def sync_log(self) -> None:
-        mapped = self._map
-        if mapped is not None and self.active:
-            mapped.flush()
-        else:
-            self._files.sync_file(self.log_path)
-
     def unmap(self) -> None:
         """Gives the mapping back; it ends when the last view of it is gone. Everything can be opened again."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
-            self._mappings.closed(self)
+        self._close_map()
         self.room = 0
         self._hints.clear()
         if self.removed:
             self.indexes.unload()  # a flush that is on its way must not write them into the files of a successor
-        elif not self.active and self.indexes.loaded:
-            self.indexes.save()
+        elif not self.active and self.indexes.loaded and self._save_indexes():
             self.indexes.unload()
 
     def close(self, trim: bool) -> None:
@@ -515,18 +587,3 @@ class Segment:
         self.indexes.offsets.path = self._named(INDEX_SUFFIX)
         self.indexes.times.path = self._named(TIME_INDEX_SUFFIX)
         self.txn_index.path = self._named(TXN_INDEX_SUFFIX)
-
-    def _open_map(self) -> None:
-        capacity = max(self._config.segment_bytes, self.size) if self.active else 0
-        self._map = self._files.map(self.log_path, capacity, self.active)
-        self._mapped_from = self.size
-        self._mappings.opened(self)
-
-
-def segment_path(directory: str, base_offset: int, suffix: str) -> str:
-    return f"{directory}/{base_offset:020d}{suffix}"
-
-
-def could_start_batch(buffer: memoryview, position: int, end: int) -> bool:
-    """Whether a batch header may lie at `position`: false in the zeros behind the last batch."""
-    return end - position >= HEADER_BYTES and buffer[position + MAGIC_AT] == MAGIC

@@ -1,7 +1,8 @@
 """The offset index and the time index of a segment as one: filled batch by batch, loaded when wanted, saved when flushed.
 
 A batch gets an entry in both when more than index.interval.bytes were entered since the last one, as in Kafka; the time
-index then holds the largest timestamp so far. What is in the log itself is not looked at here.
+index then holds the largest timestamp so far. Only the active segment's are in memory: lookups in others read the files.
+What is in the log itself is not looked at here.
 """
 
 from __future__ import annotations
@@ -67,6 +68,24 @@ class SegmentIndexes:
             full = self.offsets.full or self.times.full
         self._since_entry += size
         return full
+
+    def entry_for(self, offset: int) -> tuple[int, int]:
+        """(last offset, position) of an indexed batch at or before the one that holds `offset`; (-1, 0) if there is none.
+
+        Raises:
+            CorruptFile: the file must be made again from the log. Also where the answer does not fit the log.
+        """
+        return self.offsets.floor(offset) if self.loaded else self.offsets.floor_in_file(self._files, offset)
+
+    def entry_at(self, position: int, log_bytes: int) -> tuple[int, int]:
+        """The same for the last one that starts at or before `position`."""
+        if self.loaded:
+            return self.offsets.floor_position(position)
+        return self.offsets.floor_position_in_file(self._files, position, log_bytes)
+
+    def time_entry(self, timestamp: int) -> tuple[int, int]:
+        """(timestamp, offset): no batch that ends before the offset has a later one; (-1, base offset) if there is none."""
+        return self.times.floor(timestamp) if self.loaded else self.times.floor_in_file(self._files, timestamp)
 
     def start_empty(self) -> None:
         """The files of a new segment hold nothing."""

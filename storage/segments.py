@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 
+from storage.index import RELATIVE_OFFSET_MAX
 from storage.segment import Segment
 
 
@@ -13,10 +15,9 @@ class Segments:
 
     def __init__(self, segments: list[Segment]) -> None:
         assert segments, "a log has at least one segment"
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
+        self.active: Segment
+        self.replace(segments)
         assert self._bases == sorted(set(self._bases))
-        self.active = segments[-1]
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -44,6 +45,7 @@ class Segments:
 
     def append(self, segment: Segment) -> None:
         assert segment.base_offset > self._bases[-1]
+        self.active.limit = segment.base_offset - 1
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -58,3 +60,6 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        for segment, following in pairwise(segments):
+            segment.limit = following.base_offset - 1
+        self.active.limit = self.active.base_offset + RELATIVE_OFFSET_MAX

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
-from tests.sim.inodes import Directory, Inode
+from tests.sim.inodes import Directory, Inode, is_held, poison
 
 CAPACITY_BYTES = 1 << 40
 
@@ -35,6 +35,7 @@ class SimMappedFile:
         self._process = disk.process
         self.size = len(inode.data)
         self._window = max(capacity, self.size)
+        self._mapped: list[bytearray] = []
         self._map()
 
     @property
@@ -72,16 +73,29 @@ class SimMappedFile:
     def flush(self) -> None:
         self._disk.sync(self.path, self._inode, self._process)
 
-    def close(self, trim_to: int | None = None) -> None:
-        if trim_to is not None and trim_to != self.size:
-            assert trim_to < self.size
-            self._disk.changing("truncate", self.path, self._process)
-            self._inode.data = bytearray(self._inode.data[:trim_to])
-            self.size = trim_to
+    def populate(self, start: int, end: int) -> None:
+        self._disk.reading(self.path, start, end)
+
+    def zero(self, start: int, end: int) -> None:
+        self.write(start, bytes(end - start))
+
+    def close(self) -> None:
         self.buffer = memoryview(b"")
 
+    @property
+    def shown(self) -> bool:
+        return any(is_held(data) for data in self._mapped)
+
     def _map(self) -> None:
-        view = memoryview(self._inode.data)
+        inode = self._inode
+        data = inode.data
+        if inode.unreadable and not self._writable:
+            data = bytearray(data)  # what a process would die of when it touched it
+            for start, end in inode.unreadable:
+                data[start:end] = poison(len(data[start:end]))
+        self._mapped = [*(known for known in self._mapped if is_held(known)), data]
+        inode.mapped = [*(known for known in inode.mapped if is_held(known)), data]
+        view = memoryview(data)
         self.buffer = view if self._writable else view.toreadonly()
 
 
@@ -200,9 +214,13 @@ class SimDisk:
 
     def read(self, path: str) -> bytes | None:
         inode = self._find(path)
-        return None if inode is None else bytes(inode.data)
+        if inode is None:
+            return None
+        self.reading(path, 0, len(inode.data))
+        return bytes(inode.data)
 
     def pread(self, path: str, offset: int, n: int) -> bytes:
+        self.reading(path, offset, offset + n)
         return bytes(self._must(path).data[offset : offset + n])
 
     def pwrite(self, path: str, offset: int, data: bytes) -> None:
@@ -215,7 +233,12 @@ class SimDisk:
             self._write(inode, offset, data[: self.torn(len(data))])
             raise
         if grown > 0:
-            self.check_room(path, grown)
+            try:
+                self.check_room(path, grown)
+            except DiskFull:
+                room = max(self.room_bytes - self.used_bytes(), 0)  # a write takes what there is
+                self._write(inode, offset, data[: len(data) - grown + room])
+                raise
         self._write(inode, offset, data)
 
     def _write(self, inode: Inode, offset: int, data: bytes) -> None:
@@ -284,7 +307,10 @@ class SimDisk:
     def truncate(self, path: str, size: int) -> None:
         inode = self._must(path)
         self.changing("truncate", path)
-        inode.data = bytearray(inode.data[:size]).ljust(size, b"\0")
+        inode.truncate(size)
+
+    def copy_start(self, path: str, size: int) -> None:
+        self.write_atomic(path, bytes(self._must(path).data[:size]))
 
     def sync_file(self, path: str) -> None:
         self.sync(path, self._must(path))
@@ -334,6 +360,12 @@ class SimDisk:
         if self.killed:
             raise Killed
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
+
+    def reading(self, path: str, start: int, end: int) -> None:
+        """A read is about to take place; a medium may not be able to."""
+        inode = self._must(path)
+        if any(bad_from < end and bad_to > start for bad_from, bad_to in inode.unreadable):
+            raise StorageFailure(path, OSError(errno.EIO, f"simulated medium error in [{start}, {end})"))
 
     def _find(self, path: str) -> Inode | None:
         node = self._node(path)

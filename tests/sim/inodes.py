@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 PAGE_BYTES, SECTOR_BYTES = 4096, 512
+POISON = b"SIGBUS!!"
 
 
 @dataclass(eq=False)
@@ -31,6 +32,16 @@ class Inode:
     # After a failed sync: what the kernel takes to be on the platters, and the pages written since with the same bytes.
     believed: bytes | None = None
     touched: set[int] = field(default_factory=set)
+    # What programs have mapped: views of these may be held though `data` is another one by now.
+    mapped: list[bytearray] = field(default_factory=list)
+    unreadable: list[tuple[int, int]] = field(default_factory=list)  # ranges that the medium has lost
+
+    def truncate(self, size: int) -> None:
+        """Views keep their pages as far as the file goes. What they show beyond kills who looks at it: here it is poison."""
+        for data in self.mapped:
+            if is_held(data) and len(data) > size:
+                data[size:] = poison(len(data) - size)
+        self.data = bytearray(self.data[:size]).ljust(size, b"\0")
 
     def sync(self) -> None:
         self.durable = bytes(self._reachable())
@@ -75,6 +86,22 @@ class Inode:
     def detach(self) -> None:
         """The process that mapped the file is gone: what it still writes through its views goes nowhere."""
         self.data = bytearray(self.data)
+        self.mapped = []
+
+
+def is_held(data: bytearray) -> bool:
+    """Whether a view of it exists: such a bytearray cannot grow."""
+    try:
+        data.append(0)
+    except BufferError:
+        return True
+    data.pop()
+    return False
+
+
+def poison(size: int) -> bytes:
+    """In place of the signal that ends a process which touches such a page."""
+    return (POISON * (size // len(POISON) + 1))[:size]
 
 
 def _mixture(old: bytes, new: bytearray, rng: random.Random) -> bytearray:

@@ -7,6 +7,7 @@ restart all of it is looked at (`tests.sim.partition_checks`). `trace` is what h
     power      the same, and what was not synced is lost, torn or there (`tests.sim.inodes`)
     failure    one call fails with EIO; from then on the log directory must refuse writes
     full       no room; nothing may have changed, and when there is room everything goes on
+    damage     after a clean stop, on a copy of the disk: see `tests.sim.media_damage`
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_propertie
 from storage.logs import Logs
 from storage.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
+from tests.sim.inodes import POISON
+from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
 from tests.sim.partition_checks import (
     check_batches,
     check_epochs,
@@ -59,6 +62,8 @@ OPERATIONS = (
     ("remove_deleted", 3),
     ("flush_due", 3),
     ("recreate", 1),
+    ("hold", 6),
+    ("let_go", 3),
 )
 #: What another thread's flush may meet half-way.
 BESIDE = (
@@ -73,6 +78,19 @@ BESIDE = (
     "start_anew",
     "recreate",
 )
+
+
+#: How often a clean stop is followed by a look at what a node would make of a damaged disk.
+DAMAGES = (0, 1, 2)
+
+
+class DiesInIt:
+    """In place of the `struct.Struct` that stamps a batch."""
+
+    size = 16
+
+    def pack_into(self, *values: object) -> None:
+        raise Killed
 
 
 class StorageHistory:
@@ -95,6 +113,7 @@ class StorageHistory:
         self.policies = rng.choice((("compact",), ("compact", "delete")))
         self.compaction_lag_ms = rng.choice((0, 0, 15_000))
         self.leaving: Partition | None = None
+        self.held: list[memoryview] = []  # answers that the network has not sent yet
         self.logs: Logs
 
     def _config(self, policy: str) -> LogConfig:
@@ -202,6 +221,8 @@ class StorageHistory:
             "flush_beside": lambda: self._flush_beside(partition),
             "recreate": lambda: self._recreate(partition),
             "retain": self._retain,
+            "hold": lambda: self._hold(partition),
+            "let_go": self.held.clear,
             "delete_records": lambda: self.ops.delete_records(
                 partition, self.logs, durable=self.disk.room_bytes == CAPACITY_BYTES
             ),
@@ -271,6 +292,13 @@ class StorageHistory:
         except StorageFailure:
             self._adopt_tail(partition)
 
+    def _hold(self, partition: Partition) -> None:
+        """A reader is slow: its answer waits, whatever becomes of the log."""
+        log = partition.log
+        if log is not None and log.log_start_offset < log.log_end_offset:
+            offset = self.rng.randrange(log.log_start_offset, log.log_end_offset)
+            self.held.append(memoryview(log.read(offset, max_bytes=self.rng.choice((1, 2000, 20_000))).records))
+
     def _recreate(self, partition: Partition) -> None:
         """The topic is deleted, and another one created under its name."""
         self.leaving = Partition(partition.name, partition.topic_id, partition.model, partition.log)
@@ -290,6 +318,7 @@ class StorageHistory:
         )
 
     def _take_note_of_flushes(self) -> None:
+        assert not any(POISON in bytes(view) for view in self.held), "what an answer shows was cut off: SIGBUS"
         for partition in self.partitions:
             log, model = partition.log, partition.model
             assert log is not None and log.recovery_point <= log.log_end_offset == model.end
@@ -360,6 +389,7 @@ class StorageHistory:
         elif fault == "full":
             disk.room_bytes = disk.used_bytes() + rng.choice((0, 50, 500, 3000))
         clean = False
+        self.held.clear()
         try:
             self.logs.close_all(broker_epoch=7)
             clean = disk.exists(f"{DATA}/.kafka_cleanshutdown")
@@ -375,6 +405,8 @@ class StorageHistory:
                 model = partition.model
                 model.flushed, model.durable_start = model.end, model.start
                 model.kept_start = model.start
+            for _ in range(rng.choice(DAMAGES)):
+                self._damage_a_copy()
         disk.crash(power)
         self._boot(power, clean)
 
@@ -385,18 +417,38 @@ class StorageHistory:
                 self._tear(partition)
         power = rng.random() < 0.6
         self.note("power loss" if power else "kill")
+        self.held.clear()
         self.disk.crash(power)
         self._boot(power, clean=False)
 
     def _tear(self, partition: Partition) -> None:
-        """The process died while it copied a batch into the mapping."""
+        """The process died in the middle of an append: of a copy, or between it and the stamp of offset and length."""
         log = partition.log
         assert log is not None
         segment = log.segments.active
         mapped = segment._map
-        if mapped is not None and log.failure is None and mapped.size > segment.size:
-            torn = self._any_batch()[: min(self.rng.randint(1, 60), mapped.size - segment.size)]
-            mapped.buffer[segment.size : segment.size + len(torn)] = torn
+        if mapped is None or log.failure is not None or mapped.size <= segment.size:
+            return
+        batch, room = self._any_batch(), mapped.size - segment.size
+        if partition.leads and len(batch) <= room and segment.indexes.loaded and self.rng.random() < 0.5:
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+                patch.setattr("storage.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
+                segment.append(memoryview(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0)
+        else:
+            cut = min(self.rng.randint(1, 60), room)
+            mapped.buffer[segment.size : segment.size + cut] = batch[:cut]
+
+    def _damage_a_copy(self) -> None:
+        """A medium loses something of what was stopped cleanly; the history itself goes on with what is whole."""
+        rng = random.Random(self.rng.getrandbits(32))
+        disk = copy_of(self.disk, rng, self.ops.now_ms)
+        path = pick(disk, rng)
+        what = damage(disk, path, rng)
+        self.note(f"damage: {what}")
+        outcome = DamagedNode(disk, DATA, CLUSTER_ID, self.partitions, rng).check(
+            self.config_for, self.ops.now_ms, path
+        )
+        self.note(f"damage: {outcome}")
 
     # Restarts
 

@@ -5,15 +5,21 @@ A mutant that lives means that the histories, or what they look at, have become 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from storage import changes, checkpoint, recovery, replay
+from storage import changes, checkpoint, logs, producer_snapshot, recovery, replay, segment_file
+from storage.cold import ColdBytes
 from storage.epochs import LeaderEpochs
 from storage.log import Log
+from storage.log_dirs import CLEAN_SHUTDOWN, LogDir
 from storage.logs import Logs
 from storage.producers import ProducerState
 from storage.segment import Segment
+from storage.segment_file import SegmentFile
 from storage.txn_index import TransactionIndex
+from storage.walk import WALK
 from tests.sim.disk import Killed
 from tests.sim.storage_history import StorageHistory
 
@@ -34,6 +40,10 @@ def nothing(*args: object, **kwargs: object) -> None:
     return None
 
 
+def always(*args: object, **kwargs: object) -> bool:
+    return True
+
+
 def raise_without_limit(log: Log, offset: int) -> bool:
     raised, log.high_watermark = offset > log.high_watermark, max(offset, log.high_watermark)
     return raised
@@ -45,7 +55,7 @@ def write_without_sync(files: object, path: str, offsets: dict[tuple[str, int], 
 
 
 def erase_without_sync(segment: Segment, end: int, end_offset: int) -> None:
-    segment._zero(segment.size, end)
+    segment.zero(segment.size, end)
     segment.txn_index.truncate_to(segment._files, end_offset)
     segment.indexes.save()
 
@@ -57,6 +67,74 @@ def close_and_claim_success(log: Log, clean: bool = True) -> bool:
 
 def remember_last_batch_only(state: ProducerState, epoch: int, first: int, last: int) -> None:
     return None
+
+
+_flush = Log.flush
+
+
+def vouch_for_what_came_later(log: Log, now_ms: int = 0) -> None:
+    _flush(log, now_ms)
+    if not log.closed:
+        log.recovery_point = log.log_end_offset
+
+
+def vouch_for_what_was_truncated(log: Log, now_ms: int = 0) -> None:
+    end = log.log_end_offset
+    _flush(log, now_ms)
+    log.recovery_point = max(log.recovery_point, end)
+
+
+def stable_below_the_start(log: Log) -> int:
+    if not log.producers.in_transaction:
+        return log.high_watermark
+    return min(log.producers.first_unstable_offset(), log.high_watermark)
+
+
+def trim_at_once(file: SegmentFile) -> None:
+    file._close_map()
+    if (file._files.size(file.log_path) or 0) > file.size:
+        file._files.truncate(file.log_path, file.size)
+
+
+def walk_on(
+    buffer: memoryview, position: int, end: int, path: str, base_offset: int, limit: int, reach: object = None
+) -> Iterator[tuple[int, int, int, int]]:
+    """Every length is believed."""
+    while position < end:
+        base, length, _, delta = WALK.unpack_from(buffer, position)
+        assert length + 12 > 0, "for ever"
+        yield position, position + length + 12, base, base + delta
+        position += length + 12
+
+
+def reach_all(file: SegmentFile, position: int, end: int | None = None) -> int:
+    file.view()
+    return file.size
+
+
+def check_nothing(cold: ColdBytes, buffer: object, batches: object, start: int, end: int, path: str) -> int:
+    return end
+
+
+def open_and_cut(*args: object, clean: bool, recovery_point: int, **kwargs: object) -> Log:
+    return _open_log(*args, clean=clean, recovery_point=0 if clean else recovery_point, **kwargs)  # type: ignore[arg-type]
+
+
+_open_log = recovery.open_log
+_take_clean_mark = Logs._take_clean_mark
+
+
+def leave_the_clean_mark(self: Logs, directory: LogDir) -> tuple[bool, int]:
+    path = f"{directory.path}/{CLEAN_SHUTDOWN}"
+    data = self.files.read(path)
+    answer = _take_clean_mark(self, directory)
+    if data is not None:
+        self.files.write_atomic(path, data)
+    return answer
+
+
+def raise_it(self: Logs, path: str, name: object, error: Exception) -> None:
+    raise error
 
 
 ALWAYS = property(lambda self: True, lambda self, value: None)
@@ -84,6 +162,22 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a truncation cut short is built upon": (Segment, "settle_tail", nothing),
     "what a failed fsync left is taken for written": (Segment, "rewrite", nothing),
     "log starts are not written down": (Logs, "write_log_starts", nothing),
+    "a flush vouches for what came while it ran": (Log, "flush", vouch_for_what_came_later),
+    "a flush vouches for what was truncated under it": (Log, "flush", vouch_for_what_was_truncated),
+    "epochs keep what was truncated": (LeaderEpochs, "truncate_from_end", nothing),
+    "epochs are not read again from the batches": (recovery, "_read_epochs", nothing),
+    "an index is taken as it is": (Segment, "_fits", always),
+    "a time index is taken as it is": (Segment, "_has_timestamp", always),
+    "the last stable offset is below the log's start": (Log, "last_stable_offset", property(stable_below_the_start)),
+    "a file is trimmed below what a view shows": (SegmentFile, "trim", trim_at_once),
+    "a walk believes every length": (segment_file, "walk", walk_on),
+    "pages are touched that the disk may not have": (SegmentFile, "reach", reach_all),
+    "what an earlier process wrote is not checked": (ColdBytes, "check", check_nothing),
+    "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
+    "a crash after a clean stop counts as clean": (Logs, "_take_clean_mark", leave_the_clean_mark),
+    "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
+    "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll()),
+    "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),
 }
 
 

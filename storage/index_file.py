@@ -1,0 +1,52 @@
+"""Searching an index file where it lies: the indexes of sealed segments are not kept in memory.
+
+They are 20 bytes per index.interval.bytes, 2 to 5 GB for 1 TB of log, and a restart that loads and checks those of one sealed
+segment of 1 GiB held the loop for 0.24 s. A search reads a few blocks of 4 KiB through the kernel's page cache (3 us each). What
+it finds is held against the log by the caller, so that a damaged block leads to nothing wrong.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+
+from storage.errors import CorruptFile
+from storage.files import Files
+
+BLOCK_BYTES = 4096
+
+
+def floor_entry(
+    files: Files, path: str, entry: Struct, column: int, value: int, largest: int | None = None
+) -> tuple[int, int] | None:
+    """The last entry whose `column` is at most `value`; None when there is none.
+
+    `largest`, where given, is about the largest value of the column: the entries are as evenly spread as what they index, so
+    that the first guess is the right block most of the time.
+
+    Raises:
+        CorruptFile: missing, or not a whole number of entries.
+    """
+    size, count = files.size(path), entry.size
+    if size is None or size % count:
+        raise CorruptFile(path, "the index file is missing" if size is None else f"{size} bytes are no whole entries")
+    low, high = 0, size // count  # the entries in which the answer may lie; `found` is the one before
+    found: tuple[int, int] | None = None
+    per_block = BLOCK_BYTES // count
+    guess = high * value // (largest + 1) if largest else high // 2
+    while low < high:
+        begin = max(low, min(guess, high - 1) // per_block * per_block)
+        n = min(begin + per_block, high) - begin
+        data = files.pread(path, begin * count, n * count)
+        if len(data) != n * count:
+            raise CorruptFile(path, f"{len(data)} bytes were read where there should be {n * count}")
+        at = bisect_right(range(n), value, key=lambda i: entry.unpack_from(data, i * count)[column])
+        if at:
+            found = entry.unpack_from(data, (at - 1) * count)
+        if 0 < at < n:
+            break
+        low, high = (begin + n, high) if at else (low, begin)
+        # The neighbour first: a guess is seldom wrong by more than one block.
+        guess = begin + n if at and largest else begin - 1 if largest else (low + high) // 2
+        largest = None
+    return found
