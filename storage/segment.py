@@ -482,9 +482,9 @@ class Segment:
 
     def unmap(self) -> None:
         """Gives the mapping back; it ends when the last view of it is gone. Everything can be opened again."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        mapped, self._map = self._map, None  # two threads may come here: a deleted log's worker, and the loop for room
+        if mapped is not None:
+            mapped.close()
             self._mappings.closed(self)
         self.room = 0
         self._hints.clear()

@@ -128,6 +128,7 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
     append(logs.create("orders", 0, A, config), batch())
     logs.delete(A, 0, NOW_MS)
     assert logs.get(A, 0) is None
+    logs.rename_deleted()
     [left] = [name for name in os.listdir(node) if "orders" in name]
     assert left.startswith("orders-0.") and left.endswith("-delete") and len(left) == len("orders-0.") + 32 + 7
     assert logs.remove_deleted(NOW_MS + 999) == 0
@@ -139,6 +140,7 @@ def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path
     logs = opened(node)
     append(logs.create("orders", 0, A, LogConfig()), batch())
     logs.delete(A, 0, NOW_MS)
+    logs.rename_deleted()
     killed(logs)
     again = opened(node)
     assert len(again) == 0
