@@ -33,7 +33,9 @@ async def started(topic: str) -> tuple[SimCluster, Admin]:
     assert await admin.spawn(admin.create(topic, PARTITIONS, {}, 3), "creates")
     for node in cluster.brokers:
         assert node.server is not None and node.server.logs is not None
-        while sum(log.topic == topic for log in node.server.logs) < PARTITIONS:
+        for _ in range(200):
+            if sum(log.topic == topic for log in node.server.logs) == PARTITIONS:
+                break
             await asyncio.sleep(0.05)
         for log in node.server.logs:
             if log.topic == topic:
@@ -81,9 +83,9 @@ def test_a_deleted_topic_leaves_each_node_with_one_sync_of_the_log_directory_and
 
         disk.on_call = count
         assert await admin.spawn(admin.delete("orders"), "deletes")
-        end = asyncio.get_running_loop().time() + 30
-        while any("orders-" in name for name in disk.list_dir("/data")):
-            assert asyncio.get_running_loop().time() < end
+        for _ in range(300):
+            if not any("orders-" in name for name in disk.list_dir("/data")):
+                break
             await asyncio.sleep(0.1)
         assert (counts["rename"], counts["remove tree"]) == (PARTITIONS, PARTITIONS)
         # Checkpoints are written meanwhile, each with a sync of its own; a sync per partition would be forty.
