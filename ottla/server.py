@@ -88,8 +88,10 @@ class Server:
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
         self.limits = ConnectionLimits()
-        self.limits.update(self.config.values)
-        self.config.watch(lambda config, changed: self.limits.update(config.values))
+        for endpoint in self.config.endpoints:
+            self.limits.of(endpoint.name)
+        self.config.watch(lambda config, changed: self._update_limits())
+        self._update_limits()
         self.metrics = Registry()
         self.metrics.add(lambda: listener_metrics(self.listeners))
         self._prometheus: PrometheusEndpoint | None = None
@@ -107,6 +109,10 @@ class Server:
         self.started_metadata = False
         self._admin = admin_server(self)
         self._stopping = False
+
+    def _update_limits(self) -> None:
+        config = self.config
+        self.limits.update(config.values, config.set_names, config.of_listener)
 
     # -- Starting ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from server.config.broker import key_of
+from server.config.broker import LISTENER_PREFIX, key_of
 from server.config.dynamic import Levels, broker_values
 from server.config.errors import ConfigError
 from server.config.key import REQUIRED
@@ -64,6 +64,21 @@ class NodeConfig:
         return self._values
 
     @property
+    def set_names(self) -> frozenset[str]:
+        """The names under which something is set."""
+        return frozenset().union(*self._levels)
+
+    def of_listener(self, listener: str) -> dict[str, Any]:
+        """What is set for one listener alone (`listener.name.<listener>.<name>`), parsed, by plain name."""
+        prefix, found = f"listener.name.{listener.lower()}.", {}
+        for level in (self._levels.static, self._levels.default, self._levels.broker):
+            for name, text in level.items():
+                key = key_of(name.removeprefix(prefix)) if name.startswith(prefix) else None
+                if key is not None:
+                    found[key.name] = key.parse(text)
+        return found
+
+    @property
     def levels(self) -> Levels:
         """As they were set, for DescribeConfigs."""
         return self._levels
@@ -113,6 +128,12 @@ class NodeConfig:
         for error in refused:
             log.error("Ignoring a dynamic configuration: %s", error)
         changed = frozenset(name for name, value in values.items() if value != self._values[name])
+        before, after = ({**each.static, **each.default, **each.broker} for each in (self._levels, levels))
+        changed |= {
+            name
+            for name in before.keys() | after.keys()
+            if LISTENER_PREFIX.match(name) and before.get(name) != after.get(name)
+        }
         self._levels, self._values = levels, values
         if changed:
             log.info("Dynamic configuration changed: %s", ", ".join(sorted(changed)))
