@@ -41,7 +41,7 @@ from ottla.node_parts import (
 from protocol.api import ApiKey
 from server import log_setup
 from server.config.errors import ConfigError
-from server.config.load import NodeConfig, log_unknown
+from server.config.load import NodeConfig, log_ignored
 from server.handlers.api_versions import ApiVersionsHandler
 from server.metrics import Registry
 from server.network.dispatch import Dispatcher
@@ -77,11 +77,12 @@ GC_THRESHOLDS = (50_000, 20, 100)
 class Server:
     """A node: broker, controller, or both."""
 
-    def __init__(self, world: World, properties: Mapping[str, str]) -> None:
-        self.config = NodeConfig(properties)
+    def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
+        """`where` each property is set, for what is said of it."""
+        self.config = NodeConfig(properties, where)
         self.world = detoured(world, self.config)
         refuse_unserved_protocols(self.config)
-        log_unknown(self.config)
+        log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
         self.cluster_id = ""
@@ -207,6 +208,8 @@ class Server:
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
         )
         lifecycle.on_refused = self.fail
+        self._cordon(logs, lifecycle)
+        config.watch(lambda config, changed: self._cordon(logs, lifecycle))
         broker = self.broker = BrokerNode(
             self.world,
             configs,
@@ -230,6 +233,12 @@ class Server:
         for listener in listeners:
             await listener.accept()
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
+
+    def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
+        """Directories that get no new replicas (KIP-1066): the controller hears of them with the next heartbeat."""
+        for directory in logs.directories:
+            directory.cordoned = self.config.is_cordoned(directory.path)
+        lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
 
     def _authorize_clients(self, caught_up: asyncio.Future[None]) -> None:
         """A broker alone knows all entries once it has caught up with the controller that registered it."""
@@ -314,7 +323,7 @@ class Server:
 # -- The process -----------------------------------------------------------------------------------------------------
 
 
-def run(properties: Mapping[str, str]) -> int:
+def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
     """Run a node until it is told to stop; the process's exit code."""
     log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
@@ -325,10 +334,10 @@ def run(properties: Mapping[str, str]) -> int:
     except ImportError:
         pass  # not on this platform
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_run(properties))
+        return runner.run(_run(properties, where))
 
 
-async def _run(properties: Mapping[str, str]) -> int:
+async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -> int:
     loop = asyncio.get_running_loop()
     real = RealWorld(loop)
     stop = asyncio.Event()
@@ -339,7 +348,7 @@ async def _run(properties: Mapping[str, str]) -> int:
         loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
     server: Server | None = None
     try:
-        server = Server(real.world, properties)
+        server = Server(real.world, properties, where)
         starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
         await asyncio.wait([starting, stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)

@@ -212,7 +212,7 @@ class Logs:
         if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
             # The log is in there, as far as anybody knows: an empty one elsewhere would be taken for it.
             raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
-        return min(online, key=lambda d: len(self._in[d.path]))
+        return min([d for d in online if not d.cordoned] or online, key=lambda d: len(self._in[d.path]))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
         """Takes the log out at once, without a system call. Its files go with `rename_deleted` and `remove_deleted`."""

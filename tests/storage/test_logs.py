@@ -445,3 +445,14 @@ def test_logs_that_are_still_empty_after_a_restart_cost_no_checkpoint_each(node:
     for partition in range(3):
         logs.create("orders", partition, A, SMALL)
     assert (node / REPLICATION).stat().st_ino == written, "with 10,000 partitions each rewrite names them all"
+
+
+def test_a_cordoned_directory_gets_no_new_log_while_another_can_take_it(tmp_path: Path) -> None:
+    formatted(tmp_path / "a", directory_id=A)
+    formatted(tmp_path / "b", directory_id=B)
+    logs = opened(tmp_path / "a", tmp_path / "b")
+    logs.directories[0].cordoned = True
+    for partition in range(3):
+        assert logs.directory_of(logs.create("orders", partition, A, SMALL)).directory_id == B
+    logs.directories[1].cordoned = True
+    assert logs.create("orders", 3, A, SMALL), "the controller has placed it here all the same"
