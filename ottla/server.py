@@ -43,6 +43,7 @@ from server import log_setup
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig, log_ignored
 from server.handlers.api_versions import ApiVersionsHandler
+from server.loop_watch import LoopWatch
 from server.metrics import Registry
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
@@ -347,8 +348,11 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
     if alive_fd >= 0:
         loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
     server: Server | None = None
+    watch = LoopWatch(loop)
+    watch.start()
     try:
         server = Server(real.world, properties, where)
+        server.metrics.add(watch)
         starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
         await asyncio.wait([starting, stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
@@ -372,6 +376,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
         if ready_fd >= 0:
             os.close(ready_fd)
         await real.close()
+        watch.stop()
     return 0
 
 
