@@ -55,7 +55,7 @@ class Upkeep:
         self._stopped = False
         self._duties = [
             Duty("retention", configs["log.retention.check.interval.ms"], self._retain),
-            Duty("removal", configs["log.retention.check.interval.ms"], self._remove),
+            Duty("removal", configs["log.retention.check.interval.ms"], replicas.log_removal.remove),
             Duty(
                 "high watermarks", configs["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks
             ),
@@ -73,6 +73,7 @@ class Upkeep:
 
     async def stop(self) -> None:
         self._stopped = True
+        self._replicas.log_removal.stop()
         for duty in self._duties:
             if duty.handle is not None:
                 duty.handle.cancel()
@@ -96,9 +97,6 @@ class Upkeep:
             for partition in self._replicas:
                 # The log start offset is part of what a fetch is told.
                 partition.wake_fetches()
-
-    def _remove(self) -> None:
-        self._logs.remove_deleted(self._world.clock.wall_ms())
 
     def _checkpoint_watermarks(self) -> None:
         self._logs.write_high_watermarks()

@@ -13,6 +13,7 @@ from controller.raft.config import NO_VOTERS, RaftConfig
 from controller.raft.voters import Endpoint as RaftEndpoint
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
 from server.config.errors import ConfigError
+from server.config.key import LONG_MAX
 from server.config.load import NodeConfig
 from server.network.detours import Detours, read_ways
 from server.network.listener import Endpoint
@@ -25,6 +26,12 @@ log = logging.getLogger(__name__)
 #: org.apache.kafka.common.security.auth.SecurityProtocol.
 SECURITY_PROTOCOL_IDS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 PEER_DETOURS = "ottla.peer.detours"
+#: Where Ottla's default differs from Kafka's (`RaftConfig`), only what is set counts.
+OWN_RAFT_DEFAULTS: Mapping[str, str] = {
+    "append_linger_ms": "controller.quorum.append.linger.ms",
+    "fetch_bytes_max": "controller.quorum.fetch.max.bytes",
+    "snapshot_fetch_bytes_max": "controller.quorum.fetch.snapshot.max.bytes",
+}
 
 
 def registered_host(endpoint: Endpoint) -> str:
@@ -39,6 +46,11 @@ def registered(endpoint: Endpoint, bound_port: int) -> RegisteredEndpoint:
         endpoint.advertised_port or bound_port,
         SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
     )
+
+
+def unlimited(limit: int) -> int:
+    """-1 means no limit."""
+    return LONG_MAX if limit < 0 else limit
 
 
 def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> RaftConfig:
@@ -66,6 +78,11 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
         request_timeout_ms=config["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        segment_bytes=config["metadata.log.segment.bytes"],
+        segment_ms=config["metadata.log.segment.ms"],
+        retention_bytes=unlimited(config["metadata.max.retention.bytes"]),
+        retention_ms=unlimited(config["metadata.max.retention.ms"]),
+        **{field: config[name] for field, name in OWN_RAFT_DEFAULTS.items() if name in config.static},
     )
 
 
@@ -79,6 +96,7 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         unclean_leader_election_enable=config["unclean.leader.election.enable"],
         delete_topic_enable=config["delete.topic.enable"],
         auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
+        unclean_leader_election_interval_ms=config["unclean.leader.election.interval.ms"],
         leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],

@@ -27,6 +27,7 @@ from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
 from controller.raft.agreement import QuorumDisagreement
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
+from ottla.closing import close_logs
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
 from ottla.node_parts import (
@@ -40,8 +41,9 @@ from ottla.node_parts import (
 from protocol.api import ApiKey
 from server import log_setup
 from server.config.errors import ConfigError
-from server.config.load import NodeConfig, log_unknown
+from server.config.load import NodeConfig, log_ignored
 from server.handlers.api_versions import ApiVersionsHandler
+from server.loop_watch import LoopWatch
 from server.metrics import Registry
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
@@ -76,19 +78,22 @@ GC_THRESHOLDS = (50_000, 20, 100)
 class Server:
     """A node: broker, controller, or both."""
 
-    def __init__(self, world: World, properties: Mapping[str, str]) -> None:
-        self.config = NodeConfig(properties)
+    def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
+        """`where` each property is set, for what is said of it."""
+        self.config = NodeConfig(properties, where)
         self.world = detoured(world, self.config)
         refuse_unserved_protocols(self.config)
-        log_unknown(self.config)
+        log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
         self.limits = ConnectionLimits()
-        self.limits.update(self.config.values)
-        self.config.watch(lambda config, changed: self.limits.update(config.values))
+        for endpoint in self.config.endpoints:
+            self.limits.of(endpoint.name)
+        self.config.watch(lambda config, changed: self._update_limits())
+        self._update_limits()
         self.metrics = Registry()
         self.metrics.add(lambda: listener_metrics(self.listeners))
         self._prometheus: PrometheusEndpoint | None = None
@@ -106,6 +111,10 @@ class Server:
         self.started_metadata = False
         self._admin = admin_server(self)
         self._stopping = False
+
+    def _update_limits(self) -> None:
+        config = self.config
+        self.limits.update(config.values, config.set_names, config.of_listener)
 
     # -- Starting ----------------------------------------------------------------------------------------------------
 
@@ -200,6 +209,8 @@ class Server:
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
         )
         lifecycle.on_refused = self.fail
+        self._cordon(logs, lifecycle)
+        config.watch(lambda config, changed: self._cordon(logs, lifecycle))
         broker = self.broker = BrokerNode(
             self.world,
             configs,
@@ -223,6 +234,12 @@ class Server:
         for listener in listeners:
             await listener.accept()
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
+
+    def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
+        """Directories that get no new replicas (KIP-1066): the controller hears of them with the next heartbeat."""
+        for directory in logs.directories:
+            directory.cordoned = self.config.is_cordoned(directory.path)
+        lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
 
     def _authorize_clients(self, caught_up: asyncio.Future[None]) -> None:
         """A broker alone knows all entries once it has caught up with the controller that registered it."""
@@ -269,7 +286,11 @@ class Server:
     # -- Stopping ----------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Leave in order: leadership, clients, logs, the quorum."""
+        """Leave in order: leadership, clients, the quorum, logs.
+
+        The quorum before the logs: closing 500 of them takes a second or two, and an active controller that is silent so long
+        leaves the cluster without metadata until the others have found out.
+        """
         if self._stopping:
             return  # a start that is cut short by a stop ends here too
         self._stopping = True
@@ -281,9 +302,6 @@ class Server:
         for listener in self.listeners:
             if listener.endpoint in self.config.broker_endpoints:
                 await listener.stop()
-        if self.logs is not None:
-            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
-            self.logs.close_all(epoch)
         for channel in self._channels:
             channel.close()
         if self.controller is not None:
@@ -294,6 +312,9 @@ class Server:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()
             listener.abort()
+        if self.logs is not None:
+            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+            await close_logs(self.world, self.logs, epoch)
         self.wheel.close()
         if self._admin is not None:
             await self._admin.stop()
@@ -303,7 +324,7 @@ class Server:
 # -- The process -----------------------------------------------------------------------------------------------------
 
 
-def run(properties: Mapping[str, str]) -> int:
+def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
     """Run a node until it is told to stop; the process's exit code."""
     log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
@@ -314,10 +335,10 @@ def run(properties: Mapping[str, str]) -> int:
     except ImportError:
         pass  # not on this platform
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_run(properties))
+        return runner.run(_run(properties, where))
 
 
-async def _run(properties: Mapping[str, str]) -> int:
+async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -> int:
     loop = asyncio.get_running_loop()
     real = RealWorld(loop)
     stop = asyncio.Event()
@@ -327,8 +348,11 @@ async def _run(properties: Mapping[str, str]) -> int:
     if alive_fd >= 0:
         loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
     server: Server | None = None
+    watch = LoopWatch(loop)
+    watch.start()
     try:
-        server = Server(real.world, properties)
+        server = Server(real.world, properties, where)
+        server.metrics.add(watch)
         starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
         await asyncio.wait([starting, stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
@@ -352,6 +376,7 @@ async def _run(properties: Mapping[str, str]) -> int:
         if ready_fd >= 0:
             os.close(ready_fd)
         await real.close()
+        watch.stop()
     return 0
 
 

@@ -14,8 +14,9 @@ from server.worker_process import OwnProcess, WorkerProcess
 
 T = TypeVar("T")
 
-#: Kafka's background.threads is 10; ours share one interpreter, and two cores are busy with four waiting system calls.
-THREADS = 4
+#: Kafka's background.threads is 10; ours share one interpreter. What they do is mostly waiting for the disk, where syncs that wait
+#: at the same time share a journal commit: eight close 500 partitions in half the time that four take.
+THREADS = 8
 #: Callers beyond this many wait before their work is queued, so that a slow disk cannot fill the memory with closures.
 QUEUED_MAX = 256
 

@@ -43,7 +43,7 @@ class RealWorld:
             clock=SystemClock(loop),
             rng=random.Random(random.SystemRandom().getrandbits(128)),
             files=OsFiles(),
-            network=TcpNetwork(loop),
+            network=TcpNetwork(loop, self.tasks.spawn),
             workers=self.workers,
             spawn=self.tasks.spawn,
         )

@@ -81,7 +81,7 @@ def remove_files(log: Log, segment: Segment) -> None:
         log.files.remove(name)
 
 
-def take_snapshot(log: Log, sync: bool = False) -> None:
+def take_snapshot(log: Log) -> None:
     """Writes the producers' state at the log end offset, unless that file is there.
 
     Every segment but the first has one at its base offset. Of those in between two are of use: the newest, and the newest
@@ -91,7 +91,8 @@ def take_snapshot(log: Log, sync: bool = False) -> None:
     if offset in log.snapshots or offset == 0:
         return
     path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
-    log.files.write_atomic(path, producer_snapshot.encode(log.producers), sync)
+    log.files.write_atomic(path, producer_snapshot.encode(log.producers), sync=False)
+    log.unsynced_snapshot = offset
     bases = {segment.base_offset for segment in log.segments}
     between = [old for old in log.snapshots if old not in bases]
     vouched = max((old for old in between if old <= log.recovery_point), default=-1)
@@ -299,18 +300,22 @@ def delete_segments(log: Log, gone: list[Segment]) -> None:
                 log.deleted_files.append(name + DELETED_SUFFIX)
 
 
-def flush(log: Log, now_ms: int) -> None:
+def flush(log: Log, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
+    """`names`: its directory has some to sync. `entry`: so has the one above; else that is synced once for all logs."""
     if log.closed:
         return  # deleted while the flush waited for a worker
     log.check_usable()
     end, truncations = log.log_end_offset, log.truncations
     if end <= log.recovery_point:
+        if names:
+            log.files.sync_dir(log.directory)
         return
     try:
-        log.epochs.flush()
+        if log.epochs.flush():
+            names = True
         active = log.segments.active
         mark = (active.base_offset, active.size)
-        names = not log.entry_synced
+        names |= not log.entry_synced
         # From the segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
         for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
             names |= _flush_segment(log, segment)
@@ -319,8 +324,9 @@ def flush(log: Log, now_ms: int) -> None:
         if not log.entry_synced:
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
             sync_topic_id(log.files, log.directory)
-            log.files.sync_dir(log.directory.rpartition("/")[0])
-            log.entry_synced = True
+            if entry:
+                log.files.sync_dir(log.directory.rpartition("/")[0])
+                log.entry_synced = True
     except (StorageFailure, FileNotFoundError) as error:
         if log.closed:
             return  # deleted meanwhile
@@ -344,16 +350,26 @@ def _flush_segment(log: Log, segment: Segment) -> bool:
         raise error if isinstance(error, StorageFailure) else StorageFailure(segment.log_path, error) from error
 
 
-def close(log: Log, clean: bool) -> bool:
+def _sync_snapshot(log: Log) -> bool:
+    """True when the directory must be synced as well."""
+    if log.unsynced_snapshot != log.log_end_offset:
+        return False
+    log.files.sync_file(segment_path(log.directory, log.unsynced_snapshot, producer_snapshot.SUFFIX))
+    log.unsynced_snapshot = -1
+    return True
+
+
+def close(log: Log, clean: bool, entry: bool) -> bool:
     """False when not everything is on the disk: the next start then has to look."""
     if log.closed:
         return False
     saved = not log.has_files
     if log.failure is None and clean and log.has_files:
         try:
-            take_snapshot(log, sync=True)
+            take_snapshot(log)
+            names = _sync_snapshot(log)
             log.segments.active.close(trim=True)
-            flush(log, 0)
+            flush(log, 0, names=names, entry=entry)
             for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
                 if segment.trimmed:  # behind the recovery point, so that the flush passed it over
                     segment.flush()

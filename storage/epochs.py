@@ -137,11 +137,12 @@ class LeaderEpochs:
         if self.entries:
             self.save()
 
-    def flush(self) -> None:
-        if self._unsynced:
-            self._unsynced = False
+    def flush(self) -> bool:
+        """True when the directory must be synced as well."""
+        unsynced, self._unsynced = self._unsynced, False
+        if unsynced:
             self._files.sync_file(self.path)
-            self._files.sync_dir(self.path.rpartition("/")[0])
+        return unsynced
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
         if self.stored:

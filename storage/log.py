@@ -68,6 +68,7 @@ class Log:
         self.looked_at_end = -1  # where the log ended when it was found to need no flush
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
+        self.unsynced_snapshot = -1  # the newest of them, while a power loss may still take it
         self.failure: StorageFailure | None = None
         # Why the disk refused the last append, also where it is full for now.
         self.refusal: StorageFailure | None = None
@@ -465,6 +466,20 @@ class Log:
         """
         changes.flush(self, now_ms)
 
-    def close(self, clean: bool = True) -> bool:
-        """Trims, snapshots producers, flushes and lets go of the files. False when the disk did not let it."""
-        return changes.close(self, clean)
+    def leave(self) -> None:
+        """The log is deleted or set aside: nothing is written any more, not even by a flush that is under way."""
+        self.closed = True
+        for segment in self.segments:
+            segment.removed = True
+
+    def unmap(self) -> None:
+        """Gives its mappings back. On any thread, once nothing uses the log."""
+        for segment in self.segments:
+            segment.unmap()
+
+    def close(self, clean: bool = True, *, entry: bool = True) -> bool:
+        """Trims, snapshots producers, flushes and lets go of the files. False when the disk did not let it.
+
+        Without `entry` the caller syncs the directory above, in which a new log has its name.
+        """
+        return changes.close(self, clean, entry)

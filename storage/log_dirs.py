@@ -35,6 +35,7 @@ class LogDir:
     meta: MetaProperties | None = None
     failure: StorageFailure | None = None
     lock: FileLock | None = field(default=None, repr=False)
+    cordoned: bool = False  # gets no new logs while another directory can take them (KIP-1066)
 
     @property
     def directory_id(self) -> bytes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from threading import Lock
 
@@ -21,6 +22,7 @@ from storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
 from storage.mappings import Mappings
 from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
 from storage.recovery import new_log, open_log
+from storage.removal import REMOVED_AT_ONCE, Removals
 from storage.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -47,8 +49,9 @@ class Logs:
         self._by_name: dict[tuple[str, int], Log] = {}
         self._dir_of: dict[Key, LogDir] = {}
         self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
-        self._removals: list[tuple[int, str]] = []  # (due ms, directory)
-        self._doomed: dict[str, int] = {}  # file -> due ms
+        self._removals = Removals(files, self.directory_failed)
+        self._opened: set[str] = set()  # directories whose logs are all open, and recovered if need be
+        self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
@@ -96,7 +99,7 @@ class Logs:
         for name in self.files.list_dir(directory.path):
             path = f"{directory.path}/{name}"
             if name.endswith(DELETE):
-                self._removals.append((now_ms, path))
+                self._removals.add_renamed(path, now_ms)
                 continue
             found = partition_of(name)
             if found is None or name == METADATA_LOG_DIR:
@@ -111,6 +114,7 @@ class Logs:
                 if log is not None:
                     self._add(directory, log)
         self._lower_to_ends(directory)
+        self._opened.add(directory.path)
         return broker_epoch
 
     def _open_partition(
@@ -220,6 +224,7 @@ class Logs:
             return log
         if (namesake := self._by_name.get((topic, partition))) is not None:
             self.set_aside(namesake)  # of a topic that had this name before
+        self._removals.settle(topic, partition)
         directory = self._choose(directory_id)
         try:
             self._forget_checkpoints(directory, (topic, partition))
@@ -254,21 +259,37 @@ class Logs:
         if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
             # The log is in there, as far as anybody knows: an empty one elsewhere would be taken for it.
             raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
-        return min(online, key=lambda d: len(self._in[d.path]))
+        return min([d for d in online if not d.cordoned] or online, key=lambda d: len(self._in[d.path]))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
-        """Takes the log out at once; its files go after file.delete.delay.ms, with `remove_deleted`."""
+        """Takes the log out at once, without a system call. Its files go with `rename_deleted` and `remove_deleted`."""
         log = self._logs.get((topic_id, partition))
         if log is None:
             return
         directory = self._take_out(log)
         if log.has_files:
-            path = self._rename_away(directory, log.topic, log.partition, DELETE)
-            self._removals.append((now_ms + log.config.file_delete_delay_ms, path))
+            target = self._name_away(directory, log.topic, log.partition, DELETE)
+            self._removals.add(log, directory, target, now_ms + log.config.file_delete_delay_ms)
+
+    @property
+    def deleted_to_rename(self) -> int:
+        """How many deleted logs still have their directory's name."""
+        return len(self._removals)
+
+    def rename_deleted(self) -> None:
+        """Renames the directories of deleted logs, with one sync per log directory. On any thread.
+
+        Raises:
+            StorageFailure: some were not renamed; on a full disk (`DiskFull`) the next call tries again.
+        """
+        failure = self._removals.rename_all()
+        if failure is not None:
+            raise failure
 
     def set_aside(self, log: Log) -> None:
         """The metadata does not know this partition: its files are kept under a name that nothing reads."""
         directory = self._take_out(log)
+        log.unmap()
         if log.has_files:
             self._rename_away(directory, log.topic, log.partition, STRAY)
 
@@ -276,37 +297,34 @@ class Logs:
         key = (log.topic_id, log.partition)
         del self._logs[key]
         del self._by_name[(log.topic, log.partition)]
-        log.close(clean=False)
+        log.leave()
         directory = self._dir_of.pop(key)
         del self._in[directory.path][key]
         return directory
 
-    def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
-        uuid = self._rng.randbytes(16)
-        target = f"{directory.path}/{name_with_suffix(topic, partition, uuid, suffix)}"
+    def _name_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
+        return f"{directory.path}/{name_with_suffix(topic, partition, self._rng.randbytes(16), suffix)}"
+
+    def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> None:
         try:
-            self.files.rename(f"{directory.path}/{topic}-{partition}", target)
+            self.files.rename(
+                f"{directory.path}/{topic}-{partition}", self._name_away(directory, topic, partition, suffix)
+            )
             self.files.sync_dir(directory.path)
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
                 self.directory_failed(directory, failure)
             raise
-        return target
 
-    def remove_deleted(self, now_ms: int) -> int:
-        """Unlinks what was deleted long enough ago, and returns how many files and directories went."""
+    def remove_deleted(self, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
+        """Unlinks what was deleted long enough ago, and returns how many files and directories went, `limit` at most.
+
+        On any thread, one at a time.
+        """
         for log in self:
             while log.deleted_files:
-                self._doomed[log.deleted_files.pop()] = now_ms + log.config.file_delete_delay_ms
-        files = [path for path, due in self._doomed.items() if due <= now_ms]
-        for path in files:
-            del self._doomed[path]
-            self.files.remove(path)
-        due_dirs = [entry for entry in self._removals if entry[0] <= now_ms]
-        for entry in due_dirs:
-            self._removals.remove(entry)
-            self.files.remove_tree(entry[1])
-        return len(files) + len(due_dirs)
+                self._removals.add_file(log.deleted_files.pop(), now_ms + log.config.file_delete_delay_ms)
+        return self._removals.remove_due(now_ms, limit)
 
     # Upkeep
 
@@ -375,8 +393,8 @@ class Logs:
 
     def _write(self, name: str, value: Callable[[Log], int | None]) -> None:
         for directory in self.directories:
-            if not directory.online:
-                continue
+            if not directory.online or directory.path not in self._opened:
+                continue  # what a start cut short has not looked at is not vouched for either
             try:
                 with self._checkpoint_locks[name]:
                     offsets = {
@@ -429,6 +447,20 @@ class Logs:
             if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
                 self._write_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
 
+    def _sync_entries(self) -> None:
+        """Names of partition directories that are new since the last flush: one sync for all of a log directory."""
+        for directory in self.directories:
+            logs = self.in_directory(directory)
+            if directory.online and any(log.has_files and not log.entry_synced for log in logs):
+                try:
+                    self.files.sync_dir(directory.path)
+                except StorageFailure as failure:
+                    self._unclean.add(directory.path)
+                    self.directory_failed(directory, failure)
+                    continue
+                for log in logs:
+                    log.entry_synced = True
+
     # Failing and closing
 
     @property
@@ -448,13 +480,40 @@ class Logs:
             self.on_directory_failed(directory)
 
     def close_all(self, broker_epoch: int = -1) -> None:
-        """A clean stop: everything on the disk, and the mark that says so. A directory where that failed gets none."""
-        unclean = {self.directory_of(log).path for log in self if not log.close()}
+        """A clean stop: everything on the disk, and the mark that says so. A directory where that failed gets none.
+
+        The same in steps, for a node whose loop goes on meanwhile: `begin_close`, `close_some` on several threads at a
+        time, `end_close`. No log is appended to or read any more then.
+        """
+        self.close_some(self.begin_close())
+        self.end_close(broker_epoch)
+
+    def begin_close(self) -> list[Log]:
+        """All logs, each of which has to go through `close_some`."""
+        # Threads that unmap their own segments must not unmap each other's.
+        self.mappings.limit = sys.maxsize
+        return list(self)
+
+    def close_some(self, logs: Iterable[Log]) -> None:
+        """Puts these logs on the disk and closes them. On any thread, each log once."""
+        for log in logs:
+            if not log.close(entry=False):
+                self._unclean.add(self.directory_of(log).path)
+
+    def end_close(self, broker_epoch: int = -1) -> None:
+        """Every log is closed: their entries in the log directories, the checkpoints and the marks. On any thread."""
+        try:
+            self.rename_deleted()
+        except StorageFailure as failure:
+            logger.warning("deleted partitions keep their names until the next start: %s", failure)
+        self._sync_entries()
+        unclean = self._unclean
+        unclean |= {self.directory_of(log).path for log in self if not log.closed}
         self._outdated.clear()
         self.write_recovery_points()
         self.write_high_watermarks()
         for directory in self.directories:
-            if directory.online and directory.path not in unclean | self._outdated:
+            if directory.online and directory.path in self._opened - unclean - self._outdated:
                 mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
                 try:
                     self.files.write_atomic(f"{directory.path}/{CLEAN_SHUTDOWN}", mark.encode())

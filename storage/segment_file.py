@@ -133,10 +133,10 @@ class SegmentFile:
 
     def _close_map(self) -> None:
         """Gives the mapping back; it ends when the last view of it is gone."""
-        if self._map is not None:
-            self._map.close()
-            self._closed = [mapped for mapped in (*self._closed, self._map) if mapped.shown]
-            self._map = None
+        mapped, self._map = self._map, None  # two threads may come here: a deleted log's worker, and the loop for room
+        if mapped is not None:
+            mapped.close()
+            self._closed = [each for each in (*self._closed, mapped) if each.shown]
             self._mappings.closed(self)  # type: ignore[arg-type]
 
     # Changing

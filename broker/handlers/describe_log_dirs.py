@@ -1,7 +1,7 @@
 """DescribeLogDirs (35): what each log directory of this node holds, and the room on its volume.
 
 An offline directory is answered with KAFKA_STORAGE_ERROR. v2 flexible · v3 top-level error · v4 total and usable bytes (KIP-827) ·
-v5 is_cordoned (KIP-1066; no directory is cordoned here).
+v5 is_cordoned (KIP-1066).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def handle(broker: BrokerParts, request: DescribeLogDirsRequest, context: Reques
 
 
 def _describe(broker: BrokerParts, directory: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
-    result = DescribeLogDirsResult(log_dir=directory.path)
+    result = DescribeLogDirsResult(log_dir=directory.path, is_cordoned=broker.configs.node.is_cordoned(directory.path))
     if not directory.online:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result

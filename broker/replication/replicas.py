@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from broker.configs import BrokerConfigs
+from broker.log_removal import LogRemoval
 from broker.replication.group_flush import GroupFlush
 from broker.replication.partition import IsrProposals, Partition
 from broker.replication.throttle import Throttle, is_throttled
@@ -88,6 +89,7 @@ class Replicas:
         self._leader_throttle = Throttle(world.clock)
         self._follower_throttle = Throttle(world.clock)
         self._group_flush = GroupFlush(world)
+        self.log_removal = LogRemoval(world, logs)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -127,6 +129,7 @@ class Replicas:
             self._delete(topic.name, topic_id)
         for topic_delta in delta.changed_topics.values():
             self._change(topic_delta, image)
+        self.log_removal.rename()
 
     def _change(self, topic: TopicDelta, image: MetadataImage) -> None:
         for index, registration in topic.partition_changes.items():
@@ -233,10 +236,7 @@ class Replicas:
         local_log, partition.log = partition.log, None
         partition.fail_waiting(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if delete_log and local_log is not None and not partition.offline:
-            try:
-                self.logs.delete(partition.topic_id, partition.index, self._clock.wall_ms())
-            except StorageFailure as failure:
-                log.error("the log of %s was not deleted: %s", partition, failure)
+            self.logs.delete(partition.topic_id, partition.index, self._clock.wall_ms())
 
     def update_topic_config(self, topic: str) -> None:
         """The topic's configs, or the broker's defaults below them, have changed."""

@@ -11,6 +11,7 @@ from controller.metadata.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from server.config.broker import is_dynamic, key_of
 from server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
+from server.config.effects import check_effect
 from server.config.errors import ConfigError
 from server.config.group import GROUP_CONFIGS, check_group_configs
 from server.config.key import ConfigKey, Scope, Type
@@ -137,6 +138,6 @@ def _check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> No
         key = key_of(name)
         if key is not None:
             try:
-                key.parse(text)
+                check_effect(name, key.parse(text))
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -1,7 +1,8 @@
 """What a replica of the metadata log is told: who it is, whom it knows, how long it waits. Kafka's names and defaults.
 
-Two defaults differ. `append_linger_ms` is 0, not 25: an append here is one copy into a mapped file, and what is appended
-while a flush runs shares the next one, so waiting only costs time. `leader_loss_grace_ms` has no counterpart in Kafka.
+Some defaults differ. `append_linger_ms` is 0, not 25: an append here is one copy into a mapped file, and what is appended
+while a flush runs shares the next one, so waiting only costs time. A fetch takes 8 MiB, not 1: fewer round trips to catch up.
+`leader_loss_grace_ms` has no counterpart in Kafka.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class RaftConfig:
     append_linger_ms: int = 0
     fetch_wait_ms_max: int = 500
     fetch_bytes_max: int = 8 * 1024 * 1024
+    snapshot_fetch_bytes_max: int = 8 * 1024 * 1024
     batch_bytes_max: int = 8 * 1024 * 1024
     #: How long a voter whose connection to the leader broke tries to come back before it asks for pre-votes: a killed
     #: process closes its connections at once, so this replaces the fetch timeout in the usual failure. Random up to twice

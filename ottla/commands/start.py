@@ -70,11 +70,15 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    properties = properties_of(parser().parse_args(argv))
+    arguments = parser().parse_args(argv)
+    properties = properties_of(arguments)
+    where = dict.fromkeys(properties, arguments.properties or "default") | dict.fromkeys(
+        overrides(arguments.override), "--override"
+    )
     # Imported late, so that a wrong argument is answered at once.
     from ottla.server import run
 
-    return run(properties)
+    return run(properties, where)
 
 
 if __name__ == "__main__":

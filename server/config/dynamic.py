@@ -26,6 +26,7 @@ from server.config.broker import (
     synonyms,
 )
 from server.config.client_metrics import CLIENT_METRICS_CONFIGS
+from server.config.effects import check_effect
 from server.config.errors import ConfigError
 from server.config.group import GROUP_CONFIGS, broker_default, group_values
 from server.config.key import ConfigKey, Scope, to_text
@@ -218,7 +219,7 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
         key = key_of(name)
         if key is not None:
             try:
-                key.parse(text)
+                check_effect(name, key.parse(text))
             except ConfigError as error:
                 raise ConfigError(name, error.value, error.why, message=str(error), code=CODE) from None
     if not per_broker:

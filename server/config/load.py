@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from server.config.broker import key_of
+from server.config.broker import LISTENER_PREFIX, key_of
 from server.config.dynamic import Levels, broker_values
+from server.config.effects import check_effects, without_effect
 from server.config.errors import ConfigError
 from server.config.key import REQUIRED
 from server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
@@ -29,7 +30,8 @@ BROKER, CONTROLLER = "broker", "controller"
 class NodeConfig:
     """What a node was told. Dynamic configurations change it while the node runs."""
 
-    def __init__(self, static: Mapping[str, str]) -> None:
+    def __init__(self, static: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
+        """`where` a property is set, for what is said of one that is refused."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
         self.unknown = sorted(
@@ -39,6 +41,7 @@ class NodeConfig:
         self._values = broker_values(self._levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []
         check_required(self._values)
+        check_effects(self.static, where or {})
         self.endpoints: tuple[Endpoint, ...] = read_endpoints(self._values)
         self.voters: tuple[Voter, ...] = read_voters(self["controller.quorum.voters"])
         self.bootstrap_servers: tuple[Address, ...] = tuple(
@@ -64,6 +67,21 @@ class NodeConfig:
         return self._values
 
     @property
+    def set_names(self) -> frozenset[str]:
+        """The names under which something is set."""
+        return frozenset().union(*self._levels)
+
+    def of_listener(self, listener: str) -> dict[str, Any]:
+        """What is set for one listener alone (`listener.name.<listener>.<name>`), parsed, by plain name."""
+        prefix, found = f"listener.name.{listener.lower()}.", {}
+        for level in (self._levels.static, self._levels.default, self._levels.broker):
+            for name, text in level.items():
+                key = key_of(name.removeprefix(prefix)) if name.startswith(prefix) else None
+                if key is not None:
+                    found[key.name] = key.parse(text)
+        return found
+
+    @property
     def levels(self) -> Levels:
         """As they were set, for DescribeConfigs."""
         return self._levels
@@ -80,6 +98,11 @@ class NodeConfig:
     def log_directories(self) -> list[str]:
         dirs: list[str] = self._values["log.dirs"] or self._values["log.dir"]
         return dirs
+
+    def is_cordoned(self, directory: str) -> bool:
+        """Whether this log directory is to get no new replicas."""
+        cordoned = self._values["cordoned.log.dirs"] or []
+        return directory in cordoned or "*" in cordoned
 
     @property
     def metadata_log_directory(self) -> str:
@@ -113,6 +136,12 @@ class NodeConfig:
         for error in refused:
             log.error("Ignoring a dynamic configuration: %s", error)
         changed = frozenset(name for name, value in values.items() if value != self._values[name])
+        before, after = ({**each.static, **each.default, **each.broker} for each in (self._levels, levels))
+        changed |= {
+            name
+            for name in before.keys() | after.keys()
+            if LISTENER_PREFIX.match(name) and before.get(name) != after.get(name)
+        }
         self._levels, self._values = levels, values
         if changed:
             log.info("Dynamic configuration changed: %s", ", ".join(sorted(changed)))
@@ -160,10 +189,12 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
     return properties
 
 
-def log_unknown(config: NodeConfig) -> None:
-    """Say once what nobody reads."""
+def log_ignored(config: NodeConfig) -> None:
+    """Say once what is set in vain."""
     if config.unknown:
         log.warning("These configurations are not known and are ignored: %s", ", ".join(config.unknown))
+    if idle := without_effect(config.static):
+        log.warning("These configurations have no effect in Ottla: %s", ", ".join(idle))
 
 
 def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
@@ -225,6 +256,7 @@ def check_roles(config: NodeConfig) -> None:
         )
     if config.is_broker:
         _check_inter_broker(config)
+        _check_cordoned(config)
     _check_quorum(config)
 
 
@@ -240,6 +272,17 @@ def _check_inter_broker(config: NodeConfig) -> None:
             f"inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based on "
             f"currently configured listeners are {','.join(names)}",
             f"inter.broker.listener.name={names[0]}",
+        )
+
+
+def _check_cordoned(config: NodeConfig) -> None:
+    """A directory that is misspelt would go on getting replicas."""
+    cordoned = config["cordoned.log.dirs"] or []
+    if unknown := [path for path in cordoned if path != "*" and path not in config.log_directories]:
+        raise _requirement(
+            "cordoned.log.dirs",
+            f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries: {', '.join(unknown)}",
+            f"log.dirs is {','.join(config.log_directories)}",
         )
 
 

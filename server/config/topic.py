@@ -163,8 +163,10 @@ def check_topic_configs(
         raise ConfigError("min.compaction.lag.ms", low, text, message=text)
     had_remote = (before or {}).get("remote.storage.enable", "false").lower() == "true"
     if values["remote.storage.enable"]:
-        _check_remote(values, bool(broker_values.get("remote.log.storage.system.enable")))
-    elif had_remote and not values["remote.log.delete.on.disable"]:
+        # remote.log.storage.system.enable is refused at start (`effects.py`): there is no tiered storage.
+        text = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        raise ConfigError("remote.storage.enable", "true", text, message=text)
+    if had_remote and not values["remote.log.delete.on.disable"]:
         text = (
             "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and "
             "turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
@@ -172,21 +174,3 @@ def check_topic_configs(
             "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
         )
         raise ConfigError("remote.storage.enable", "false", text, message=text)
-
-
-def _check_remote(values: Mapping[str, Any], system_enabled: bool) -> None:
-    text = ""
-    if not system_enabled:
-        text = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
-    elif "compact" in values["cleanup.policy"]:
-        text = "Remote log storage is unsupported for the compacted topics"
-    if text:
-        raise ConfigError("remote.storage.enable", "true", text, message=text)
-    for name in ("retention.bytes", "retention.ms"):
-        whole, local = values[name], values[f"local.{name}"]
-        if whole <= -1 or local == -2:
-            continue
-        if local == -1:
-            raise ConfigError(f"local.{name}", local, f"Value must not be -1 as {name} value is set as {whole}.")
-        if local > whole:
-            raise ConfigError(f"local.{name}", local, f"Value must not be more than {name} property value: {whole}")

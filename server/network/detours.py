@@ -6,7 +6,7 @@ import asyncio
 import ssl as tls
 from collections.abc import Mapping
 
-from server.network.transport import LISTEN_BACKLOG, Network, ProtocolFactory, Server
+from server.network.transport import DEFAULT_OPTIONS, Network, ProtocolFactory, Server, SocketOptions
 
 Address = tuple[str, int]
 
@@ -24,9 +24,9 @@ class Detours:
         port: int,
         protocol_factory: ProtocolFactory,
         ssl: tls.SSLContext | None = None,
-        backlog: int = LISTEN_BACKLOG,
+        options: SocketOptions = DEFAULT_OPTIONS,
     ) -> Server:
-        return await self._network.listen(host, port, protocol_factory, ssl, backlog)
+        return await self._network.listen(host, port, protocol_factory, ssl, options)
 
     async def connect(
         self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: tls.SSLContext | None = None

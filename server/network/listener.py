@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import ssl as tls
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from server.network.connection import Connection
+from server.network.connection_rate import ConnectionRate
 from server.network.context import Peer
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
-from server.network.transport import LISTEN_BACKLOG, Server
+from server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, Server, SocketOptions
 from server.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
@@ -44,6 +45,19 @@ class Endpoint:
 
 
 @dataclass(slots=True)
+class ListenerLimits:
+    """What one listener has for itself, besides what it shares."""
+
+    connections_max: int = INT_MAX
+    rate: ConnectionRate = field(default_factory=ConnectionRate)
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Take what is set under the listener's prefix."""
+        self.connections_max = values.get("max.connections", INT_MAX)
+        self.rate.per_second = values.get("max.connection.creation.rate", INT_MAX)
+
+
+@dataclass(slots=True)
 class ConnectionLimits:
     """What the listeners of a node share. The numbers may change while they run (dynamic configuration)."""
 
@@ -52,18 +66,40 @@ class ConnectionLimits:
     connections_per_ip_max: int = INT_MAX
     connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
-    listen_backlog: int = LISTEN_BACKLOG
+    socket_options: SocketOptions = DEFAULT_OPTIONS
+    rate: ConnectionRate = field(default_factory=ConnectionRate)
+    by_listener: dict[str, ListenerLimits] = field(default_factory=dict)
     open_by_ip: dict[str, int] = field(default_factory=dict)
     open_total: int = 0
 
-    def update(self, values: Mapping[str, Any]) -> None:
-        """Take the numbers of a node's configuration; connections above a lower limit stay."""
+    def update(
+        self,
+        values: Mapping[str, Any],
+        set_names: Collection[str],
+        of_listener: Callable[[str], Mapping[str, Any]],
+    ) -> None:
+        """Take the numbers of a node's configuration; connections above a lower limit stay.
+
+        `set_names`: what is not a default. `of_listener`: what is set for one listener alone.
+        """
         self.request_bytes_max = values["socket.request.max.bytes"]
         self.connections_max = values["max.connections"]
         self.connections_per_ip_max = values["max.connections.per.ip"]
         self.connections_per_ip_overrides = read_overrides(values["max.connections.per.ip.overrides"])
         self.idle_ms_max = values["connections.max.idle.ms"]
-        self.listen_backlog = values["socket.listen.backlog.size"]
+        self.rate.per_second = values["max.connection.creation.rate"]
+        self.socket_options = SocketOptions(
+            max(values["socket.listen.backlog.size"], LISTEN_BACKLOG),
+            # Kafka's default of 100 KiB would end the kernel's own adaptation, which is better on long ways.
+            values["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in set_names else -1,
+            values["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in set_names else -1,
+        )
+        for name, limits in self.by_listener.items():
+            limits.update(of_listener(name))
+
+    def of(self, listener: str) -> ListenerLimits:
+        """The limits of one listener alone."""
+        return self.by_listener.setdefault(listener, ListenerLimits())
 
     def refusal(self, ip: str, exempt: bool) -> str | None:
         """Why one more connection from this address is too many. `exempt`: brokers among themselves."""
@@ -124,6 +160,7 @@ class Listener:
         self._wheel = wheel
         self._ssl = ssl
         self._inter_broker = inter_broker
+        self._own_limits = limits.of(self.name)
         self._server: Server | None = None
 
     @property
@@ -150,7 +187,7 @@ class Listener:
         endpoint = self.endpoint
         try:
             self._server = await self._world.network.listen(
-                endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.listen_backlog
+                endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.socket_options
             )
         except OSError as failure:
             where = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
@@ -175,6 +212,12 @@ class Listener:
 
     def _make_connection(self) -> Connection:
         self.accepted += 1
+        now_ns = self._dispatcher.mono_ns()
+        held_ms = self._own_limits.rate.opened(now_ns)
+        if not self._inter_broker:
+            held_ms = max(held_ms, self.limits.rate.opened(now_ns))
+        if held_ms and self._server is not None:
+            self._server.hold(held_ms / 1000)
         return Connection(self, self._dispatcher, self.accepted)
 
     # The connection's side
@@ -182,6 +225,8 @@ class Listener:
     def admit(self, connection: Connection) -> str | None:
         """Count the connection in, or say why it may not stay."""
         refusal = self.limits.refusal(connection.peer_host, self._inter_broker)
+        if refusal is None and len(self.connections) >= self._own_limits.connections_max:
+            refusal = f"{self.name} has {len(self.connections)} connections already (max.connections of the listener)"
         if refusal is not None:
             self.rejected += 1
             return refusal

@@ -276,8 +276,8 @@ class SimDisk:
         old_dir.rename(old, new)
 
     def remove(self, path: str) -> None:
-        directory, name = self._place(path)
-        if name in directory.entries:
+        if self._node(path) is not None:  # neither the file nor its directory has to be there, as with the real one
+            directory, name = self._place(path)
             self.changing("remove", path)
             directory.drop(name)
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from server.network.transport import LISTEN_BACKLOG, ProtocolFactory
+from server.network.transport import DEFAULT_OPTIONS, ProtocolFactory, SocketOptions
 from tests.sim.loop import LANE, OUTSIDE, Lane
 
 #: Linux gives up an established connection after some fifteen minutes; thirty seconds show the same within a run.
@@ -288,6 +288,9 @@ class SimServer:
     async def close(self) -> None:
         self._hub.listeners.pop(self._address, None)
 
+    def hold(self, delay_s: float) -> None:
+        """Not simulated: connections cost nothing here."""
+
 
 class SimNetwork:
     """See `server.network.transport.Network`; what one host sees of the hub. Host names are the addresses."""
@@ -301,7 +304,12 @@ class SimNetwork:
             raise ConnectionAbortedError("the process has ended")
 
     async def listen(
-        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None, backlog: int = LISTEN_BACKLOG
+        self,
+        host: str,
+        port: int,
+        protocol_factory: ProtocolFactory,
+        ssl: Any = None,
+        options: SocketOptions = DEFAULT_OPTIONS,
     ) -> SimServer:
         self._check_alive()
         address = (self._host, port or self._hub.new_port())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -301,8 +302,10 @@ class StorageHistory:
 
     def _recreate(self, partition: Partition) -> None:
         """The topic is deleted, and another one created under its name."""
-        self.leaving = Partition(partition.name, partition.topic_id, partition.model, partition.log)
+        self.leaving = replace(partition)
         self.logs.delete(partition.topic_id, 0, self.ops.now_ms)
+        if self.rng.random() < 0.5:
+            self.logs.rename_deleted()  # a worker was faster than the next topic of the name
         partition.topic_id, partition.model, partition.log = self.rng.randbytes(16), PartitionModel(), None
         self._create(partition)
         self.leaving = None
@@ -511,6 +514,7 @@ class StorageHistory:
             elif log.topic_id != partition.topic_id:
                 assert log.topic_id == leaving.topic_id
                 partition.topic_id, partition.model = leaving.topic_id, leaving.model
+                partition.epoch, partition.leads = leaving.epoch, leaving.leads
             self.leaving = None
         model = partition.model
         if log is None or log.topic_id != partition.topic_id:

@@ -73,9 +73,10 @@ def test_a_topic_of_a_deleted_ones_name_does_not_inherit_its_checkpoints() -> No
 def test_a_partition_that_cannot_be_renamed_takes_its_directory_offline() -> None:
     node = DiskNode()
     node.append(0)
+    node.logs.delete(TOPIC_ID, 0)
     node.disk.fail_after(1)
     with pytest.raises(StorageFailure):
-        node.logs.delete(TOPIC_ID, 0)
+        node.logs.rename_deleted()
     assert not node.logs.directories[0].online
 
 

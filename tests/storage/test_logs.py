@@ -128,6 +128,7 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
     append(logs.create("orders", 0, A, config), batch())
     logs.delete(A, 0, NOW_MS)
     assert logs.get(A, 0) is None
+    logs.rename_deleted()
     [left] = [name for name in os.listdir(node) if "orders" in name]
     assert left.startswith("orders-0.") and left.endswith("-delete") and len(left) == len("orders-0.") + 32 + 7
     assert logs.remove_deleted(NOW_MS + 999) == 0
@@ -139,6 +140,7 @@ def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path
     logs = opened(node)
     append(logs.create("orders", 0, A, LogConfig()), batch())
     logs.delete(A, 0, NOW_MS)
+    logs.rename_deleted()
     killed(logs)
     again = opened(node)
     assert len(again) == 0
@@ -441,3 +443,14 @@ def test_logs_that_are_still_empty_after_a_restart_cost_no_checkpoint_each(node:
     for partition in range(3):
         logs.create("orders", partition, A, SMALL)
     assert (node / REPLICATION).stat().st_ino == written, "with 10,000 partitions each rewrite names them all"
+
+
+def test_a_cordoned_directory_gets_no_new_log_while_another_can_take_it(tmp_path: Path) -> None:
+    formatted(tmp_path / "a", directory_id=A)
+    formatted(tmp_path / "b", directory_id=B)
+    logs = opened(tmp_path / "a", tmp_path / "b")
+    logs.directories[0].cordoned = True
+    for partition in range(3):
+        assert logs.directory_of(logs.create("orders", partition, A, SMALL)).directory_id == B
+    logs.directories[1].cordoned = True
+    assert logs.create("orders", 3, A, SMALL), "the controller has placed it here all the same"

@@ -72,10 +72,13 @@ class Admin(Client):
             return
         name = self.rng.choice(sorted(self.existing))
         del self.existing[name]
+        if await self.delete(name):
+            self.gone.add(name)
+
+    async def delete(self, name: str) -> bool:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
         code = await self._do("delete", name, request)
-        if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            self.gone.add(name)
+        return code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _grow(self) -> None:
         if not self.existing:

@@ -1,0 +1,166 @@
+"""What becomes of a property that is set: most are read; those here are not.
+
+    refused      ignoring it would weaken a protection that somebody believes in: the node does not start with it
+    no effect    Kafka has it, this node takes it, describes it to clients and does nothing with it: named in one line at start
+
+Every other name in the tables is read by somebody; tests/rules/test_config_effects.py looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from server.config.broker import BROKER_CONFIGS, base_name, key_of
+from server.config.errors import ConfigError
+from server.config.key import to_text
+
+
+class Effect(Enum):
+    READ = "read"
+    NONE = "none"
+    REFUSED = "refused"
+
+
+class Refusal(NamedTuple):
+    """What would be believed in vain, and what to do instead."""
+
+    protection: str
+    remedy: str
+
+
+_NO_POLICY = "it would be created or changed without asking the policy"
+_LEAVE_OUT = "leave it out"
+_WINDOW = "quotas are measured over a window that cannot be changed here"
+
+#: Refused at any value but the default.
+REFUSED: dict[str, Refusal] = {
+    "create.topic.policy.class.name": Refusal(
+        f"Java policies are not run: {_NO_POLICY}",
+        "leave it out, and let the authorizer (CREATE on topics) say who may create which",
+    ),
+    "alter.config.policy.class.name": Refusal(
+        f"Java policies are not run: {_NO_POLICY}",
+        "leave it out, and let the authorizer (ALTER_CONFIGS) say who may change what",
+    ),
+    "principal.builder.class": Refusal(
+        "only Kafka's default principals are made, so ACLs would be checked for other names",
+        "leave it out, and write ACLs for Kafka's default principals",
+    ),
+    "client.quota.callback.class": Refusal("quotas of clients are not enforced", _LEAVE_OUT),
+    "config.providers": Refusal(
+        "values such as ${file:...} would be taken as they are written, passwords among them",
+        "leave it out, and write the values themselves, or pass them with --override",
+    ),
+    "security.providers": Refusal("Java security providers are not loaded", _LEAVE_OUT),
+    "queued.max.request.bytes": Refusal(
+        "requests are not queued, so their bytes are not bounded together",
+        "leave it out; socket.request.max.bytes and max.connections bound what clients can cost",
+    ),
+    "log.cleaner.io.max.bytes.per.second": Refusal("compaction is not throttled", _LEAVE_OUT),
+    "remote.log.storage.system.enable": Refusal(
+        "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
+    ),
+    **{
+        name: Refusal(_WINDOW, _LEAVE_OUT)
+        for family in ("", "replication.", "alter.log.dirs.replication.", "controller.")
+        for name in (f"{family}quota.window.num", f"{family}quota.window.size.seconds")
+    },
+}
+
+#: Whole families without effect: what they belong to is not there. Rows of `REFUSED` and names that are read are excepted.
+FAMILIES: dict[str, str] = {
+    "remote.": "tiered storage",
+    "log.remote.": "tiered storage",
+    "log.local.": "tiered storage",
+    "group.consumer.": "the consumer protocol of KIP-848",
+    "group.share.": "share groups",
+    "group.streams.": "the streams protocol of KIP-1071",
+    "share.coordinator.": "share groups",
+    "errors.deadletterqueue.": "share groups",
+    "sasl.": "listeners with SASL are refused",
+    "ssl.": "listeners with TLS are refused",
+    "delegation.token.": "delegation tokens",
+    "metrics.": "metrics are exposed for Prometheus",
+    "kafka.metrics.": "metrics are exposed for Prometheus",
+    "internal.metadata.": "for Kafka's own tests",
+}
+#: Of the families above, but read: the topic of share groups is created for clients that ask for its partitions.
+READ_OF_FAMILIES = frozenset(
+    f"share.coordinator.state.topic.{name}"
+    for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
+)
+
+# fmt: off
+#: Single names without effect, by reason.
+NO_EFFECT: dict[str, tuple[str, ...]] = {
+    "one event loop does the work of Kafka's threads": (
+        "num.network.threads", "num.io.threads", "background.threads", "queued.max.requests", "group.coordinator.threads",
+        "group.coordinator.background.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers", "log.cleaner.threads",
+        "num.replica.alter.log.dirs.threads",
+    ),
+    "buffers and pauses of Kafka's implementation": (
+        "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size", "log.initial.task.delay.ms",
+        "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "group.coordinator.append.linger.ms",
+        "group.coordinator.cached.buffer.max.bytes", "replica.socket.receive.buffer.bytes", "server.max.startup.time.ms",
+        "log.flush.start.offset.checkpoint.interval.ms", "log.dir.failure.timeout.ms", "controller.socket.timeout.ms",
+        "socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms",
+        "fetch.purgatory.purge.interval.requests", "producer.purgatory.purge.interval.requests",
+        "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
+        "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
+    ),
+    "connections are not authenticated": ("connection.failed.authentication.delay.ms", "connections.max.reauth.ms"),
+    "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
+    "metrics are exposed for Prometheus": ("metric.reporters",),
+    "no such feature": (
+        "early.start.listeners", "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
+        "unstable.feature.versions.enable", "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",
+    ),
+}
+# fmt: on
+_SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)
+
+
+def effect_of(name: str) -> Effect:
+    """Of a name in the tables of brokers, with or without a listener's prefix."""
+    base = base_name(name)
+    if base in REFUSED:
+        return Effect.REFUSED
+    if base in _SINGLE or (base.startswith(tuple(FAMILIES)) and base not in READ_OF_FAMILIES):
+        return Effect.NONE
+    return Effect.READ
+
+
+def check_effect(name: str, value: Any, where: str = "") -> None:
+    """`value` is parsed; `where` is the file or option that set it.
+
+    Raises:
+        ConfigError: the property is one that must not be ignored, and would be.
+    """
+    base = base_name(name)
+    refusal = REFUSED.get(base)
+    if refusal is None or value == BROKER_CONFIGS[base].default or not value:
+        return
+    text = to_text(value, BROKER_CONFIGS[base].type)
+    place = f" (set by {where})" if where else ""
+    raise ConfigError(
+        name,
+        text,
+        refusal.protection,
+        refusal.remedy,
+        message=f"{name}={text}{place} cannot be served: {refusal.protection}",
+    )
+
+
+def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
+    """The same of everything that a node's file and options set."""
+    for name, text in static.items():
+        key = key_of(name)
+        if key is not None:
+            check_effect(name, key.parse(text), where.get(name, ""))
+
+
+def without_effect(names: Collection[str]) -> list[str]:
+    """Those of the names that are set and do nothing."""
+    return sorted(name for name in names if key_of(name) is not None and effect_of(name) is Effect.NONE)

@@ -1,0 +1,121 @@
+"""How long the event loop was held: a gauge for every length, and above 100 ms a line in the log that says by what.
+
+    the loop     runs a timer every 25 ms; how late it comes is what every client, and the quorum, had to wait
+    a thread     looks 20 times a second whether the timer has run; if not for 100 ms, it takes down where the loop's thread is
+
+So requests pay nothing for it. What holds the interpreter itself (a C function that does not let go of it) is taken down when it
+returns, which names the line that called it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+from server.metrics import COUNTER, GAUGE, Family, Sample, gauge, quantile_of_buckets
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.025
+LOOK_S = 0.05
+HELD_MS_MAX = 100
+#: Lags are counted by their bits in units of 1024 ns, as latencies are.
+BUCKETS = 40
+MS_PER_UNIT = 1024 / 1_000_000
+NS_PER_MS = 1_000_000
+QUANTILES = (0.5, 0.99)
+#: Frames of the node's own code that a line shows, the innermost last.
+FRAMES_MAX = 5
+PREFIX = "ottla_event_loop"
+
+
+class LoopWatch:
+    """A source of metrics; made and read on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread_id = threading.get_ident()
+        self._due_ns = 0
+        self._buckets = [0] * BUCKETS  # of the time since the last scrape
+        self._longest_ns = 0
+        self.held = 0  # times that the loop was held for more than HELD_MS_MAX
+        self.caught: str | None = None  # by what it is held at the moment
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
+
+    def start(self) -> None:
+        self._set_timer()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._thread.join()
+
+    # On the loop
+
+    def _set_timer(self) -> None:
+        self._due_ns = time.monotonic_ns() + int(TICK_S * 1e9)
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        now_ns = time.monotonic_ns()
+        late_ns = max(0, now_ns - self._due_ns)
+        self._buckets[min((late_ns >> 10).bit_length(), BUCKETS - 1)] += 1
+        self._longest_ns = max(self._longest_ns, late_ns)
+        caught, self.caught = self.caught, None
+        if late_ns > HELD_MS_MAX * NS_PER_MS:
+            self.held += 1
+            log.warning(
+                "The event loop was held for %d ms by %s", late_ns // NS_PER_MS, caught or "what is over by now"
+            )
+        self._set_timer()
+
+    def __call__(self) -> Iterator[Family]:
+        buckets, self._buckets = self._buckets, [0] * BUCKETS
+        longest_ns, self._longest_ns = self._longest_ns, 0
+        doc = "Milliseconds that the event loop was late since the last scrape"
+        quantiles = [
+            Sample({"quantile": f"{quantile:.2f}"}, quantile_of_buckets(buckets, quantile) * MS_PER_UNIT)
+            for quantile in QUANTILES
+        ]
+        yield Family(f"{PREFIX}_lag_ms", GAUGE, doc, quantiles)
+        yield gauge(f"{PREFIX}_lag_ms_max", doc, longest_ns / NS_PER_MS)
+        text = f"Times that the event loop was held for more than {HELD_MS_MAX} ms"
+        yield Family(f"{PREFIX}_held", COUNTER, text, [Sample({}, self.held)])
+
+    # On the thread
+
+    def _look(self) -> None:
+        while not self._stopped.wait(LOOK_S):
+            if self.caught is None and time.monotonic_ns() - self._due_ns > HELD_MS_MAX * NS_PER_MS:
+                self.caught = self._where()
+
+    def _where(self) -> str:
+        """The task that runs, if it is one, and the node's own code on the stack of the loop's thread."""
+        task = asyncio.current_task(self._loop)
+        frame = sys._current_frames().get(self._thread_id)
+        frames = []
+        while frame is not None:
+            if is_ours(frame):
+                frames.append(f"{short_name(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}")
+            frame = frame.f_back
+        stack = " > ".join(reversed(frames[:FRAMES_MAX])) or "code that is not the node's"
+        return f"{stack} (task {task.get_name()})" if task is not None else stack
+
+
+def is_ours(frame: FrameType) -> bool:
+    path = frame.f_code.co_filename
+    return "site-packages" not in path and not path.startswith((sys.base_prefix, "<"))
+
+
+def short_name(path: str) -> str:
+    """The last two parts: `handlers/metadata.py`."""
+    return "/".join(path.rsplit("/", 2)[-2:])

@@ -1,0 +1,81 @@
+"""Every property is read somewhere, or stands in the table of those that are refused or have no effect; and none is both."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+import pytest
+
+from server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
+from server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REFUSED, Effect, effect_of
+from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from storage.config import LogConfig
+from tests.rules.sources import sources
+
+#: Tables that name a property without reading it, and tools that write or check a node's file.
+NOT_READERS = ("server/config/", "ottla/container/", "ottla/commands/", "ottla/shims/", "ottla/local_nodes.py")
+#: Of server/config, these read: listeners and roles become a node's addresses there.
+READERS = ("server/config/load.py", "server/config/listeners.py")
+#: Of a topic's properties, read by nobody: there is no tiered storage, and there are no share groups.
+TOPIC_WITHOUT_EFFECT = frozenset(
+    {
+        "errors.deadletterqueue.group.enable", "local.retention.bytes", "local.retention.ms", "remote.copy.lag.bytes",
+        "remote.copy.lag.ms", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+    }
+)  # fmt: skip
+
+
+@cache
+def texts() -> tuple[frozenset[str], frozenset[str]]:
+    """All string constants of the code that may read a property, and all names of attributes."""
+    strings: set[str] = set()
+    attributes: set[str] = set()
+    for source in sources():
+        if source.path.startswith(NOT_READERS) and source.path not in READERS:
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.add(node.value)
+            elif isinstance(node, ast.Attribute):
+                attributes.add(node.attr)
+    # Topics' configs that stand for a broker's value are written so, as "{offsets.topic.segment.bytes}".
+    strings |= {text[1:-1] for text in strings if text.startswith("{") and text.endswith("}")}
+    return frozenset(strings), frozenset(attributes)
+
+
+def is_topic_property_read(name: str) -> bool:
+    strings, attributes = texts()
+    field = "segment_bytes" if name == "internal.segment.bytes" else name.replace(".", "_")
+    return name in strings or (field in LogConfig.__slots__ and field in attributes)
+
+
+def is_read(name: str) -> bool:
+    if name in texts()[0]:
+        return True
+    stands_for = [topic for topic, names in TOPIC_SYNONYMS.items() if name in {synonym for synonym, _ in names}]
+    return any(is_topic_property_read(topic) for topic in stands_for)
+
+
+@pytest.mark.parametrize("name", sorted({**BROKER_CONFIGS, **DYNAMIC_ONLY}))
+def test_a_brokers_property_is_read_or_marked(name: str) -> None:
+    if effect_of(name) is Effect.READ:
+        assert is_read(name), f"{name} is read nowhere: implement it, or put it into server/config/effects.py"
+    else:
+        assert not is_read(name), f"{name} is read, and server/config/effects.py says {effect_of(name).value}"
+
+
+def test_a_topics_property_is_read_or_marked() -> None:
+    unread = {name for name in TOPIC_CONFIGS if not is_topic_property_read(name)}
+    assert unread == TOPIC_WITHOUT_EFFECT
+
+
+def test_the_table_names_properties_that_exist_and_each_once() -> None:
+    known = BROKER_CONFIGS.keys() | DYNAMIC_ONLY.keys()
+    single = [name for names in NO_EFFECT.values() for name in names]
+    assert len(single) == len(set(single))
+    assert set(single) | set(REFUSED) | READ_OF_FAMILIES <= known
+    assert not set(single) & set(REFUSED)
+    for family in FAMILIES:
+        assert any(name.startswith(family) for name in known), family
+        assert not [name for name in single if name.startswith(family)], family
