@@ -17,6 +17,7 @@ from broker.transactions import expiry
 from broker.transactions.config import TransactionConfig
 from broker.transactions.state import PREPARED
 from broker.transactions.transaction import Transaction, from_record
+from protocol.errors import ErrorCode, KafkaError
 from protocol.transaction_records import TransactionLogKey
 
 ABORT_TIMED_OUT_KEY = "abort-timed-out"
@@ -67,16 +68,29 @@ class TransactionShard:
         self.coordinating = coordinating
         self.transactions: dict[str, Transaction] = {}
         self.last_epochs: dict[str, LastEpoch] = {}
+        # Ids that are refused: their newest record could not be replayed.
+        self.unreadable: set[str] = set()
 
     # ---- hard state
 
     def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
         assert type(key) is TransactionLogKey
+        self.unreadable.discard(key.transactional_id)
         if value is None:
             self.transactions.pop(key.transactional_id, None)
             self.last_epochs.pop(key.transactional_id, None)
         else:
             self.transactions[key.transactional_id] = from_record(key, value)
+
+    def replay_failed(self, key: Any) -> None:
+        self.transactions.pop(key.transactional_id, None)
+        self.unreadable.add(key.transactional_id)
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown."""
+        if transactional_id in self.unreadable:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self.transactions.get(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         """Nobody writes to this topic in a transaction."""

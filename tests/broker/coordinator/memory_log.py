@@ -114,3 +114,11 @@ class ManualClock:
             if not handle.cancelled:
                 callback()
         self.now_ms = until_ms
+
+    def turn(self) -> None:
+        """One turn of a loop: what is due now, and nothing that is scheduled meanwhile."""
+        due = sorted(entry[:2] for entry in self._queue if entry[0] <= self.now_ms)
+        for _ in due:
+            _, _, handle, callback = heappop(self._queue)
+            if not handle.cancelled:
+                callback()
