@@ -89,12 +89,22 @@ class Admission:
         return {tp: _as_produce_says(error, self._operation) for tp, error in verdicts.items() if error}
 
 
-def keep_records(request: ProduceRequest) -> None:
-    """The request is served later, when the receive buffer holds other things."""
+def keep_records(request: ProduceRequest) -> int:
+    """Copy the records: the request is served later, when the receive buffer holds other things. Gives their bytes."""
+    kept_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytes(data.records))  # type: ignore[arg-type]
+                kept_bytes += len(data.records)
+    return kept_bytes
+
+
+def drop_records(request: ProduceRequest) -> None:
+    """They are in the log; the request itself lives until it is answered."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
 
 
 def _operation(api_version: int) -> Operation:

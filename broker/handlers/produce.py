@@ -18,6 +18,7 @@ from broker.handlers._transactional_produce import (
     NO_REFUSALS,
     Admission,
     Refusals,
+    drop_records,
     is_transactional,
     keep_records,
 )
@@ -62,8 +63,7 @@ def _append_admitted(
     verdicts = admission.verdicts
     if not isinstance(verdicts, Pending):
         return _append(broker, request, context, admission.refusals(verdicts))
-    keep_records(request)
-    deferred = Deferred()
+    deferred = Deferred(kept_bytes=keep_records(request))
     asked_ms = broker.world.clock.mono_ms()
 
     def admitted(verdicts: Verdicts) -> None:
@@ -71,6 +71,7 @@ def _append_admitted(
             return
         request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
         answer = _append(broker, request, context, admission.refusals(verdicts))
+        drop_records(request)
         if not isinstance(answer, Deferred):
             deferred.complete(answer)
         elif answer.done:

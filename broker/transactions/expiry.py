@@ -15,18 +15,30 @@ if TYPE_CHECKING:
 
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
-SWEEP_KEY = "remove-expired-ids"
+SWEEP_KEY, ABORT_SWEEP_KEY = "remove-expired-ids", "abort-timed-out-ids"
+# An abort appends a record and sends markers: it takes as long as so many looks.
+ABORT_LOOKS = 100
 
 
-def timed_out(shard: TransactionShard, now_ms: int) -> list[Transaction]:
-    """Transactions open for longer than their producer asked for."""
-    return [
-        transaction
-        for transaction in shard.transactions.values()
-        if transaction.state is State.ONGOING
+def abort_timed_out(shard: TransactionShard, now_ms: int) -> Outcome:
+    """Aborts transactions that are open for longer than their producer asked for."""
+
+    def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None or not _is_timed_out(transaction, now_ms):
+            return 1
+        shard.coordinating.abort(transaction)
+        return ABORT_LOOKS
+
+    return sweep(shard.timers, ABORT_SWEEP_KEY, iter(list(shard.transactions)), look)
+
+
+def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+    return (
+        transaction.state is State.ONGOING
         and transaction.timeout_ms != NO_TIMEOUT_MS
         and transaction.start_ms + transaction.timeout_ms < now_ms
-    ]
+    )
 
 
 def remove_expired(shard: TransactionShard, now_ms: int) -> Outcome:

@@ -129,9 +129,7 @@ class TransactionShard:
 
     def _abort_timed_out(self) -> Outcome:
         self._schedule_abort()
-        for transaction in expiry.timed_out(self, self.wall_ms()):
-            self.coordinating.abort(transaction)
-        return Outcome()
+        return expiry.abort_timed_out(self, self.wall_ms())
 
     def _schedule_expiry(self) -> None:
         self.timers.schedule(REMOVE_EXPIRED_KEY, self.config.remove_expired_interval_ms, self._remove_expired)
