@@ -45,6 +45,12 @@ class MemoryLog:
         for _, _, callback in due:
             callback()
 
+    def truncate(self, tp: TopicPartition) -> None:
+        """What is not committed is gone, as after an unlucky election."""
+        committed = self.committed.get(tp, 0)
+        self.batches[tp] = [b for b in self.batches.get(tp, ()) if BatchView(memoryview(b)).next_offset <= committed]
+        self.waiting = [entry for entry in self.waiting if entry[0] != tp]
+
     def high_watermark(self, tp: TopicPartition) -> int:
         return self.committed.get(tp, 0)
 

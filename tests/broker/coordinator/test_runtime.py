@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -241,7 +242,7 @@ def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn(mon
     while len(stage.runtime.active_partitions()) < len(partitions):
         loaded.append(sum(len(context.shard.replayed) for context in stage.runtime._contexts.values()))
         stage.clock.turn()
-    assert max(after - before for before, after in zip(loaded, loaded[1:], strict=False)) <= 64
+    assert max(after - before for before, after in pairwise(loaded)) <= 64
     assert len(loaded) > 17 * 200 / 64
 
 
