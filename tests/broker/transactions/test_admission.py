@@ -123,6 +123,12 @@ class Stage:
         )
         self.partitions[index].append(marker, -1, NOW_MS, Origin.COORDINATOR, 0)
 
+    def next_sequence(self, index: int) -> int:
+        log = self.partitions[index].log
+        assert log is not None
+        state = log.producers.states.get(PRODUCER_ID)
+        return 0 if state is None else state.last_sequence + 1
+
     def has_open_transaction(self, index: int) -> bool:
         log = self.partitions[index].log
         assert log is not None
