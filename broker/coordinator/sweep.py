@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar
 
 from broker.coordinator.outcome import CoordinatorRecord, Outcome
 from broker.coordinator.timers import Timers
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -22,12 +25,16 @@ def sweep(
     """Decide on some of what is left; the rest is a timer of that key.
 
     `look(item, records)` adds the records that it decides on, and returns how many things it looked at. Items may have
-    gone since `left` was made: other requests are served in between.
+    gone since `left` was made: other requests are served in between. One that fails is left out, and logged.
     """
     records: list[CoordinatorRecord] = []
     looked = 0
     for item in left:
-        looked += look(item, records)
+        try:
+            looked += look(item, records)
+        except Exception:
+            log.exception("%s: %s failed", key, item)
+            looked += 1
         if looked >= LOOKS_PER_TURN:
             timers.schedule(key, NEXT_TURN_MS, lambda: sweep(timers, key, left, look))
             break

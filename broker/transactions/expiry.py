@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
 SWEEP_KEY, ABORT_SWEEP_KEY = "remove-expired-ids", "abort-timed-out-ids"
-# An abort appends a record and sends markers: it takes as long as so many looks.
-ABORT_LOOKS = 100
+# The end of a transaction appends a record or sends markers: it takes as long as so many looks.
+END_LOOKS = 100
 
 
 def abort_timed_out(shard: TransactionShard, now_ms: int) -> Outcome:
@@ -28,7 +28,7 @@ def abort_timed_out(shard: TransactionShard, now_ms: int) -> Outcome:
         if transaction is None or not _is_timed_out(transaction, now_ms):
             return 1
         shard.coordinating.abort(transaction)
-        return ABORT_LOOKS
+        return END_LOOKS
 
     return sweep(shard.timers, ABORT_SWEEP_KEY, iter(list(shard.transactions)), look)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from broker.coordinator.outcome import Outcome
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
 from broker.coordinator.partition_log import TopicPartition
+from broker.coordinator.sweep import sweep
 from broker.coordinator.timers import Timers
 from broker.transactions import expiry
 from broker.transactions.config import TransactionConfig
@@ -22,6 +23,7 @@ from protocol.transaction_records import TransactionLogKey
 
 ABORT_TIMED_OUT_KEY = "abort-timed-out"
 REMOVE_EXPIRED_KEY = "remove-expired"
+COMPLETE_KEY = "complete-prepared"
 
 
 class ProducerIdNeeded(Exception):
@@ -105,11 +107,16 @@ class TransactionShard:
         if not prepared:
             return Outcome()
 
-        def complete_all() -> None:
-            for transaction in prepared:
+        def look(transaction: Transaction, records: list[CoordinatorRecord]) -> int:
+            # In the sweep's later turns the transaction may have become another one.
+            if self.transactions.get(transaction.transactional_id) == transaction:
                 self.coordinating.complete(transaction)
+            return expiry.END_LOOKS
 
-        return Outcome(committed=complete_all)
+        def complete_some() -> None:
+            sweep(self.timers, COMPLETE_KEY, iter(prepared), look)
+
+        return Outcome(committed=complete_some)
 
     def on_unloaded(self) -> Outcome:
         return Outcome()
