@@ -296,7 +296,7 @@ class _Context(Generic[ShardT]):
         return None if response is None else self.answer(response, on_error)
 
     def perform_unasked(self, decide: Callable[[], Outcome]) -> None:
-        """For timers and events, which have nobody to answer an error to: whatever it is, it ends this one only.
+        """For timers and events: an error has no request to answer, and whatever it is, it ends this one only.
 
         The other sessions and rebalances of the shard depend on their timers.
         """

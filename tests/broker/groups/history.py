@@ -48,7 +48,7 @@ class Register:
         self.acknowledged_ms = 0
         # Offsets of transactions that are open or aborted.
         self.hidden: set[int] = set()
-        # Since it was acknowledged: somebody asked for its deletion; the group did not read the topic, so that it may expire.
+        # Since it was acknowledged: a client asked for its deletion; the group did not read the topic, so that it may expire.
         self.is_deleted = True
         self.may_expire = True
         self.deletions = 0
@@ -73,7 +73,7 @@ class Register:
 
 
 def has_record(shard: GroupShard, group_id: str) -> bool:
-    """Whether there is more to the group than that somebody committed offsets."""
+    """Whether the group is more than a place for committed offsets."""
     group = shard.groups.get(group_id)
     return group is not None and group.state_timestamp_ms != NO_TIMESTAMP
 

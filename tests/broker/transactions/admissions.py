@@ -1,8 +1,8 @@
-"""Random histories of transactional Produce requests of a client before version 2: what a leader appends, somebody ends.
+"""Random histories of transactional Produce requests of a client before version 2: what a leader appends, the coordinator ends.
 
 The client adds partitions, sends to them with several requests under way, and ends its transaction whenever it likes, also
 with requests under way. The coordinator answers late. 33: once a transaction has ended and all is answered, no partition has
-it open, or nobody would ever end it.
+it open: no end of it would ever come.
 """
 
 from __future__ import annotations

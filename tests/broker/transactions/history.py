@@ -2,7 +2,7 @@
 
 Several producers fight for one id; another one is alone with its own, knows transaction version 2, and does what clients do.
 Markers are late or refused, the log refuses or does not commit, the coordinator moves with the whole log or without its
-uncommitted tail, epochs run out. 0 is an error that nobody expected; 21 is memory that is not what the log says.
+uncommitted tail, epochs run out. 21 is memory that is not what the log says.
 """
 
 from __future__ import annotations

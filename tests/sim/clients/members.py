@@ -225,9 +225,9 @@ class Member(Client):
             self._forget(keeps_id=True)
         elif code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._forget(keeps_id=False)
-        elif code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL and self.group.steps[self.name] == len(ROLLING) - 1:
-            # The coordinator has moved, and its log knows of each member the chosen protocol only: one step back.
-            self.group.steps[self.name] -= 1
+        elif code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            # The coordinator has moved, and its log knows of each member the chosen protocol only, as Kafka's: both will do.
+            self.group.steps[self.name] = 1
             self._forget(keeps_id=True)
         elif not code.retriable:
             raise Violation("38", f"{self.name} was answered {code.name}")
