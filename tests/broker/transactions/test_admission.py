@@ -60,6 +60,7 @@ class Stage:
         self.clock = ManualClock(NOW_MS)
         self.partitions = [self._partition(directory, index) for index in (0, 1)]
         self.coordinator = Coordinator()
+        self.requests: list[ProduceRequest] = []
         routes = cast(MarkerRoutes, SimpleNamespace(node_id=1, clock=self.clock))
         verifier = AppendVerifier(
             routes, cast(TransactionCoordinator, self.coordinator), lambda _: 1, lambda: verification_enabled
@@ -73,7 +74,9 @@ class Stage:
             internal_topics=frozenset(),
             transactions=SimpleNamespace(verifier=verifier),
             wheel=None,
-            metadata=None,
+            metadata=SimpleNamespace(
+                leader_and_epoch=lambda name, index: (1, 3), endpoint=lambda node_id, context: None
+            ),
         )
 
     def _partition(self, directory: Path, index: int) -> Partition:
@@ -114,6 +117,7 @@ class Stage:
             timeout_ms=5_000,
             topic_data=[TopicProduceData(name="t", partition_data=data)],
         )
+        self.requests.append(request)
         context = SimpleNamespace(api_version=BEFORE_VERSION_2, client_id="c", connection=None)
         return produce.handle(cast(BrokerParts, self.broker), request, cast(RequestContext, context))
 
@@ -197,3 +201,25 @@ def test_without_verification_every_first_batch_opens_its_transaction(tmp_path: 
 
 def test_an_idempotent_producer_needs_no_word(stage: Stage) -> None:
     assert codes(stage.send((0, 0), transactional=False)) == ["NONE"]
+
+
+def test_a_partition_that_becomes_led_while_the_request_waits_for_another_is_not_appended_to(stage: Stage) -> None:
+    partition = stage.partitions[0]
+    log = partition.log
+    assert log is not None
+    partition.become_follower(log, 2, 2, 2, (1, 2), (2,))
+    later = stage.send((0, 0), (1, 0))
+    partition.become_leader(log, 3, 3, (1,), (1,), NOW_MS)
+    stage.coordinator.answer()
+    assert codes(later) == ["NOT_LEADER_OR_FOLLOWER", "NONE"]
+
+
+def test_the_records_of_a_waiting_request_are_counted_by_its_connection_and_dropped_after_the_append(
+    stage: Stage,
+) -> None:
+    later = stage.send((0, 0), (1, 0))
+    assert later.kept_bytes == 2 * len(batch([b"v"], producer_id=7, producer_epoch=0, base_sequence=0))
+    request = stage.requests[-1]
+    stage.coordinator.answer()
+    assert codes(later) == ["NONE", "NONE"]
+    assert [data.records for data in request.topic_data[0].partition_data] == [None, None]
