@@ -69,7 +69,7 @@ class Loader:
         try:
             decoded = self._codec.decode(key, value)
         except UnreadableValue as error:
-            log.error("%s-%d: the record at offset %d cannot be read: %s", *self._tp, offset, error)
+            log.exception("%s-%d: the record at offset %d cannot be read", *self._tp, offset)
             self._shard.replay_failed(error.key)
             return
         if decoded is None:
