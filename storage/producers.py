@@ -113,7 +113,15 @@ class Verification:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_ended_firsts", "_undecided", "_unreplicated", "_verifications", "end_offset", "states")
+    __slots__ = (
+        "_ended_firsts",
+        "_undecided",
+        "_unreplicated",
+        "_verifications",
+        "end_offset",
+        "requires_verification",
+        "states",
+    )
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
@@ -122,6 +130,8 @@ class ProducerStates:
         self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset, in the order of the markers
         self._ended_firsts: list[int] = []  # a heap of those first offsets, and of some that are replicated since
         self._verifications: dict[int, Verification] = {}
+        # Set for partitions that clients write to: the first batch of a transaction needs a ticket (KIP-890).
+        self.requires_verification = False
 
     def __len__(self) -> int:
         return len(self.states)
@@ -141,8 +151,8 @@ class ProducerStates:
         """
         state = self.states.get(producer_id)
         if state is None:
-            if origin is Origin.CLIENT and self._verifications:
-                self._check_verification(producer_id, epoch, first_sequence, None)
+            if origin is Origin.CLIENT and (self._verifications or transactional):
+                self._check_verification(producer_id, epoch, first_sequence, None, transactional)
             return None
         if origin is Origin.CLIENT:
             last_sequence = (first_sequence + count - 1) & SEQUENCE_MASK
@@ -154,7 +164,7 @@ class ProducerStates:
                 f"epoch {epoch} of producer {producer_id} is older than its last epoch {state.epoch}",
             )
         if origin is Origin.CLIENT:
-            self._check_verification(producer_id, epoch, first_sequence, state)
+            self._check_verification(producer_id, epoch, first_sequence, state, transactional)
             _check_sequence(state, epoch, first_sequence)
         if state.current_txn_first_offset != NONE and not transactional:
             raise KafkaError(
@@ -223,9 +233,20 @@ class ProducerStates:
         return state is not None and state.epoch == epoch and state.current_txn_first_offset != NONE
 
     def _check_verification(
-        self, producer_id: int, epoch: int, first_sequence: int, state: ProducerState | None
+        self, producer_id: int, epoch: int, first_sequence: int, state: ProducerState | None, transactional: bool
     ) -> None:
         expected = self._verifications.get(producer_id)
+        if (
+            transactional
+            and self.requires_verification
+            and (expected is None or expected.epoch != epoch)
+            and not self.has_open_transaction(producer_id, epoch)
+        ):
+            # The transaction was open when the request came, and has ended while the request waited for something else.
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has no transaction open here, and none is expected",
+            )
         if expected is None:
             return
         unknown = state is None or not state.batches

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from broker.coordinator import batches
-from broker.coordinator.loading import Loader
+from broker.coordinator.loading import Loader, LoadQueue
 from broker.coordinator.outcome import Outcome, Pending, Producer
 from broker.coordinator.partition_log import PartitionLog, TopicPartition
 from broker.coordinator.shard import RecordCodec, Shard
@@ -51,21 +51,24 @@ APPEND_ERRORS = {
 class State(Enum):
     LOADING = 0
     ACTIVE = 1
-    FAILED = 2  # the log could not be read: every request is answered NOT_COORDINATOR until the next election
+    FAILED = 2  # the log could not be read, or memory is not what it says: NOT_COORDINATOR until it is loaded again
     CLOSED = 3
 
 
 # From -> to; anything else is our own mistake.
 TRANSITIONS: dict[State, set[State]] = {
     State.LOADING: {State.ACTIVE, State.FAILED, State.CLOSED},
-    State.ACTIVE: {State.CLOSED},
+    State.ACTIVE: {State.FAILED, State.CLOSED},
     State.FAILED: {State.CLOSED},
     State.CLOSED: set(),
 }
 
 
 class CoordinatorRuntime(Generic[ShardT]):
-    """`shard_factory(timers)` makes an empty shard; an answer waits `commit_timeout_ms` at most to be committed."""
+    """`shard_factory(timers)` makes an empty shard; an answer waits `commit_timeout_ms` at most to be committed.
+
+    Runtimes of one broker share a `load_queue`, so that they share its budget of a turn.
+    """
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         codec: RecordCodec,
         shard_factory: Callable[[Timers], ShardT],
         commit_timeout_ms: int,
+        load_queue: LoadQueue | None = None,
     ) -> None:
         self.topic = topic
         self.partition_log = partition_log
@@ -82,6 +86,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.codec = codec
         self.shard_factory = shard_factory
         self.commit_timeout_ms = commit_timeout_ms
+        self.load_queue = LoadQueue(clock) if load_queue is None else load_queue
         self._contexts: dict[int, _Context[ShardT]] = {}
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
@@ -95,8 +100,17 @@ class CoordinatorRuntime(Generic[ShardT]):
                 context.leader_epoch = max(context.leader_epoch, leader_epoch)
                 return
             context.close()
+        self._load(partition, leader_epoch)
+
+    def _load(self, partition: int, leader_epoch: int) -> None:
         context = self._contexts[partition] = _Context(self, partition, leader_epoch)
         context.load()
+
+    def reload(self, partition: int, failed: _Context[ShardT]) -> None:
+        """Memory and log differ since a record was appended that could not be replayed: begin again with the log."""
+        if self._contexts.get(partition) is failed:
+            failed.close()
+            self._load(partition, failed.leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """The partition is led elsewhere (or deleted: no epoch): drop the shard, fail what waits."""
@@ -202,31 +216,31 @@ class _Context(Generic[ShardT]):
         self._wake_up: TimerHandle | None = None
         self._wake_up_ms = 0
         self._busy = False
+        self._was_active = False
 
     def load(self) -> None:
-        """Replay the log in small steps, so that the loop serves others in between."""
-        self._loader = Loader(self.runtime.partition_log, self.tp, self.runtime.codec, self.shard)
-        self._load_step()
+        """Replay the log when the queue comes to it."""
+        try:
+            loader = Loader(self.runtime.partition_log, self.tp, self.runtime.codec, self.shard)
+        except KafkaError as error:
+            self._loaded(-1, error)
+            return
+        self.runtime.load_queue.load(loader, lambda error: self._loaded(loader.offset - 1, error))
 
-    def _load_step(self) -> None:
+    def _loaded(self, last_offset: int, error: Exception | None) -> None:
         if self.state is not State.LOADING:
             return
-        try:
-            loaded = self._loader.step()
-        except Exception:
-            log.exception("cannot load coordinator %s-%d", *self.tp)
+        if error is not None:
+            log.error("cannot load coordinator %s-%d", *self.tp, exc_info=error)
             self._become(State.FAILED)
             return
-        if not loaded:
-            self.runtime.clock.call_later(0, self._load_step)
-            return
-        self.last_written = self._loader.offset - 1
+        self.last_written = last_offset
+        self._was_active = True
         self._become(State.ACTIVE)
         self.perform_unasked(lambda: self.shard.on_loaded(self.runtime.clock.wall_ms()))
 
     def close(self) -> None:
         """Fail everything that waits; NOT_COORDINATOR makes clients look for the new one."""
-        was_active = self.state is State.ACTIVE
         self._become(State.CLOSED)
         self.timers.clear()
         for handle in (self._wake_up, self._timeout):
@@ -234,10 +248,10 @@ class _Context(Generic[ShardT]):
                 handle.cancel()
         waiting, self._waiting = self._waiting, deque()
         for _, _, pending, _ in waiting:
-            pending.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
-        if was_active:
+            _isolated(pending.fail, KafkaError(ErrorCode.NOT_COORDINATOR))
+        if self._was_active:
             for pending, response in self.shard.on_unloaded().replies:
-                pending.complete(response)
+                _isolated(pending.complete, response)
 
     def _become(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.tp} goes from {self.state} to {state}"
@@ -282,11 +296,16 @@ class _Context(Generic[ShardT]):
         return None if response is None else self.answer(response, on_error)
 
     def perform_unasked(self, decide: Callable[[], Outcome]) -> None:
-        """For timers and events: nobody is there to hear of an error."""
+        """For timers and events: an error has no request to answer, and whatever it is, it ends this one only.
+
+        The other sessions and rebalances of the shard depend on their timers.
+        """
         try:
             self.perform(decide(), _no_answer)
         except KafkaError as error:
             log.warning("%s-%d could not write: %s", *self.tp, error)
+        except Exception:
+            log.exception("%s-%d: a timer or an event failed", *self.tp)
 
     def answer(self, response: Any, on_error: OnError) -> Any:
         """The response itself when all it could have seen is committed, else its Pending."""
@@ -298,16 +317,27 @@ class _Context(Generic[ShardT]):
 
     def _when_committed(self, callback: Callable[[], None]) -> None:
         if self._is_committed():
-            callback()
+            _isolated(callback)
             return
         with suppress(KafkaError):  # leadership is lost: then it never is
-            self.runtime.partition_log.when_committed(
-                self.tp, self.last_written, lambda: callback() if self.state is State.ACTIVE else None
-            )
+            self.runtime.partition_log.when_committed(self.tp, self.last_written, lambda: self._when_idle(callback))
+
+    def _when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back now, or after the decision under way.
+
+        An append may raise the high watermark by itself, and what waits for that would then decide inside of the append,
+        before its records are replayed. Kafka has an ActionQueue for this.
+        """
+        if self.state is not State.ACTIVE:
+            return
+        if self._busy:
+            self.runtime.clock.call_later(0, lambda: self._when_idle(callback))
+        else:
+            _isolated(callback)
 
     def _reply(self, pending: Pending, response: Any) -> None:
         if self._is_committed():
-            pending.complete(response)
+            _isolated(pending.complete, response)
         else:
             self._wait(pending, response)
 
@@ -327,14 +357,17 @@ class _Context(Generic[ShardT]):
             self._timeout = self.runtime.clock.call_later(self.runtime.commit_timeout_ms, self._time_out)
         if not asked:
             with suppress(KafkaError):  # leadership is lost, as above
-                self.runtime.partition_log.when_committed(self.tp, offset, self._committed)
+                self.runtime.partition_log.when_committed(self.tp, offset, lambda: self._when_idle(self._committed))
 
     def _committed(self) -> None:
-        high_watermark = self.runtime.partition_log.high_watermark(self.tp)
+        try:
+            high_watermark = self.runtime.partition_log.high_watermark(self.tp)
+        except KafkaError:  # leadership is lost, as above
+            return
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
             _, _, pending, response = waiting.popleft()
-            pending.complete(response)
+            _isolated(pending.complete, response)
 
     def _time_out(self) -> None:
         """The followers are too slow: tell clients to try again. What was written stays, and may yet be committed."""
@@ -343,7 +376,7 @@ class _Context(Generic[ShardT]):
         waiting = self._waiting
         while waiting and waiting[0][1] <= now_ms:
             _, _, pending, _ = waiting.popleft()
-            pending.fail(client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
+            _isolated(pending.fail, client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
         if waiting:
             self._timeout = self.runtime.clock.call_later(waiting[0][1] - now_ms, self._time_out)
 
@@ -355,10 +388,14 @@ class _Context(Generic[ShardT]):
         for batch, part in batches.build(runtime.codec, outcome.records, now_ms, bytes_max, producer):
             last = runtime.partition_log.append(self.tp, batch)
             offset = last - len(part) + 1
-            assert offset > self.last_written, f"{self.tp}: appended at {offset} after {self.last_written}"
-            for key, value in part:
-                shard.replay(offset, producer_id, key, value)
-                offset += 1
+            try:
+                assert offset > self.last_written, f"{self.tp}: appended at {offset} after {self.last_written}"
+                for key, value in part:
+                    shard.replay(offset, producer_id, key, value)
+                    offset += 1
+            except Exception:
+                self._memory_is_wrong()
+                raise
             self.last_written = last
 
     def end_transaction(self, producer: Producer, marker: EndTxnMarker, transaction_version: int) -> None:
@@ -372,7 +409,17 @@ class _Context(Generic[ShardT]):
             timestamp=runtime.clock.wall_ms(),
         )
         self.last_written = runtime.partition_log.append(self.tp, batch, transaction_version)
-        self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
+        try:
+            self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
+        except Exception:
+            self._memory_is_wrong()
+            raise
+
+    def _memory_is_wrong(self) -> None:
+        """What was appended could not be replayed: serve nothing from this shard any more, load it again."""
+        log.exception("%s-%d: a record was appended and cannot be replayed; loading again", *self.tp)
+        self._become(State.FAILED)
+        self.runtime.clock.call_later(0, lambda: self.runtime.reload(self.tp[1], self))
 
     # ---- timers
 
@@ -397,6 +444,14 @@ class _Context(Generic[ShardT]):
         next_ms = self.timers.next_wake_up_ms()
         if self.state is State.ACTIVE and next_ms is not None and self._wake_up is None:
             self._arm(next_ms)
+
+
+def _isolated(callback: Callable[..., object], *args: Any) -> None:
+    """Call back; what goes wrong there is not the business of those who are called next."""
+    try:
+        callback(*args)
+    except Exception:
+        log.exception("a callback of a coordinator failed")
 
 
 def _no_answer(error: KafkaError) -> None:

@@ -7,11 +7,27 @@ from typing import Any, Protocol
 from broker.coordinator.outcome import Outcome
 
 
+class UnreadableValue(Exception):
+    """The value of a record cannot be decoded, though its key can."""
+
+    def __init__(self, key: Any, reason: Exception) -> None:
+        super().__init__(f"{key}: {reason!r}")
+        self.key = key
+
+
 class Shard(Protocol):
     """Hard state (what the log says) changes in the two replay methods only; everything else may change soft state."""
 
     def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
         """Apply one record; `value` None is a tombstone; `producer_id` -1 unless part of a transaction."""
+        ...
+
+    def replay_failed(self, key: Any) -> None:
+        """While loading: the key's newest record cannot be decoded or applied.
+
+        What the key belongs to (a group, a transactional id) is refused until a later record of that key can be applied;
+        everything else in the partition is served. Guessing at what the record said could give up an offset or an epoch.
+        """
         ...
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
@@ -28,7 +44,10 @@ class Shard(Protocol):
 
 
 class RecordCodec(Protocol):
-    """Bytes of a shard's records; decoding gives None for a record type this version does not know."""
+    """Bytes of a shard's records; decoding gives None for a record type this version does not know.
+
+    Decoding raises `UnreadableValue` for a value that is malformed or of an unknown version.
+    """
 
     def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]: ...
 

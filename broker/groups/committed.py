@@ -47,6 +47,10 @@ class CommittedOffsets:
     def of_group(self, group_id: str) -> Topics:
         return self.groups.get(group_id) or {}
 
+    def count(self, group_id: str) -> int:
+        """How many offsets the group has."""
+        return sum(map(len, self.of_group(group_id).values()))
+
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction holds an offset for it."""
         return any(

@@ -23,7 +23,12 @@ CLASSIC = "classic"
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
     """Groups as their members see them; unknown ones as Dead, since v6 (`error_since`) with an error too (KIP-1043)."""
-    return [_describe_one(shard.groups.get(group_id), group_id, error_since) for group_id in group_ids]
+    return [
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
+        if group_id in shard.unreadable
+        else _describe_one(shard.groups.get(group_id), group_id, error_since)
+        for group_id in group_ids
+    ]
 
 
 def _describe_one(group: ClassicGroup | None, group_id: str, error_since: bool) -> DescribedGroup:
@@ -67,16 +72,22 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
 
 
 def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome:
-    """Tombstones for the groups without members, and for their offsets. The response is a list of results."""
+    """Tombstones for the groups without members, and for their offsets. The response is a list of results.
+
+    A group with a record that could not be replayed goes whatever its state seems to be: it serves no member.
+    """
     records: list[CoordinatorRecord] = []
     results = []
     for group_id in group_ids:
         result = DeletableGroupResult(group_id=group_id)
         try:
+            unreadable = shard.unreadable.get(group_id, {})
             group = shard.groups.get(group_id)
-            if group is None:
+            if group is None and not unreadable:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-            group.validate_delete()
+            if group is not None and not unreadable:
+                group.validate_delete()
+            records.extend((key, None) for key in unreadable.values())
             records.extend(offsets.tombstones(shard, group_id))
             records.append(group_metadata_record(group_id, None))
         except KafkaError as error:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.coordinator.sweep import sweep
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.state import EMPTY, STABLE
 from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
     from broker.groups.shard import GroupShard
 
 
+SWEEP_KEY = "expire-offsets"
+
+
 def expire(shard: GroupShard, now_ms: int) -> Outcome:
-    """Tombstones for everything that is due in this shard."""
-    records: list[CoordinatorRecord] = []
-    for group_id, group in shard.groups.items():
+    """Tombstones for everything that is due in this shard, some groups in one turn of the loop."""
+
+    def look(group_id: str, records: list[CoordinatorRecord]) -> int:
+        group = shard.groups.get(group_id)
+        if group is None or group_id in shard.unreadable:
+            return 1
         if _expire_offsets(shard, group, now_ms, records) and group.state is EMPTY:
             records.append(group_metadata_record(group_id, None))
-    return Outcome(records, atomic=False)
+        return 1 + shard.offsets.count(group_id)
+
+    return sweep(shard.timers, SWEEP_KEY, iter(list(shard.groups)), look)
 
 
 def _expire_offsets(shard: GroupShard, group: ClassicGroup, now_ms: int, records: list[CoordinatorRecord]) -> bool:

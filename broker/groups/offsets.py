@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer
+from broker.coordinator.sweep import sweep
 from broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
 from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from broker.groups.records import offset_commit_record
@@ -212,15 +213,28 @@ def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
 
 
 def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> Outcome:
-    """No offset outlives its topic: a new topic of that name starts without any."""
-    records: dict[tuple[str, str, int], CoordinatorRecord] = {}
-    for store in (shard.offsets.groups, *shard.offsets.pending.values()):
-        for group_id, topics in store.items():
+    """No offset outlives its topic: a new topic of that name starts without any.
+
+    What is committed from now on is for that new topic, and stays though the sweep comes to it later.
+    """
+    newest_offset = shard.newest_offset
+    stores = (shard.offsets.groups, *shard.offsets.pending.values())
+    group_ids = {group_id: None for store in stores for group_id in store}
+
+    def look(group_id: str, records: list[CoordinatorRecord]) -> int:
+        tombstones: dict[tuple[str, int], CoordinatorRecord] = {}
+        topics_seen = 0
+        for store in (shard.offsets.groups, *shard.offsets.pending.values()):
+            topics = store.get(group_id, {})
+            topics_seen += len(topics)
             for topic in names & topics.keys():
-                for partition in topics[topic]:
-                    key = (group_id, topic, partition)
-                    records[key] = offset_commit_record(*key, None)
-    return Outcome(list(records.values()), atomic=False)
+                for partition, offset in topics[topic].items():
+                    if offset.record_offset <= newest_offset:
+                        tombstones[topic, partition] = offset_commit_record(group_id, topic, partition, None)
+        records.extend(tombstones.values())
+        return 1 + topics_seen + len(tombstones)
+
+    return sweep(shard.timers, ("topics-deleted", newest_offset, names), iter(group_ids), look)
 
 
 def delete_of_unknown_topics(shard: GroupShard) -> Outcome:
@@ -229,11 +243,17 @@ def delete_of_unknown_topics(shard: GroupShard) -> Outcome:
     The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned
     before it saw newer: a topic id that is not known here is one that is no more. Records before v4 have none.
     """
-    records = [
-        offset_commit_record(group_id, topic, partition, None)
-        for group_id, topics in shard.offsets.groups.items()
-        for topic, partitions in topics.items()
-        for partition, offset in partitions.items()
-        if offset.topic_id != ZERO_UUID and not shard.topic_exists(offset.topic_id)
-    ]
-    return Outcome(records, atomic=False)
+    newest_offset = shard.newest_offset
+
+    def look(group_id: str, records: list[CoordinatorRecord]) -> int:
+        records.extend(
+            offset_commit_record(group_id, topic, partition, None)
+            for topic, partitions in shard.offsets.of_group(group_id).items()
+            for partition, offset in partitions.items()
+            if offset.topic_id != ZERO_UUID
+            and offset.record_offset <= newest_offset
+            and not shard.topic_exists(offset.topic_id)
+        )
+        return 1 + shard.offsets.count(group_id)
+
+    return sweep(shard.timers, "unknown-topics", iter(list(shard.offsets.groups)), look)

@@ -2,7 +2,7 @@
 
 Kafka 4.3 writes GroupMetadata in v3, offsets in v4, and in v1 when a client still asks for a retention time of its own
 (OffsetCommit v2-4). Unknown key types are skipped when loading, so that a newer broker's records survive (KIP-915);
-an unknown version of a known value stops it.
+a value of an unknown version makes its group unavailable.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.coordinator.outcome import CoordinatorRecord
+from broker.coordinator.shard import UnreadableValue
 from protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
+from protocol.errors import ProtocolError
 from protocol.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
@@ -51,10 +53,11 @@ class GroupRecordCodec:
             known_key = decode_key(RECORDS, key)
         except UnknownRecord:
             return None
-        known_value = None if value is None else decode_value(RECORDS, known_key, value)
-        if type(known_key) is LegacyOffsetCommitKey:
-            return _modern(known_key, known_value)
-        return known_key, known_value
+        try:
+            known_value = None if value is None else decode_value(RECORDS, known_key, value)
+        except ProtocolError as error:
+            raise UnreadableValue(_modern(known_key, None)[0], error) from error
+        return _modern(known_key, known_value)
 
 
 def value_version(value: Any) -> int:
@@ -64,8 +67,10 @@ def value_version(value: Any) -> int:
     return GROUP_METADATA_VERSION
 
 
-def _modern(key: LegacyOffsetCommitKey, value: Any) -> CoordinatorRecord:
-    """An offset of the oldest format as today's."""
+def _modern(key: Any, value: Any) -> CoordinatorRecord:
+    """An offset of the oldest format as today's; any other record as it is."""
+    if type(key) is not LegacyOffsetCommitKey:
+        return key, value
     modern = None
     if value is not None:
         modern = OffsetCommitValue(

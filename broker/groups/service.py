@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from broker.coordinator.gather import gather
-from broker.coordinator.outcome import Pending
+from broker.coordinator.loading import LoadQueue
+from broker.coordinator.outcome import Outcome, Pending
 from broker.coordinator.partition_log import PartitionLog
 from broker.coordinator.partitions import partition_for
-from broker.coordinator.runtime import CoordinatorRuntime
+from broker.coordinator.runtime import CoordinatorRuntime, OnError
 from broker.groups import describe, offsets
 from broker.groups.classic import heartbeat, join, leave, sync
 from broker.groups.config import GroupCoordinatorConfig
+from broker.groups.listing import Listing
 from broker.groups.records import GroupRecordCodec
 from broker.groups.shard import Client, GroupShard
 from protocol.errors import ErrorCode, KafkaError
@@ -62,6 +64,7 @@ class GroupCoordinator:
         new_uuid: Callable[[], str],
         partition_count: Callable[[], int],
         topic_exists: Callable[[bytes], bool],
+        load_queue: LoadQueue | None = None,
     ) -> None:
         self.config = config
         self.partition_count = partition_count
@@ -72,6 +75,7 @@ class GroupCoordinator:
             GroupRecordCodec(),
             lambda timers: GroupShard(timers, config, clock.wall_ms, new_uuid, topic_exists),
             config.offsets_commit_timeout_ms,
+            load_queue,
         )
 
     # ---- what the broker tells
@@ -96,6 +100,12 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count())
 
+    def _write(self, group_id: str, decide: Callable[..., Outcome], on_error: OnError, *args: Any) -> Any:
+        return self.runtime.write(self.partition_for(group_id), _decide_if_readable, on_error, group_id, decide, *args)
+
+    def _read(self, group_id: str, look: Callable[..., Any], on_error: OnError, *args: Any) -> Any:
+        return self.runtime.read(self.partition_for(group_id), _look_if_readable, on_error, group_id, look, *args)
+
     # ---- membership
 
     def join(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse | Pending:
@@ -108,52 +118,47 @@ class GroupCoordinator:
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
         pending = Pending(_join_error)
-        partition = self.partition_for(request.group_id)
-        answer = self.runtime.write(partition, join.join, _join_error, request, client, pending)
+        answer = self._write(request.group_id, join.join, _join_error, request, client, pending)
         return pending if answer is None else answer
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Pending:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         pending = Pending(_sync_error)
-        partition = self.partition_for(request.group_id)
-        answer = self.runtime.write(partition, sync.sync, _sync_error, request, pending)
+        answer = self._write(request.group_id, sync.sync, _sync_error, request, pending)
         return pending if answer is None else answer
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        partition = self.partition_for(request.group_id)
-        answer: HeartbeatResponse | Pending = self.runtime.read(
-            partition, heartbeat.heartbeat, _heartbeat_error, request
+        answer: HeartbeatResponse | Pending = self._read(
+            request.group_id, heartbeat.heartbeat, _heartbeat_error, request
         )
         return answer
 
     def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse | Pending:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        partition = self.partition_for(request.group_id)
-        answer: LeaveGroupResponse | Pending = self.runtime.write(partition, leave.leave, _leave_error, request)
+        answer: LeaveGroupResponse | Pending = self._write(request.group_id, leave.leave, _leave_error, request)
         return answer
 
     # ---- offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> OffsetCommitResponse | Pending:
         """The empty group id is a group like others here and below, as very old consumers used it."""
-        partition = self.partition_for(request.group_id)
 
         def on_error(error: KafkaError) -> OffsetCommitResponse:
             return commit_error(request, error.code)
 
-        answer: OffsetCommitResponse | Pending = self.runtime.write(
-            partition, offsets.commit, on_error, request, api_version
+        answer: OffsetCommitResponse | Pending = self._write(
+            request.group_id, offsets.commit, on_error, request, api_version
         )
         return answer
 
     def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Pending:
         """That the producer's transaction includes the group's partition was seen to before (KIP-890)."""
-        answer: TxnOffsetCommitResponse | Pending = self.runtime.write(
-            self.partition_for(request.group_id),
+        answer: TxnOffsetCommitResponse | Pending = self._write(
+            request.group_id,
             offsets.commit_transactional,
             lambda error: txn_commit_error(request, error.code),
             request,
@@ -167,17 +172,16 @@ class GroupCoordinator:
             code = FETCH_ERRORS.get(error.code, error.code)
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
 
-        answer: OffsetFetchResponseGroup | Pending = self.runtime.read(
-            self.partition_for(request.group_id), offsets.fetch, on_error, request, require_stable
+        answer: OffsetFetchResponseGroup | Pending = self._read(
+            request.group_id, offsets.fetch, on_error, request, require_stable
         )
         return answer
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Pending:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        partition = self.partition_for(request.group_id)
-        answer: OffsetDeleteResponse | Pending = self.runtime.write(
-            partition, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
+        answer: OffsetDeleteResponse | Pending = self._write(
+            request.group_id, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
         )
         return answer
 
@@ -211,24 +215,23 @@ class GroupCoordinator:
         return gather(answers, lambda lists: [item for items in lists for item in items])
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]] | Pending:
-        """Groups of all shards here; while one is loading there is no answer to give (KIP-518)."""
-        answers = [
-            self.runtime.read(partition, describe.list_groups, lambda error: error, states, types)
-            for partition in self.runtime.partitions()
-        ]
-        whole: tuple[ErrorCode, list[ListedGroup]] | Pending = gather(answers, _listed)
-        return whole
+        """Groups of all shards here, some shards in one turn of the loop.
+
+        While one is loading there is no answer to give (KIP-518).
+        """
+        return Listing(self.runtime, states, types).answer()
 
 
-def _listed(answers: list[Any]) -> tuple[ErrorCode, list[ListedGroup]]:
-    groups: list[ListedGroup] = []
-    for answer in answers:
-        if isinstance(answer, KafkaError):
-            if answer.code != ErrorCode.NOT_COORDINATOR:
-                return answer.code, []
-        else:
-            groups.extend(answer)
-    return ErrorCode.NONE, groups
+def _decide_if_readable(
+    shard: GroupShard, now_ms: int, group_id: str, decide: Callable[..., Outcome], *args: Any
+) -> Outcome:
+    shard.check_readable(group_id)
+    return decide(shard, now_ms, *args)
+
+
+def _look_if_readable(shard: GroupShard, group_id: str, look: Callable[..., Any], *args: Any) -> Any:
+    shard.check_readable(group_id)
+    return look(shard, *args)
 
 
 def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:

@@ -13,12 +13,12 @@ from broker.coordinator.outcome import Outcome
 from broker.coordinator.timers import Timers
 from broker.groups import expiry, offsets
 from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.group import ClassicGroup, recorded_group
 from broker.groups.classic.member import Member
 from broker.groups.classic.state import DEAD
 from broker.groups.committed import CommittedOffsets
 from broker.groups.config import GroupCoordinatorConfig
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.group_records import GroupMetadataKey
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
@@ -53,37 +53,66 @@ class GroupShard:
         self.topic_exists = topic_exists
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = CommittedOffsets()
+        # Where the newest replayed record is in the log.
+        self.newest_offset = -1
+        # Groups that are refused, with the keys of their records that could not be replayed.
+        self.unreadable: dict[str, dict[str, Any]] = {}
+        self._is_loaded = False
 
     # ---- hard state
 
     def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        self.newest_offset = offset
+        if self.unreadable:
+            self._is_readable_again(key)
         if type(key) is GroupMetadataKey:
-            if value is None:
-                self.groups.pop(key.group, None)
-            else:
-                self._group(key.group).install(value)
+            self._replay_group(key.group, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
             if key.group not in self.groups:
-                self._group(key.group)
+                self.groups[key.group] = ClassicGroup(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
+
+    def _replay_group(self, group_id: str, value: Any) -> None:
+        """A record replaces the group; only a coordinator that is at work has something to carry over to it."""
+        if value is None:
+            self.groups.pop(group_id, None)
+        elif self._is_loaded and (group := self.groups.get(group_id)) is not None:
+            group.adopt(value)
+        else:
+            self.groups[group_id] = recorded_group(group_id, value)
+
+    def replay_failed(self, key: Any) -> None:
+        self.unreadable.setdefault(key.group, {})[repr(key)] = key
+
+    def _is_readable_again(self, key: Any) -> None:
+        keys = self.unreadable.get(key.group)
+        if keys is not None:
+            keys.pop(repr(key), None)
+            if not keys:
+                del self.unreadable[key.group]
+
+    def check_readable(self, group_id: str) -> None:
+        """KafkaError while a record of the group could not be replayed: members and offsets would be guesses.
+
+        NOT_COORDINATOR is what a partition that cannot be loaded answers. DeleteGroups is the remedy.
+        """
+        if group_id in self.unreadable:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
-
-    def _group(self, group_id: str) -> ClassicGroup:
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id)
-        return group
 
     # ---- soft state
 
     def on_loaded(self, now_ms: int) -> Outcome:
         """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
+        self._is_loaded = True
         self._schedule_expiry()
         for group in self.groups.values():
+            if group.group_id in self.unreadable:
+                continue
             for member in group.members.values():
                 self.restart_session(group, member)
             if len(group.members) > self.config.group_max_size:

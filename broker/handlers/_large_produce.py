@@ -45,11 +45,12 @@ def needs_preparation(broker: BrokerParts, request: ProduceRequest) -> bool:
 
 
 def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
-    """The request from `data`, which belongs to `topic`, on."""
-    first = copy.copy(topic)
-    first.partition_data = topic.partition_data[_index(topic.partition_data, data) :]
+    """The request from `data`, which belongs to `topic`, on. It shares no object with the first part, whose records may go."""
     rest = copy.copy(request)
-    rest.topic_data = [first, *request.topic_data[_index(request.topic_data, topic) + 1 :]]
+    rest.topic_data = [copy.copy(each) for each in request.topic_data[_index(request.topic_data, topic) :]]
+    rest.topic_data[0].partition_data = topic.partition_data[_index(topic.partition_data, data) :]
+    for each in rest.topic_data:
+        each.partition_data = [copy.copy(batch) for batch in each.partition_data]
     return rest
 
 

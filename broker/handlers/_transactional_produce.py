@@ -56,6 +56,7 @@ class Admission:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         self._operation = _operation(context.api_version)
         producer: tuple[int, int] | None = None
+        self._refused: dict[TopicPartition, KafkaError] = {}
         # Where the transaction is not open yet.
         expected: dict[TopicPartition, Expectation] = {}
         for topic in request.topic_data:
@@ -69,9 +70,14 @@ class Admission:
                     )
                 producer = (batch.producer_id, batch.producer_epoch)
                 partition = _partition(broker, topic.name, topic.topic_id, data.index)
-                # A partition that is not led here: whoever appends will say so.
-                log = None if partition is None else partition.leader_log
-                if partition is None or log is None or log.producers.has_open_transaction(*producer):
+                if partition is None:
+                    continue  # the append has the reason
+                log = partition.leader_log
+                if log is None:
+                    # It may be led here by the time of the append, which nothing was asked about.
+                    self._refused[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    continue
+                if log.producers.has_open_transaction(*producer):
                     continue
                 expected[partition.topic, partition.index] = Expectation(
                     log.producers, *producer, batch.base_sequence, self._operation is Operation.ADDED
@@ -84,17 +90,28 @@ class Admission:
             )
 
     def refusals(self, verdicts: Verdicts) -> Refusals:
-        if not any(verdicts.values()):
+        if not self._refused and not any(verdicts.values()):
             return NO_REFUSALS
-        return {tp: _as_produce_says(error, self._operation) for tp, error in verdicts.items() if error}
+        asked = {tp: _as_produce_says(error, self._operation) for tp, error in verdicts.items() if error}
+        return self._refused | asked
 
 
-def keep_records(request: ProduceRequest) -> None:
-    """The request is served later, when the receive buffer holds other things."""
+def keep_records(request: ProduceRequest) -> int:
+    """Copy the records: the request is served later, when the receive buffer holds other things. Gives their bytes."""
+    kept_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytes(data.records))  # type: ignore[arg-type]
+                kept_bytes += len(data.records)
+    return kept_bytes
+
+
+def drop_records(request: ProduceRequest) -> None:
+    """They are in the log; the request itself lives until it is answered."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
 
 
 def _operation(api_version: int) -> Operation:

@@ -1,4 +1,8 @@
-"""DescribeProducers (61): the producers with state in partitions led here (KIP-664)."""
+"""DescribeProducers (61): the producers with state in partitions that this broker has (KIP-664).
+
+A follower answers from its own replica, as Kafka's does: `kafka-transactions.sh describe-producers --broker-id` compares
+replicas that way. The client asks the leader unless it names a broker.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ def handle(
             try:
                 if not is_valid_topic_name(topic.name):
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                log = broker.replicas.lookup(topic.name, ZERO_UUID, index).local_log(-1, require_leader=True)
+                log = broker.replicas.lookup(topic.name, ZERO_UUID, index).local_log(-1, require_leader=False)
                 answer.active_producers = [
                     ProducerState(
                         producer_id=p.producer_id,

@@ -30,6 +30,7 @@ from broker.handlers._transactional_produce import (
     NO_REFUSALS,
     Admission,
     Refusals,
+    drop_records,
     is_transactional,
     keep_records,
 )
@@ -85,15 +86,16 @@ def _append_admitted(
     verdicts = admission.verdicts
     if not isinstance(verdicts, Pending):
         return _append(broker, request, context, admission.refusals(verdicts), prepared)
-    keep_records(request)
-    deferred = Deferred()
+    deferred = Deferred(kept_bytes=keep_records(request))
     asked_ms = broker.world.clock.mono_ms()
 
     def admitted(verdicts: Verdicts) -> None:
         if deferred.cancelled:
             return
         request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        pass_on(_append(broker, request, context, admission.refusals(verdicts), prepared), deferred)
+        answer = _append(broker, request, context, admission.refusals(verdicts), prepared)
+        drop_records(request)
+        pass_on(answer, deferred)
 
     verdicts.when_done(admitted)
     return deferred

@@ -191,6 +191,7 @@ class Partition:
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
         self.log = log
+        log.producers.requires_verification = True
         self._assign(leader_epoch, partition_epoch, replicas, isr)
         self.leader_id = self.node_id
         if new_epoch:

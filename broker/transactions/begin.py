@@ -26,7 +26,7 @@ def init_producer_id(
 ) -> Outcome:
     """`new_producer_id` is used when the id is new here, or its producer id's epochs are used up."""
     assert request.transactional_id
-    transaction = shard.transactions.get(request.transactional_id)
+    transaction = shard.find(request.transactional_id)
     if transaction is None:
         producer_id = _needed(new_producer_id)
         transaction = created(request.transactional_id, producer_id, request.transaction_timeout_ms, now_ms)

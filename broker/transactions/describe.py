@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def describe(shard: TransactionShard, transactional_id: str) -> describe_transactions.TransactionState:
     """Partitions are those whose marker is still to come."""
-    transaction = shard.transactions.get(transactional_id)
+    transaction = shard.find(transactional_id)
     if transaction is None:
         return describe_transactions.TransactionState(
             error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id

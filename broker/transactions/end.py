@@ -42,7 +42,7 @@ def end(
     new_producer_id: int | None,
 ) -> Outcome:
     """EndTxn of a client. `new_producer_id` is used when the producer id's epochs are used up."""
-    transaction = shard.transactions.get(request.transactional_id)
+    transaction = shard.find(request.transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_transaction_version < EPOCH_BUMP_SINCE:
@@ -69,6 +69,9 @@ def _decide_v1(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorCode:
     """The epoch tells a retry from the end of the next transaction."""
     epoch = request.producer_epoch
+    if transaction.state in PREPARED and (request.producer_id, epoch) == transaction.producer_after_end:
+        # Before ids are compared: the next transaction may have a new one already.
+        return END_TXN_V2[transaction.state, request.committed, False]
     over_new_id = (
         request.producer_id == transaction.previous_producer_id
         and epoch == EPOCH_EXHAUSTED
@@ -105,7 +108,7 @@ def abort_and_fence(
 
 def abort_timed_out(shard: TransactionShard, now_ms: int, seen: Transaction, new_producer_id: int | None) -> Outcome:
     """Unless something has happened to it meanwhile."""
-    transaction = shard.transactions.get(seen.transactional_id)
+    transaction = shard.find(seen.transactional_id)
     if transaction != seen:
         return Outcome()
     return abort_and_fence(shard, now_ms, transaction, new_producer_id)
@@ -148,7 +151,7 @@ def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, r
 
 def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Outcome:
     """All markers are written."""
-    transaction = shard.transactions.get(prepared.transactional_id)
+    transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
         # Somebody else was faster: after a failover and back, two may have written the markers.
         return Outcome()

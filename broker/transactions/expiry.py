@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import Outcome
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.coordinator.sweep import sweep
 from broker.transactions.state import IDLE, State
 from broker.transactions.transaction import Transaction
 from protocol.transaction_records import TransactionLogKey
@@ -14,25 +15,40 @@ if TYPE_CHECKING:
 
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
+SWEEP_KEY, ABORT_SWEEP_KEY = "remove-expired-ids", "abort-timed-out-ids"
+# The end of a transaction appends a record or sends markers: it takes as long as so many looks.
+END_LOOKS = 100
 
 
-def timed_out(shard: TransactionShard, now_ms: int) -> list[Transaction]:
-    """Transactions open for longer than their producer asked for."""
-    return [
-        transaction
-        for transaction in shard.transactions.values()
-        if transaction.state is State.ONGOING
+def abort_timed_out(shard: TransactionShard, now_ms: int) -> Outcome:
+    """Aborts transactions that are open for longer than their producer asked for."""
+
+    def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None or not _is_timed_out(transaction, now_ms):
+            return 1
+        shard.coordinating.abort(transaction)
+        return END_LOOKS
+
+    return sweep(shard.timers, ABORT_SWEEP_KEY, iter(list(shard.transactions)), look)
+
+
+def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+    return (
+        transaction.state is State.ONGOING
         and transaction.timeout_ms != NO_TIMEOUT_MS
         and transaction.start_ms + transaction.timeout_ms < now_ms
-    ]
+    )
 
 
 def remove_expired(shard: TransactionShard, now_ms: int) -> Outcome:
     """Tombstones for ids without a transaction that were idle for transactional.id.expiration.ms."""
     before_ms = now_ms - shard.config.transactional_id_expiration_ms
-    records = [
-        (TransactionLogKey(transactional_id=transaction.transactional_id), None)
-        for transaction in shard.transactions.values()
-        if transaction.state in IDLE and transaction.last_update_ms <= before_ms
-    ]
-    return Outcome(records, atomic=False)
+
+    def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is not None and transaction.state in IDLE and transaction.last_update_ms <= before_ms:
+            records.append((TransactionLogKey(transactional_id=transactional_id), None))
+        return 1
+
+    return sweep(shard.timers, SWEEP_KEY, iter(list(shard.transactions)), look)

@@ -86,7 +86,7 @@ class MarkerSending:
             self._in_flight.update(partitions)
             marker = self._marker(partitions)
             if leader == self._routes.node_id:
-                self._routes.write_local(marker, partial(self._answered, partitions))
+                self._write_here(marker, partitions)
             else:
                 self._routes.spawn(self._send(leader, marker, partitions), "write-txn-markers")
         self._check_done()
@@ -96,6 +96,17 @@ class MarkerSending:
         self._done = None
         if self._retry is not None:
             self._retry.cancel()
+
+    def _write_here(self, marker: WritableTxnMarker, partitions: list[TopicPartition]) -> None:
+        try:
+            self._routes.write_local(marker, partial(self._answered, partitions))
+        except Exception:
+            self._failed(partitions)
+
+    def _failed(self, partitions: list[TopicPartition]) -> None:
+        """A mistake in here: nothing else would end the transaction while this broker coordinates it, so try again."""
+        log.exception("%s: no marker was written to %s", self.transaction.transactional_id, partitions)
+        self._answered(partitions, {})
 
     async def _send(self, leader: int, marker: WritableTxnMarker, partitions: list[TopicPartition]) -> None:
         results: Results = {}
@@ -109,6 +120,9 @@ class MarkerSending:
                         results[topic.name, result.partition_index] = ErrorCode(result.error_code)
         except KafkaError as error:
             log.info("no answer about markers from broker %d: %s", leader, error)
+        except Exception:
+            self._failed(partitions)
+            return
         self._answered(partitions, results)
 
     def _answered(self, partitions: Iterable[TopicPartition], results: Results) -> None:

@@ -50,8 +50,14 @@ def verify(
 def _transaction_of(
     shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int
 ) -> Transaction:
-    transaction = shard.transactions.get(transactional_id)
-    if transaction is None or transaction.producer_id != producer_id:
+    transaction = shard.find(transactional_id)
+    if transaction is None:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    # Before ids are compared: a producer whose epochs are used up is answered with its next id while the markers are still
+    # being written, and begins its next transaction with it. In Java clients INVALID_PRODUCER_ID_MAPPING is fatal.
+    if transaction.state in PREPARED and (producer_id, producer_epoch) == transaction.producer_after_end:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if transaction.producer_id != producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from broker.coordinator.shard import UnreadableValue
 from protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
+from protocol.errors import ProtocolError
 from protocol.features import transaction_log_value_version
 from protocol.transaction_records import TRANSACTION_RECORDS
 
@@ -31,4 +33,7 @@ class TransactionRecordCodec:
             known_key = decode_key(TRANSACTION_RECORDS, key)
         except UnknownRecord:
             return None
-        return known_key, None if value is None else decode_value(TRANSACTION_RECORDS, known_key, value)
+        try:
+            return known_key, None if value is None else decode_value(TRANSACTION_RECORDS, known_key, value)
+        except ProtocolError as error:
+            raise UnreadableValue(known_key, error) from error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from broker.coordinator.gather import gather
+from broker.coordinator.loading import LoadQueue
 from broker.coordinator.outcome import Pending
 from broker.coordinator.partition_log import PartitionLog, TopicPartition
 from broker.coordinator.partitions import partition_for
@@ -52,6 +53,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIdSource,
         partition_count: Callable[[], int],
         transaction_version: Callable[[], int],
+        load_queue: LoadQueue | None = None,
     ) -> None:
         self.config = config
         self.partition_count = partition_count
@@ -67,6 +69,7 @@ class TransactionCoordinator:
             TransactionRecordCodec(transaction_version),
             lambda timers: TransactionShard(timers, config, clock.wall_ms, self),
             config.request_timeout_ms,
+            load_queue,
         )
 
     # ---- what the broker tells

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from broker.coordinator.outcome import Outcome
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
 from broker.coordinator.partition_log import TopicPartition
+from broker.coordinator.sweep import sweep
 from broker.coordinator.timers import Timers
 from broker.transactions import expiry
 from broker.transactions.config import TransactionConfig
 from broker.transactions.state import PREPARED
 from broker.transactions.transaction import Transaction, from_record
+from protocol.errors import ErrorCode, KafkaError
 from protocol.transaction_records import TransactionLogKey
 
 ABORT_TIMED_OUT_KEY = "abort-timed-out"
 REMOVE_EXPIRED_KEY = "remove-expired"
+COMPLETE_KEY = "complete-prepared"
 
 
 class ProducerIdNeeded(Exception):
@@ -67,16 +70,29 @@ class TransactionShard:
         self.coordinating = coordinating
         self.transactions: dict[str, Transaction] = {}
         self.last_epochs: dict[str, LastEpoch] = {}
+        # Ids that are refused: their newest record could not be replayed.
+        self.unreadable: set[str] = set()
 
     # ---- hard state
 
     def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
         assert type(key) is TransactionLogKey
+        self.unreadable.discard(key.transactional_id)
         if value is None:
             self.transactions.pop(key.transactional_id, None)
             self.last_epochs.pop(key.transactional_id, None)
         else:
             self.transactions[key.transactional_id] = from_record(key, value)
+
+    def replay_failed(self, key: Any) -> None:
+        self.transactions.pop(key.transactional_id, None)
+        self.unreadable.add(key.transactional_id)
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown."""
+        if transactional_id in self.unreadable:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self.transactions.get(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         """Nobody writes to this topic in a transaction."""
@@ -91,11 +107,16 @@ class TransactionShard:
         if not prepared:
             return Outcome()
 
-        def complete_all() -> None:
-            for transaction in prepared:
+        def look(transaction: Transaction, records: list[CoordinatorRecord]) -> int:
+            # In the sweep's later turns the transaction may have become another one.
+            if self.transactions.get(transaction.transactional_id) == transaction:
                 self.coordinating.complete(transaction)
+            return expiry.END_LOOKS
 
-        return Outcome(committed=complete_all)
+        def complete_some() -> None:
+            sweep(self.timers, COMPLETE_KEY, iter(prepared), look)
+
+        return Outcome(committed=complete_some)
 
     def on_unloaded(self) -> Outcome:
         return Outcome()
@@ -115,9 +136,7 @@ class TransactionShard:
 
     def _abort_timed_out(self) -> Outcome:
         self._schedule_abort()
-        for transaction in expiry.timed_out(self, self.wall_ms()):
-            self.coordinating.abort(transaction)
-        return Outcome()
+        return expiry.abort_timed_out(self, self.wall_ms())
 
     def _schedule_expiry(self) -> None:
         self.timers.schedule(REMOVE_EXPIRED_KEY, self.config.remove_expired_interval_ms, self._remove_expired)

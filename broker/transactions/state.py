@@ -102,15 +102,20 @@ END_TXN_V1: dict[tuple[State, bool], End | ErrorCode] = {
 }
 
 # (state, commit?, retry?) -> outcome, for clients of version 2. A retry names the epoch before the one that the end of the
-# transaction raised; in Ongoing and Empty nothing was raised, so there is none.
+# transaction raised; in Ongoing and Empty nothing was raised, so there is none. In Prepare* what is no retry is the end of
+# the next transaction: its producer was answered with the new epoch before the markers are written, and has to wait.
 END_TXN_V2: dict[tuple[State, bool, bool], End | ErrorCode] = {
     (State.EMPTY, True, False): _INVALID,
     (State.EMPTY, False, False): End.PREPARE,
     (State.ONGOING, True, False): End.PREPARE,
     (State.ONGOING, False, False): End.PREPARE,
+    (State.PREPARE_COMMIT, True, False): _BUSY,
     (State.PREPARE_COMMIT, True, True): _BUSY,
+    (State.PREPARE_COMMIT, False, False): _BUSY,
     (State.PREPARE_COMMIT, False, True): _BUSY,
+    (State.PREPARE_ABORT, True, False): _BUSY,
     (State.PREPARE_ABORT, True, True): _BUSY,
+    (State.PREPARE_ABORT, False, False): _BUSY,
     (State.PREPARE_ABORT, False, True): _BUSY,
     (State.COMPLETE_COMMIT, True, False): _INVALID,
     (State.COMPLETE_COMMIT, True, True): End.DONE,

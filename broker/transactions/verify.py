@@ -11,6 +11,8 @@ goes by what the client can do:
 Between the question and the answer the transaction may end and another begin, so a ticket is taken from the log's producer
 states before asking, which is good for as long as nothing of that kind happened. When it is not any more, the question is
 asked again: mostly it was the marker of the producer's last transaction that came late, of which the answer knew already.
+The append itself asks for that ticket, too (`ProducerStates.check`): a partition whose transaction was open when the request
+came may have lost it while the request waited for the word about others.
 Nobody waits longer than the request that asks.
 """
 
@@ -107,6 +109,8 @@ class AppendVerifier:
     ) -> Verdicts | Pending:
         """NONE for the partitions that may be appended to in this turn, as clients of this operation know the others."""
         if operation is not Operation.ADDED and not self._verification_enabled():
+            for expectation in expected.values():
+                expectation.take_ticket(self.clock.wall_ms())
             return dict.fromkeys(expected, ErrorCode.NONE)
         question = _Question(self, transactional_id, producer_id, producer_epoch, expected, operation)
         queue = self._waiting.get(transactional_id)

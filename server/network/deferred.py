@@ -23,9 +23,11 @@ class Waiting(Protocol):
 class Deferred:
     """`complete` or `fail` exactly once; what comes after the connection has gone is dropped."""
 
-    __slots__ = ("_outcome", "_waiting", "cancelled", "done", "on_cancel")
+    __slots__ = ("_outcome", "_waiting", "cancelled", "done", "kept_bytes", "on_cancel")
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = 0) -> None:
+        # What the handler keeps of the request until it answers; the connection reads no further while that is much.
+        self.kept_bytes = kept_bytes
         self._waiting: Waiting | None = None
         self._outcome: Any = None
         self.done = False

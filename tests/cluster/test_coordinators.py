@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
 from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
@@ -154,6 +155,39 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
     eventually(lambda: transactor.is_stable(topic, partition), "the marker", LIMIT_SECONDS)
     # Who asks the node that slept may be told for a moment what was true before: it led, and the transaction was open.
     eventually(lambda: read_committed(cluster, topic) == [b"decided"], "the record", LIMIT_SECONDS)
+
+
+def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last_one(cluster: Cluster, topic: str) -> None:
+    """34: with the epoch that it was given, a producer is no zombie; a Go client's transactional copy died of it."""
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    partition = led_by(cluster, topic, 3)
+    transactor.produce(topic, partition, b"first")
+    cluster.pause(3)  # it takes no marker, so the transaction stays prepared
+    transactor.end(commit=True)
+    with Wire(cluster.nodes[1].port) as wire:
+        answers = [wire.request(transactor.end_request(commit=commit)).error_code for commit in (True, False)]
+    assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    cluster.resume(3)
+    transactor.end(commit=False)
+    transactor.produce(topic, partition, b"second")
+    transactor.end(commit=True)
+    eventually(lambda: read_committed(cluster, topic) == [b"first", b"second"], "both records", LIMIT_SECONDS)
+
+
+def test_every_replica_describes_the_producers_that_it_knows(cluster: Cluster, topic: str) -> None:
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
+    transactor.produce(topic, 0, b"first")
+    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
+
+    def producers(node_id: int) -> list[tuple[int, int, bool]]:
+        with Wire(cluster.nodes[node_id].port) as wire:
+            (answer,) = wire.request(request).topics[0].partitions
+        assert answer.error_code == ErrorCode.NONE
+        return [(p.producer_id, p.producer_epoch, p.current_txn_start_offset >= 0) for p in answer.active_producers]
+
+    for node_id in cluster.nodes:
+        assert producers(node_id) == [(transactor.producer_id, transactor.epoch, True)]
+    transactor.end(commit=True)
 
 
 def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_its_time_is_up(

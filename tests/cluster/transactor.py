@@ -198,11 +198,15 @@ class Transactor(Nodes):
             lambda answer: answer.topics[0].partitions[0].error_code,
         )
 
-    def end(self, *, commit: bool) -> None:
-        request = EndTxnRequest(
+    def end_request(self, *, commit: bool) -> EndTxnRequest:
+        """That of the transaction now, begun or not."""
+        return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=commit,
         )
+
+    def end(self, *, commit: bool) -> None:
+        request = self.end_request(commit=commit)
         self._became(self.ask(TRANSACTION, self.coordinator, request, None, lambda answer: answer.error_code))

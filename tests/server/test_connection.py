@@ -17,7 +17,7 @@ from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchR
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from server.network.connection import HELD_REPLIES_MAX, Connection
+from server.network.connection import HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 from server.network.listener import ConnectionLimits
@@ -245,6 +245,25 @@ async def test_too_many_held_replies_pause_reading_until_their_turn_comes() -> N
         await asyncio.sleep(0.05)
         assert len(node.heartbeats.members) <= HELD_REPLIES_MAX + 2
         node.heartbeats.waiting["wait"].complete(HeartbeatResponse())
+        assert await client.correlation_ids(count) == list(range(count))
+
+
+async def test_what_waiting_handlers_keep_of_their_requests_pauses_reading() -> None:
+    """A transactional Produce that waits for its coordinator: 1,000 of them on a connection would be 1 GB and more."""
+    waiting: list[Deferred] = []
+    count = 8
+
+    def keep(asked: FetchRequest, context: RequestContext) -> Deferred:
+        waiting.append(Deferred(kept_bytes=HELD_BYTES_MAX + 1))
+        return waiting[-1]
+
+    async with tiny_node(Route(FETCH, keep)) as node:
+        client = await node.client()
+        client.send(b"".join(request(FETCH, 4, FetchRequest(), number) for number in range(count)))
+        for served in range(1, count + 1):
+            await until(lambda: len(waiting) >= served)  # noqa: B023
+            assert len(waiting) == served
+            waiting[-1].complete(FetchResponse())
         assert await client.correlation_ids(count) == list(range(count))
 
 

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.coordinator import runtime as coordinator
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.shard import GroupShard
 from broker.handlers import fetch
 from broker.node import BrokerNode
 from broker.replication import isr, partition, read
 from broker.replication.partition import Partition
+from broker.transactions.shard import TransactionShard
 from controller.control import alter_partition, brokers
 from controller.control.partition_change import PartitionChange
 from controller.control.state import ControlState
@@ -27,6 +30,8 @@ from storage import replay
 from storage.log import Log
 from storage.producers import ProducerState
 from storage.segment import Segment
+from tests.broker.groups import mutants as group_mutants
+from tests.broker.transactions import mutants as transaction_mutants
 
 
 @dataclass(frozen=True)
@@ -277,6 +282,25 @@ COORDINATORS = {
     ),
     "no-stable-offset": _mutant(
         "read_committed is served up to the high watermark", (Log, "last_stable_offset", property(stable_is_committed))
+    ),
+    "keeps-members-of-older-records": _mutant(
+        "a replay takes a group's members from memory where it knows them",
+        (GroupShard, "_replay_group", group_mutants.keep_members_of_older_records),
+    ),
+    "commits-of-any-generation": _mutant(
+        "a commit's generation is not looked at",
+        (ClassicGroup, "validate_offset_commit", group_mutants.commit_of_any_generation),
+    ),
+    "sessions-not-armed-after-load": _mutant(
+        "members of a loaded group never time out", (GroupShard, "on_loaded", group_mutants.without_session_timers)
+    ),
+    "prepared-left-after-load": _mutant(
+        "a coordinator does not finish the transactions that the one before had prepared",
+        (TransactionShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
+    ),
+    "commit-becomes-abort": _mutant(
+        "a coordinator aborts what the one before had prepared to commit",
+        (TransactionShard, "on_loaded", transaction_mutants.abort_what_was_prepared),
     ),
 }
 MUTANTS: dict[str, Mutant] = {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}

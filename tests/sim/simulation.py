@@ -222,7 +222,7 @@ class Simulation:
     async def _settled(self) -> None:
         """Nobody leaves any more: the group comes to rest."""
         for member in self.members:
-            member.leaves = 0.0
+            member.leaves = member.changes = 0.0
         if self.members:
             await self._until("the group is stable", lambda: unsettled(self.members) is None, number="42")
 

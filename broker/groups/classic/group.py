@@ -1,8 +1,11 @@
 """A classic group: who is in it, and what its record in the log says.
 
-Hard state is what `GroupMetadataValue` holds, and `install` (called by replay alone) is what sets it. Between two
-records a rebalance changes the membership in memory; if the coordinator moves meanwhile, the group is again what its
-last record says, and the members join anew. In the states Empty and Stable memory and log agree.
+Hard state is what `GroupMetadataValue` holds. `recorded_group` is the fold of the log: a group made from one record,
+and from nothing else. `adopt` is what the living coordinator does with the record that it has just appended: the group
+becomes what the record says, and only then takes over what no record holds (`Member.carry_over`). So a group in memory
+cannot differ from the one that the next coordinator loads. Between two records a rebalance changes the membership in memory; if the
+coordinator moves meanwhile, the group is again what its last record says, and the members join anew. In the states Empty
+and Stable memory and log agree.
 """
 
 from __future__ import annotations
@@ -55,21 +58,27 @@ class ClassicGroup:
 
     # ---- the record
 
-    def install(self, value: GroupMetadataValue) -> None:
-        """Become what a record says. Members known already keep what only memory has: protocols, parked requests."""
-        known, self.members = self.members, {}
-        for recorded in value.members:
-            member = known.get(recorded.member_id)
-            if member is None:
-                member = _recorded_member(recorded, value.protocol)
-            member.assignment = bytes(recorded.assignment)
-            self.members[member.member_id] = member
+    def adopt(self, value: GroupMetadataValue) -> None:
+        """Become what a record of the living coordinator says; members present before keep their soft state."""
+        before = self.members
+        self._become(value)
+        for member_id, member in self.members.items():
+            known = before.get(member_id)
+            if known is not None:
+                member.carry_over(known, value.protocol)
+        self.recount()
+
+    def _become(self, value: GroupMetadataValue) -> None:
+        """Everything here is from the record, never from a member known before: that one may be of an older record."""
+        if value.members and value.protocol is None:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"group {self.group_id} has members and no protocol")
+        self.members = {recorded.member_id: _recorded_member(recorded, value.protocol) for recorded in value.members}
         self.state = STABLE if self.members else EMPTY
         self.state_timestamp_ms = value.current_state_timestamp
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
-        self.leader = value.leader
+        self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
         self.initial_rebalance = self.new_member_added = False
         self.static_members = {m.group_instance_id: m.member_id for m in self.members.values() if m.group_instance_id}
         self.recount()
@@ -295,6 +304,13 @@ def subscription_topics(subscription: bytes) -> list[str]:
     return topics
 
 
+def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that a record describes, whatever records came before it."""
+    group = ClassicGroup(group_id)
+    group._become(value)
+    return group
+
+
 def _recorded_member(recorded: MemberMetadata, protocol: str | None) -> Member:
     return Member(
         member_id=recorded.member_id,
@@ -307,4 +323,5 @@ def _recorded_member(recorded: MemberMetadata, protocol: str | None) -> Member:
         ),
         session_timeout_ms=recorded.session_timeout,
         protocols=((protocol or "", bytes(recorded.subscription)),),
+        assignment=bytes(recorded.assignment),
     )

@@ -40,6 +40,17 @@ class Member:
                 return name
         raise AssertionError(f"member {self.member_id} supports none of {candidates}")
 
+    def carry_over(self, known: Member, protocol_name: str | None) -> None:
+        """Take over what no record holds from the same member before the record was appended.
+
+        The record has one protocol of the member, the chosen one. The others are kept only if that one is the same.
+        """
+        if (protocol_name, self.metadata(protocol_name)) in known.protocols:
+            self.protocols = known.protocols
+        self.is_new = known.is_new
+        self.awaiting_join = known.awaiting_join
+        self.awaiting_sync = known.awaiting_sync
+
     def has_satisfied_heartbeat(self) -> bool:
         """A parked request is as good as a heartbeat, but not a new member's: its connection may be long gone."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

@@ -45,6 +45,12 @@ class MemoryLog:
         for _, _, callback in due:
             callback()
 
+    def truncate(self, tp: TopicPartition) -> None:
+        """What is not committed is gone, as after an unlucky election."""
+        committed = self.committed.get(tp, 0)
+        self.batches[tp] = [b for b in self.batches.get(tp, ()) if BatchView(memoryview(b)).next_offset <= committed]
+        self.waiting = [entry for entry in self.waiting if entry[0] != tp]
+
     def high_watermark(self, tp: TopicPartition) -> int:
         return self.committed.get(tp, 0)
 
@@ -114,3 +120,11 @@ class ManualClock:
             if not handle.cancelled:
                 callback()
         self.now_ms = until_ms
+
+    def turn(self) -> None:
+        """One turn of a loop: what is due now, and nothing that is scheduled meanwhile."""
+        due = sorted(entry[:2] for entry in self._queue if entry[0] <= self.now_ms)
+        for _ in due:
+            _, _, handle, callback = heappop(self._queue)
+            if not handle.cancelled:
+                callback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from protocol.records.builder import build_batch
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = ("__consumer_offsets", 0)
+UNREPLAYABLE = -7
 
 
 class Counter:
@@ -27,9 +29,15 @@ class Counter:
         self.replayed: list[tuple[int, int, int | None]] = []
         self.markers: list[tuple[int, bool]] = []
         self.loaded = 0
+        self.failed: list[Any] = []
 
     def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        if value is not None and value.offset == UNREPLAYABLE:
+            raise ValueError("no state follows from this")
         self.replayed.append((offset, producer_id, None if value is None else value.offset))
+
+    def replay_failed(self, key: Any) -> None:
+        self.failed.append(key)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.markers.append((producer_id, committed))
@@ -76,11 +84,13 @@ def test_a_partition_led_elsewhere_is_not_coordinated_here(stage: Stage) -> None
 def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_told_so(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "STEP_BYTES", 300)
+    monkeypatch.setattr(loading, "TURN_RECORDS", 16)
+    monkeypatch.setattr(loading, "READ_BYTES", 300)
     stage.runtime.on_elected(0, 1)
     for number in range(20):
         stage.write(number)
     stage.runtime.on_resigned(0)
+    stage.clock.advance(0)
     stage.runtime.on_elected(0, 2)
     assert stage.write(99) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert stage.runtime.active_partitions() == []
@@ -92,9 +102,9 @@ def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_told_so(
 
 
 def test_leadership_lost_while_loading_leaves_nothing_behind(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "STEP_BYTES", 100)
+    monkeypatch.setattr(loading, "TURN_RECORDS", 16)
     stage.runtime.on_elected(0, 1)
-    for number in range(5):
+    for number in range(50):
         stage.write(number)
     stage.runtime.on_resigned(0)
     stage.runtime.on_elected(0, 2)
@@ -218,9 +228,62 @@ def test_records_of_unknown_types_are_skipped_and_transactions_end_at_their_mark
     assert shard.markers == [(9, True)]
 
 
-def test_a_log_that_cannot_be_read_fails_the_shard_until_the_next_election(stage: Stage) -> None:
+def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "TURN_RECORDS", 64)
+    stage, partitions = Stage(), range(17)
+    codec = GroupRecordCodec()
+    for partition in partitions:
+        for first in range(0, 200, 50):
+            records = [(*codec.encode(*record(first + number)), 0) for number in range(50)]
+            stage.log.append((TP[0], partition), build_batch(records))
+    for partition in partitions:
+        stage.runtime.on_elected(partition, 1)
+    loaded = [0]
+    while len(stage.runtime.active_partitions()) < len(partitions):
+        loaded.append(sum(len(context.shard.replayed) for context in stage.runtime._contexts.values()))
+        stage.clock.turn()
+    assert max(after - before for before, after in pairwise(loaded)) <= 64
+    assert len(loaded) > 17 * 200 / 64
+
+
+def test_loading_ends_its_turn_when_its_time_is_up_whatever_the_number_of_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    codec = GroupRecordCodec()
+    stage.log.append(TP, build_batch([(*codec.encode(*record(number)), 0) for number in range(500)]))
+    monkeypatch.setattr(stage.clock, "mono_ns", iter(range(0, 1 << 60, 1_000_000)).__next__)
+    stage.runtime.on_elected(0, 1)
+    # 1 ms for every few records: five times of that are 5 ms.
+    assert len(stage.runtime._contexts[0].shard.replayed) <= 5 * loading.RECORDS_BETWEEN_CLOCKS
+
+
+def test_a_record_that_cannot_be_read_or_replayed_costs_its_key_and_not_the_partition(stage: Stage) -> None:
     key, _ = GroupRecordCodec().encode(*record(1))
-    stage.log.append(TP, build_batch([(key, b"\0\x63broken", 0)]))
+    unreplayable, replayable = (GroupRecordCodec().encode(*record(number)) for number in (UNREPLAYABLE, 2))
+    stage.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (*unreplayable, 0), (*replayable, 0)]))
+    stage.runtime.on_elected(0, 1)
+    shard = stage.runtime.shard(0)
+    assert [key.group for key in shard.failed] == ["g", "g"]
+    assert [value for _, _, value in shard.replayed] == [2]
+    assert stage.write(3) == ("committed", 3)
+
+
+def test_a_record_that_was_appended_and_cannot_be_replayed_has_the_shard_loaded_again(stage: Stage) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.write(1)
+    with pytest.raises(ValueError, match="no state follows"):
+        stage.write(UNREPLAYABLE)
+    assert stage.read() == ErrorCode.NOT_COORDINATOR
+    stage.clock.advance(0)
+    shard = stage.runtime.shard(0)
+    assert [value for _, _, value in shard.replayed] == [1]
+    assert [key.group for key in shard.failed] == ["g"]
+    assert stage.write(2) == ("committed", 2)
+
+
+def test_a_log_that_cannot_be_read_fails_the_shard_until_the_next_election(stage: Stage) -> None:
+    stage.log.append(TP, build_batch([(b"\0\1cut", b"", 0)]))
     stage.runtime.on_elected(0, 1)
     assert stage.read() == ErrorCode.NOT_COORDINATOR
     stage.log.batches.clear()
@@ -300,3 +363,62 @@ def test_one_timer_s_failed_write_does_not_stop_the_others(stage: Stage) -> None
     stage.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
     stage.clock.advance(30)
     assert rang == ["b"]
+
+
+def test_one_timer_s_mistake_does_not_stop_the_others(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.runtime.on_elected(0, 1)
+    timers = stage.runtime.shard(0).timers
+    rang: list[str] = []
+
+    def fails() -> Outcome:
+        raise RuntimeError("a mistake")
+
+    timers.schedule("a", 10, fails)
+    timers.schedule("b", 10, lambda: rang.append("b") or Outcome())  # type: ignore[func-returns-value]
+    timers.schedule("c", 20, lambda: rang.append("c") or Outcome())  # type: ignore[func-returns-value]
+    stage.clock.advance(30)
+    assert rang == ["b", "c"]
+    assert [entry.levelname for entry in caplog.records] == ["ERROR"]
+
+
+def test_one_receiver_s_mistake_does_not_keep_the_others_waiting(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.runtime.on_elected(0, 1)
+    stage.log.hold = True
+    heard: list[Any] = []
+
+    def fails(answer: Any) -> None:
+        raise RuntimeError("a mistake")
+
+    stage.write(1).when_done(fails)
+    stage.write(2).when_done(heard.append)
+    stage.runtime.write_all(lambda shard, now_ms: Outcome([record(3)], committed=lambda: fails(None)))
+    stage.runtime.write_all(lambda shard, now_ms: Outcome([record(4)], committed=lambda: heard.append("after")))
+    stage.log.release(TP)
+    assert heard == [("committed", 2), "after"]
+    assert [entry.levelname for entry in caplog.records] == ["ERROR", "ERROR"]
+
+
+def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_replay(stage: Stage) -> None:
+    """A replica that may join holds the watermark back for 30 s; the append after that moves it by itself."""
+    stage.runtime.on_elected(0, 1)
+    stage.log.hold = True
+    heard: list[Any] = []
+    stage.write(1).when_done(lambda answer: heard.append((answer, stage.write(3))))
+    stage.runtime.write_all(lambda shard, now_ms: Outcome(committed=lambda: heard.append(stage.write(4))))
+    stage.log.hold = False
+    append = stage.log.append
+
+    def append_and_commit(*args: Any) -> int:
+        offset = append(*args)
+        stage.log.append = append  # type: ignore[method-assign]
+        stage.log.release(TP)
+        return offset
+
+    stage.log.append = append_and_commit  # type: ignore[method-assign]
+    assert stage.write(2) == ("committed", 2)
+    assert heard == []
+    stage.clock.advance(0)
+    assert heard == [(("committed", 1), ("committed", 3)), ("committed", 4)]
+    assert [value for _, _, value in stage.runtime.shard(0).replayed] == [1, 2, 3, 4]

@@ -84,7 +84,8 @@ class Lab:
         codec = GroupRecordCodec()
         found = []
         for batch in self.log.batches.get(TP, ()):
-            for record in BatchView(memoryview(batch)).records():
+            view = BatchView(memoryview(batch))
+            for record in () if view.is_control or view.last_offset < start else view.records():
                 if record.offset >= start:
                     decoded = codec.decode(record.key or b"", record.value)
                     assert decoded is not None

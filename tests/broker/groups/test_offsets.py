@@ -10,7 +10,8 @@ from broker.groups.records import GroupRecordCodec, offset_commit_record
 from protocol.coordinator_records import encode_key, encode_value
 from protocol.errors import ErrorCode
 from protocol.group_records import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
-from tests.broker.groups.lab import Lab
+from protocol.records.builder import build_batch
+from tests.broker.groups.lab import TP, Lab
 
 OLD, NEW = b"\1" * 16, b"\2" * 16
 
@@ -132,3 +133,37 @@ def test_records_survive_their_own_bytes(retention: int) -> None:
     before = lab.shard.offsets.groups
     lab.restart()
     assert lab.shard.offsets.groups == before
+
+
+def test_a_group_whose_record_cannot_be_read_is_refused_and_the_others_are_served() -> None:
+    lab = Lab(group_initial_rebalance_delay_ms=0)
+    other = lab.client("b", group="other")
+    for client in (lab.client("a"), other):
+        client.commit(offsets={("t", 0): 3})
+    key, _ = GroupRecordCodec().encode(*offset_commit_record("g", "u", 1, OffsetCommitValue()))
+    lab.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
+    lab.restart()
+    client = lab.client("a")
+    assert client.fetch(partitions=[("t", 0)]).error_code == ErrorCode.NOT_COORDINATOR
+    assert client.commit(offsets={("t", 0): 4}).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert client.join().error_code == ErrorCode.NOT_COORDINATOR
+    assert client.heartbeat().error_code == ErrorCode.NOT_COORDINATOR
+    described = lab.coordinator.describe(["g", "other"], error_since=True)
+    assert [group.error_code for group in described] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]  # type: ignore[union-attr]
+    assert other.fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 3
+    # DeleteGroups is the remedy: it writes over what cannot be read, too.
+    (result,) = lab.coordinator.delete(["g"])  # type: ignore[misc]
+    assert result.error_code == ErrorCode.NONE
+    assert client.join().error_code == ErrorCode.MEMBER_ID_REQUIRED
+    lab.restart()
+    assert client.fetch(partitions=[("t", 0), ("u", 1)]).topics[0].partitions[0].committed_offset == -1
+    assert not lab.shard.unreadable
+
+
+def test_a_later_record_of_the_same_key_makes_a_group_readable_again() -> None:
+    lab = Lab()
+    codec = GroupRecordCodec()
+    key, value = codec.encode(*offset_commit_record("g", "t", 0, OffsetCommitValue(offset=5)))
+    lab.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (key, value, 0)]))
+    lab.restart()
+    assert lab.client("a").fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 5

@@ -7,64 +7,25 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.timers import Timers
 from broker.groups.classic.state import EMPTY, STABLE
-from broker.groups.config import GroupCoordinatorConfig
-from broker.groups.shard import GroupShard
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.groups.lab import PARKED, Lab, LabClient
+from tests.broker.groups.replayed import compacted, group_view, replayed
 
 NAMES = ("a", "b", "c")
+PROTOCOLS = ("range", "sticky,range", "range,sticky", "sticky", "cooperative-sticky,range")
+TOPICS = ("t", "t,u", "u")
 
 actions = st.one_of(
     st.tuples(
         st.sampled_from(["join", "join", "sync", "sync", "heartbeat", "leave", "commit"]), st.sampled_from(NAMES)
     ),
+    st.tuples(
+        st.just("change"), st.tuples(st.sampled_from(NAMES), st.sampled_from(PROTOCOLS), st.sampled_from(TOPICS))
+    ),
     st.tuples(st.just("wait"), st.sampled_from([0, 100, 3_000, 10_001, 60_000, 700_000_000])),
     st.tuples(st.sampled_from(["restart", "delete", "hold", "release", "topic deleted", "refuse"]), st.just("")),
 )
-
-
-def empty_shard() -> GroupShard:
-    timers = Timers(lambda: 0, lambda deadline_ms: None)
-    return GroupShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", lambda topic_id: True)
-
-
-def replayed(records: list[tuple[int, Any, Any]]) -> GroupShard:
-    shard = empty_shard()
-    for offset, key, value in records:
-        shard.replay(offset, -1, key, value)
-    return shard
-
-
-def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
-    """The last record of every key, tombstones gone too."""
-    last = {repr(key): offset for offset, key, _ in records}
-    return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
-
-
-def group_view(shard: GroupShard, group_id: str) -> dict[str, Any]:
-    """What the log has to know of a group."""
-    group = shard.groups[group_id]
-    return {
-        "state": group.state,
-        "generation": group.generation,
-        "protocol": (group.protocol_type, group.protocol_name),
-        "leader": group.leader,
-        "static": dict(group.static_members),
-        "topics": group.subscribed_topics,
-        "members": [
-            (
-                m.member_id,
-                m.group_instance_id,
-                m.client_id,
-                m.session_timeout_ms,
-                m.assignment,
-                m.metadata(group.protocol_name),
-            )
-            for m in group.members.values()
-        ],
-    }
 
 
 class Story:
@@ -97,6 +58,9 @@ class Story:
             lab.coordinator.on_topics_deleted(["t"])
         elif verb == "refuse":
             lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        elif verb == "change":
+            name, protocols, topics = subject
+            self.clients[name].protocols, self.clients[name].topics = protocols, topics
         else:
             self._request(verb, self.clients[subject])
 
@@ -132,7 +96,7 @@ class Story:
             assert [group_view(again, g) for g in settled] == [group_view(shard, g) for g in settled]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(actions, max_size=40))
 def test_state_is_a_fold_of_the_log(script: list[tuple[str, Any]]) -> None:
     story = Story()
@@ -163,6 +127,8 @@ def test_after_the_trouble_members_that_go_on_get_a_stable_group(script: list[tu
     story.act("release", None)
     lab, clients = story.lab, story.clients.values()
     lab.clock.advance(400_000)  # all that was parked is gone
+    for client in clients:
+        client.protocols = "range,sticky"  # one that all support
     for _ in range(90):
         for client in clients:
             _go_on(lab, client)

@@ -194,6 +194,8 @@ class LabProducer:
         self.transactional_id = transactional_id
         self.producer_id = -1
         self.epoch = -1
+        # Receives the answer to the next request, now or later.
+        self.then: Callable[[Any], None] | None = None
 
     def init(self, *, timeout: int = 60_000, resume: bool = False) -> Any:
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=timeout)
@@ -224,6 +226,7 @@ class LabProducer:
     def _receive(self, answer: Any, learn: Callable[[Any], None] | None = None) -> Any:
         """The answer, or PARKED: then it is printed when it comes."""
         arrived: list[Any] = []
+        then, self.then = self.then, None
 
         def receive(response: Any) -> None:
             if learn is not None:
@@ -231,6 +234,8 @@ class LabProducer:
             if arrived:
                 self.lab.printed.append(f"then: {said(response)}")
             arrived.append(response)
+            if then is not None:
+                then(response)
 
         if type(answer) is not Pending:
             receive(answer)

@@ -1,12 +1,16 @@
-"""The end of a transaction whose completion cannot be written at once."""
+"""The end of a transaction whose completion cannot be written at once, or not by this coordinator."""
 
 from __future__ import annotations
 
 import pytest
 
+from broker.transactions.records import TransactionRecordCodec
+from broker.transactions.service import TransactionCoordinator
 from broker.transactions.state import State
+from broker.transactions.transaction import Transaction
 from protocol.errors import ErrorCode, KafkaError
-from tests.broker.transactions.lab import Lab, LabProducer
+from protocol.records.builder import build_batch
+from tests.broker.transactions.lab import TP, Lab, LabProducer
 
 
 @pytest.mark.parametrize(
@@ -28,3 +32,42 @@ def test_a_transaction_completes_when_its_log_takes_records_again(error: ErrorCo
     lab.log.refuse = None
     lab.clock.advance(1_000)
     assert lab.shard.transactions["x"].state is State.COMPLETE_COMMIT
+
+
+def test_an_id_whose_record_cannot_be_read_is_refused_and_the_others_are_served() -> None:
+    lab = Lab()
+    producer, other = LabProducer(lab), LabProducer(lab, "y")
+    producer.init()
+    other.init()
+    transaction = lab.shard.transactions["x"]
+    key, _ = TransactionRecordCodec(lambda: 2).encode(*transaction.record())
+    lab.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
+    lab.restart()
+    for answer in (producer.init(), producer.end(True)):
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    assert producer.add("t-0") == ErrorCode.NOT_COORDINATOR
+    assert other.add("t-0") == ErrorCode.NONE
+
+
+def test_one_prepared_transaction_that_cannot_be_completed_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = Lab()
+    lab.marker_behaviour("t-0", "later")
+    for name in ("x", "y"):
+        producer = LabProducer(lab, name)
+        producer.init()
+        producer.add("t-0")
+        producer.end(True)
+    lab.takes.clear()
+    complete = TransactionCoordinator.complete
+
+    def complete_others(self: TransactionCoordinator, transaction: Transaction) -> None:
+        if transaction.transactional_id == "x":
+            raise RuntimeError("a mistake")
+        complete(self, transaction)
+
+    monkeypatch.setattr(TransactionCoordinator, "complete", complete_others)
+    lab.restart()
+    assert lab.shard.transactions["y"].state is State.COMPLETE_COMMIT
+    assert [entry.levelname for entry in caplog.records if entry.levelname == "ERROR"] == ["ERROR"]

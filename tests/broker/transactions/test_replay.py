@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.timers import Timers
-from broker.transactions.config import TransactionConfig
-from broker.transactions.shard import TransactionShard
 from broker.transactions.state import COMPLETION, PREPARED, State
-from broker.transactions.transaction import Transaction, from_record
+from broker.transactions.transaction import from_record
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.lab import PARKED, TP, Lab, LabProducer
+from tests.broker.transactions.replayed import compacted, replayed
 
 PARTITIONS = ("t-0", "t-1", "u-0")
 PRODUCERS = ("a", "b", "c")
@@ -34,19 +30,6 @@ actions = st.one_of(
         st.just(""),
     ),
 )
-
-
-def replayed(lab: Lab, records: list[tuple[int, Any, Any]]) -> dict[str, Transaction]:
-    shard = TransactionShard(Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, lab.coordinator)
-    for offset, key, value in records:
-        shard.replay(offset, -1, key, value)
-    return shard.transactions
-
-
-def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
-    """The last record of every key, tombstones gone too."""
-    last = {repr(key): offset for offset, key, _ in records}
-    return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
 
 
 class Story:

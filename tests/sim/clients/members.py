@@ -1,7 +1,11 @@
 """Members of a classic consumer group: they join, share the partitions out, send heartbeats, commit what they own, and leave.
 
+Now and then they read other topics, and they go from one assignment protocol to another the way operators do it: each is
+restarted with both, and once all have both, with the new one alone. A member that changes keeps its id.
+
 What all members know together (`Group`) is held against the coordinator's answers: one owner of a partition in a generation
-(37), generations that grow, and no commit of an older one once a newer one is known (38).
+(37), generations that grow, no commit of an older one once a newer one is known (38), and no deletion of offsets of a topic
+that a member reads (40).
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.groups.classic.group import subscription_topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -20,12 +25,19 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.group import GROUP
 from tests.sim.history import TopicPartition, Violation
 
-PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
+PROTOCOL_TYPE = "consumer"
+#: The steps of a rolling change, each with what the member supports.
+ROLLING = (("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",))
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 6_000, 5_000
 HEARTBEAT_SECONDS = 1.0
 NO_GENERATION = -1
@@ -41,6 +53,22 @@ class Group:
     partitions: list[TopicPartition]
     generation: int = NO_GENERATION  # the newest that any member was told to be in
     owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
+    # By member's name: how far the rolling change has come.
+    steps: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.partitions})
+
+    def next_step(self, name: str) -> int:
+        """A member drops the old protocol when all others know the new one, and a new change begins when all are through."""
+        step, others = self.steps[name], [s for n, s in self.steps.items() if n != name]
+        last = len(ROLLING) - 1
+        if step == last:
+            return 1 if all(other >= 1 for other in others) else step
+        if step == 1 and 0 in others:
+            return step
+        return step + 1
 
     def joined(self, member: str, generation: int, assigned: list[TopicPartition]) -> None:
         self.generation = max(self.generation, generation)
@@ -55,8 +83,11 @@ class Member(Client):
 
     group: Group
     leaves = 0.02
+    changes = 0.06
 
     def start(self) -> None:
+        self.group.steps[self.name] = 0
+        self.topics = self.group.topics
         self.member_id = ""
         self.generation = NO_GENERATION
         self.assigned: list[TopicPartition] = []
@@ -83,7 +114,10 @@ class Member(Client):
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             member_id=self.member_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=b"")],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=subscription(self.topics))
+                for name in ROLLING[self.group.steps[self.name]]
+            ],
         )
         answer = await self.ask_node(node, request, REBALANCE_TIMEOUT_MS + 4_000)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -98,15 +132,13 @@ class Member(Client):
             generation_id=joined.generation_id,
             member_id=self.member_id,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=PROTOCOL,
+            protocol_name=joined.protocol_name,
         )
         if joined.leader == self.member_id:
-            members = sorted(member.member_id for member in joined.members)
+            readers = {member.member_id: subscription_topics(member.metadata) for member in joined.members}
             request.assignments = [
-                SyncGroupRequestAssignment(
-                    member_id=member, assignment=json.dumps(self.group.partitions[place :: len(members)]).encode()
-                )
-                for place, member in enumerate(members)
+                SyncGroupRequestAssignment(member_id=member, assignment=json.dumps(assigned).encode())
+                for member, assigned in shared_out(self.group.partitions, readers).items()
             ]
         answer = await self.ask_node(node, request, REBALANCE_TIMEOUT_MS + 4_000)
         if self._is_told(answer):
@@ -120,6 +152,12 @@ class Member(Client):
         await asyncio.sleep(HEARTBEAT_SECONDS)
         if self.rng.random() < self.leaves:
             await self._leave(node)
+            return
+        if self.rng.random() < self.changes or (not self.changes and self.topics != self.group.topics):
+            self._change()
+            return
+        if self.rng.random() < 0.05:
+            await self._delete_offsets(node)
             return
         if self.assigned and self.rng.random() < 0.3:
             await self._commit(node)
@@ -146,6 +184,33 @@ class Member(Client):
         if code is ErrorCode.NONE and self.generation < newest:
             raise Violation("38", f"{self.name} commits in generation {self.generation}, and there has been {newest}")
 
+    def _change(self) -> None:
+        """Other topics or protocols: the member joins again, under its id."""
+        topics = self.group.topics
+        if self.rng.random() < 0.5 or not self.changes:
+            self.topics = sorted(self.rng.sample(topics, self.rng.randint(1, len(topics)))) if self.changes else topics
+        else:
+            self.group.steps[self.name] = self.group.next_step(self.name)
+        self.history.note(f"{self.name} reads {self.topics} by {ROLLING[self.group.steps[self.name]]}")
+        self._forget(keeps_id=True)
+
+    async def _delete_offsets(self, node: int) -> None:
+        """40: refused for a topic that a member reads, also by a coordinator that knows the members from its log."""
+        topic, generation = self.rng.choice(self.topics), self.generation
+        rows = [OffsetDeleteRequestPartition(partition_index=0)]
+        request = OffsetDeleteRequest(
+            group_id=self.group.name, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)]
+        )
+        answer = await self.ask_node(node, request)
+        is_deleted = not answer.error_code and not answer.topics[0].partitions[0].error_code
+        heartbeat = HeartbeatRequest(group_id=self.group.name, generation_id=generation, member_id=self.member_id)
+        after = await self.ask_node(node, heartbeat)
+        if is_deleted and after.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            raise Violation(
+                "40", f"offsets of {topic} are deleted, and {self.name} reads it in generation {generation}"
+            )
+        self.is_stable = self._is_told(after)
+
     async def _leave(self, node: int) -> None:
         request = LeaveGroupRequest(group_id=self.group.name, members=[MemberIdentity(member_id=self.member_id)])
         self._forget(keeps_id=False)
@@ -160,6 +225,10 @@ class Member(Client):
             self._forget(keeps_id=True)
         elif code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._forget(keeps_id=False)
+        elif code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            # The coordinator has moved, and its log knows of each member the chosen protocol only, as Kafka's: both will do.
+            self.group.steps[self.name] = 1
+            self._forget(keeps_id=True)
         elif not code.retriable:
             raise Violation("38", f"{self.name} was answered {code.name}")
         else:
@@ -170,6 +239,22 @@ class Member(Client):
         self.generation, self.assigned, self.is_stable = NO_GENERATION, [], False
         if not keeps_id:
             self.member_id = ""
+
+
+def subscription(topics: list[str]) -> bytes:
+    """A ConsumerProtocolSubscription v0."""
+    body = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff"
+
+
+def shared_out(partitions: list[TopicPartition], readers: dict[str, list[str]]) -> dict[str, list[TopicPartition]]:
+    """Each partition to one of those that read its topic, in turn."""
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in sorted(readers)}
+    for place, partition in enumerate(partitions):
+        members = [member for member in assigned if partition[0] in readers[member]]
+        if members:
+            assigned[members[place % len(members)]].append(partition)
+    return assigned
 
 
 def unsettled(members: list[Member]) -> str | None:

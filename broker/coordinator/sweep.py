@@ -1,0 +1,41 @@
+"""Work that goes over all keys of a shard, a bounded number of them in one turn of the loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeVar
+
+from broker.coordinator.outcome import CoordinatorRecord, Outcome
+from broker.coordinator.timers import Timers
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Looking at one offset or one transaction takes about 1 us.
+LOOKS_PER_TURN = 2_000
+# A timer that is due at once would run in the same turn.
+NEXT_TURN_MS = 1
+
+
+def sweep(
+    timers: Timers, key: Hashable, left: Iterator[T], look: Callable[[T, list[CoordinatorRecord]], int]
+) -> Outcome:
+    """Decide on some of what is left; the rest is a timer of that key.
+
+    `look(item, records)` adds the records that it decides on, and returns how many things it looked at. Items may have
+    gone since `left` was made: other requests are served in between. One that fails is left out, and logged.
+    """
+    records: list[CoordinatorRecord] = []
+    looked = 0
+    for item in left:
+        try:
+            looked += look(item, records)
+        except Exception:
+            log.exception("%s: %s failed", key, item)
+            looked += 1
+        if looked >= LOOKS_PER_TURN:
+            timers.schedule(key, NEXT_TURN_MS, lambda: sweep(timers, key, left, look))
+            break
+    return Outcome(records, atomic=False)

@@ -1,0 +1,42 @@
+"""Known mistakes of coordinators, put into the real code at run time: random histories must notice each, and say why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+#: A history that needs more seeds than this for a mistake is too tame.
+SEEDS_MAX = 200
+
+
+@dataclass(frozen=True)
+class Mutant:
+    text: str
+    #: Numbers of the invariants that notice it, docs/SIMULATOR.md.
+    numbers: frozenset[str]
+    #: object, attribute, what is there instead
+    patches: tuple[tuple[Any, str, Any], ...]
+
+
+def mutant(text: str, numbers: str, *patches: tuple[Any, str, Any]) -> Mutant:
+    return Mutant(text, frozenset(numbers.split()), patches)
+
+
+def noticed_by(mutant: Mutant, run: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """The first seed that notices, and the number of the invariant; fails when there is none."""
+    logging.disable(logging.CRITICAL)
+    try:
+        for target, attribute, instead in mutant.patches:
+            monkeypatch.setattr(target, attribute, instead)
+        for seed in range(SEEDS_MAX):
+            try:
+                run(seed)
+            except Exception as failure:
+                return seed, getattr(failure, "number", repr(failure))
+    finally:
+        logging.disable(logging.NOTSET)
+    raise AssertionError(f"not noticed in {SEEDS_MAX} seeds: {mutant.text}")

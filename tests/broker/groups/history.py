@@ -1,0 +1,497 @@
+"""Random histories of one group on a coordinator whose log is in memory, held against what is promised (by numbers).
+
+A seed makes a few members with protocols, topics and instance ids that change, requests in any order, commits that are late
+or refused, elections with the whole log and without its uncommitted tail, deleted groups and topics. The numbers are those of
+docs/SIMULATOR.md; 0 is a request that is never answered, or twice; 21 is memory that is not what the log says.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from broker.coordinator.outcome import Producer
+from broker.groups.classic.group import NO_TIMESTAMP, subscription_topics
+from broker.groups.classic.state import EMPTY, STABLE
+from broker.groups.shard import GroupShard
+from protocol.errors import ErrorCode, KafkaError
+from protocol.group_records import GroupMetadataKey
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.records.control import EndTxnMarker
+from tests.broker.groups.lab import TP, Lab, LabClient
+from tests.broker.groups.replayed import compacted, group_view, replayed
+
+PROTOCOLS = ("range", "range", "roundrobin,range", "range,roundrobin", "roundrobin", "cooperative-sticky,range")
+TOPICS = ("t", "t,u", "u", "t,u")
+RETENTION_MS = 60_000
+PRODUCERS = (7, 8)
+
+
+class Violation(Exception):
+    """`number` is the invariant's."""
+
+    def __init__(self, number: str, text: str) -> None:
+        super().__init__(f"{number}: {text}")
+        self.number = number
+
+
+class Register:
+    """What may be read as the committed offset of one topic: the newest acknowledged one, or a later attempt."""
+
+    def __init__(self) -> None:
+        self.acknowledged = -1
+        self.acknowledged_ms = 0
+        # Offsets of transactions that are open or aborted.
+        self.hidden: set[int] = set()
+        # Since it was acknowledged: a client asked for its deletion; the group did not read the topic, so that it may expire.
+        self.is_deleted = True
+        self.may_expire = True
+        self.deletions = 0
+
+    def committed(self, offset: int, now_ms: int) -> None:
+        if offset > self.acknowledged or self.is_deleted:
+            self.acknowledged, self.acknowledged_ms = offset, now_ms
+            self.is_deleted = self.may_expire = False
+
+    def check(self, found: int, now_ms: int) -> None:
+        if found in self.hidden:
+            raise Violation("31", f"offset {found} is of a transaction that is open or aborted")
+        if self.is_deleted or found >= self.acknowledged:
+            return
+        if found >= 0:
+            raise Violation("39", f"offset {found} is found after {self.acknowledged} was acknowledged")
+        age_ms = now_ms - self.acknowledged_ms
+        if age_ms < RETENTION_MS:
+            raise Violation("39", f"offset {self.acknowledged} is gone after {age_ms} ms")
+        if not self.may_expire:
+            raise Violation("40", f"offset {self.acknowledged} is gone, and the group reads its topic")
+
+
+def has_record(shard: GroupShard, group_id: str) -> bool:
+    """Whether the group is more than a place for committed offsets."""
+    group = shard.groups.get(group_id)
+    return group is not None and group.state_timestamp_ms != NO_TIMESTAMP
+
+
+class History:
+    """One seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.lab = Lab(
+            group_max_size=rng.choice([3, 5, 100]),
+            group_initial_rebalance_delay_ms=rng.choice([0, 1000, 3000]),
+            offsets_retention_ms=RETENTION_MS,
+            offsets_retention_check_interval_ms=10_000,
+        )
+        self.clients = [self._client(f"c{number}") for number in range(rng.randint(1, 5))]
+        self.open: dict[int, str] = {}
+        self._asked = 0
+        self.registers = {topic: Register() for topic in ("t", "u")}
+        self._offset = 0
+        # What clients were answered: the newest generation, whose assignment each generation has, who holds an instance id.
+        self.generation = -1
+        self.assigned_by: dict[int, bytes] = {}
+        self.former: set[str] = set()
+        self.holders: dict[str, str] = {}
+        # Pending offsets by producer.
+        self.transactions: dict[int, dict[str, int]] = {}
+        self._scan_from_the_start()
+
+    def _client(self, name: str) -> LabClient:
+        rng = self.rng
+        return self.lab.client(
+            name,
+            instance=rng.choice([None, None, "i1", "i2"]),
+            session=rng.choice([6_000, 10_000, 30_000]),
+            rebalance=rng.choice([1_000, 5_000, 60_000]),
+            protocols=rng.choice(PROTOCOLS),
+            topics=rng.choice(TOPICS),
+            version=rng.choice([3, 4, 5, 9]),
+            type=rng.choice(["consumer"] * 9 + ["connect"]),
+        )
+
+    def run(self) -> None:
+        verbs, weights = zip(*ACTIONS.items(), strict=True)
+        for _ in range(self.rng.randint(20, 120)):
+            verb = self.rng.choices(verbs, weights)[0]
+            getattr(self, f"_{verb}")(self.rng.choice(self.clients))
+            self._look()
+        self._end()
+
+    # ---- requests
+
+    def _ask(
+        self, what: str, send: Callable[..., Any], *args: Any, then: Callable[[Any], None], **options: Any
+    ) -> None:
+        self._asked += 1
+        number = self._asked
+        self.open[number] = what
+
+        def receive(response: Any) -> None:
+            if self.open.pop(number, None) is None:
+                raise Violation("0", f"{what} is answered twice")
+            then(response)
+
+        send(receive, *args, **options)
+
+    def _join(self, client: LabClient) -> None:
+        asked_as = client.member_id
+
+        def joined(response: Any) -> None:
+            if response.error_code != ErrorCode.NONE:
+                self._forget_if_unknown(client, response.error_code)
+                return
+            if client.instance is not None:
+                before = self.holders.get(client.instance)
+                self.holders[client.instance] = response.member_id
+                if before not in (None, response.member_id):
+                    self.former.add(str(before))
+            if asked_as in self.former and client.instance is not None:
+                raise Violation("41", f"{asked_as} joins though {client.instance} is held by another")
+
+        self._ask("join", client.join, then=joined)
+
+    def _settle(self, client: LabClient) -> None:
+        """All members do what clients do."""
+        for _ in range(2):
+            for member in self.clients:
+                self._join(member)
+        self.lab.clock.advance(3_000)
+        for member in self.clients:
+            self._assign(member)
+
+    def _fetch_all(self, client: LabClient) -> None:
+        for topic in self.registers:
+            self._fetch_one(client, topic)
+
+    def _sync(self, client: LabClient) -> None:
+        self._sync_with(client, {})
+
+    def _assign(self, client: LabClient) -> None:
+        group = self.lab.coordinator.runtime._contexts[0].shard.groups.get("g")
+        token = str(self._asked).encode()
+        self._sync_with(client, dict.fromkeys([] if group is None else group.members, token))
+
+    def _sync_with(self, client: LabClient, assignments: dict[str, bytes]) -> None:
+        generation, member_id = client.generation, client.member_id
+
+        def synced(response: Any) -> None:
+            if response.error_code != ErrorCode.NONE:
+                self._forget_if_unknown(client, response.error_code)
+                return
+            self._check_not_former(member_id, client, "sync")
+            # What JoinGroup answers is not in the log yet, and gone when the coordinator moves.
+            self.generation = max(self.generation, generation)
+            if response.assignment:
+                known = self.assigned_by.setdefault(generation, response.assignment)
+                if known != response.assignment:
+                    raise Violation("37", f"generation {generation} is assigned by two leaders")
+
+        self._ask("sync", client.sync, assignments, then=synced)
+
+    def _heartbeat(self, client: LabClient) -> None:
+        member_id, generation, newest = client.member_id, client.generation, self.generation
+
+        def beaten(response: Any) -> None:
+            if response.error_code == ErrorCode.NONE:
+                self._check_not_former(member_id, client, "heartbeat")
+                if generation < newest:
+                    raise Violation("38", f"a heartbeat of generation {generation} is taken, there is {newest}")
+            self._forget_if_unknown(client, response.error_code)
+
+        self._ask("heartbeat", client.heartbeat, then=beaten)
+
+    def _check_not_former(self, member_id: str, client: LabClient, what: str) -> None:
+        if client.instance is not None and member_id in self.former:
+            raise Violation("41", f"a {what} of {member_id} is taken, {client.instance} is held by another")
+
+    def _forget_if_unknown(self, client: LabClient, code: int) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID) and self.rng.random() < 0.7:
+            client.member_id, client.generation = "", -1
+
+    def _leave(self, client: LabClient) -> None:
+        self._ask("leave", client.leave, then=lambda response: None)
+
+    def _leave_by_instance(self, client: LabClient) -> None:
+        self._ask("leave", client.leave, member="", then=lambda response: None)
+
+    # ---- offsets
+
+    def _commit(self, client: LabClient) -> None:
+        topic = self.rng.choice(("t", "u"))
+        offset, register = self._next_offset(), self.registers[topic]
+        member_id, generation, newest = client.member_id, client.generation, self.generation
+        deletions = register.deletions
+
+        def committed(response: Any) -> None:
+            if response.topics[0].partitions[0].error_code != ErrorCode.NONE:
+                return
+            if 0 <= generation < newest:
+                raise Violation("38", f"a commit of generation {generation} is taken, there is {newest}")
+            self._check_not_former(member_id, client, "commit")
+            if register.deletions == deletions:
+                register.committed(offset, self.lab.clock.now_ms)
+
+        self._ask("commit", client.commit, offsets={(topic, 0): offset}, then=committed)
+
+    def _next_offset(self) -> int:
+        self._offset += 1
+        return self._offset
+
+    def _fetch(self, client: LabClient) -> None:
+        self._fetch_one(client, self.rng.choice(("t", "u")))
+
+    def _fetch_one(self, client: LabClient, topic: str) -> None:
+        register = self.registers[topic]
+
+        def fetched(response: Any) -> None:
+            if response.error_code == ErrorCode.NONE:
+                register.check(response.topics[0].partitions[0].committed_offset, self.lab.clock.now_ms)
+
+        self._ask("fetch", client.fetch, partitions=[(topic, 0)], then=fetched)
+
+    def _forget_offsets(self, client: LabClient) -> None:
+        topic = self.rng.choice(("t", "u"))
+        subscribed = self._is_subscribed(topic)
+
+        def deleted(response: Any) -> None:
+            if response.error_code or not response.topics:
+                return
+            code = response.topics[0].partitions[0].error_code
+            if code == ErrorCode.NONE and subscribed:
+                raise Violation("40", f"the offset of {topic} is deleted, and the group is subscribed to it")
+
+        self._may_be_deleted(topic)
+        self._ask("offset delete", client.delete_offsets, partitions=[(topic, 0)], then=deleted)
+
+    def _commit_in_transaction(self, client: LabClient) -> None:
+        if self.lab.log.hold:
+            return
+        topic, producer_id = self.rng.choice(("t", "u")), self.rng.choice(PRODUCERS)
+        offset, register = self._next_offset(), self.registers[topic]
+        register.hidden.add(offset)
+        request = TxnOffsetCommitRequest(
+            group_id="g",
+            producer_id=producer_id,
+            producer_epoch=0,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    topic, partitions=[TxnOffsetCommitRequestPartition(0, committed_offset=offset)]
+                )
+            ],
+        )
+        answer = self.lab.coordinator.commit_transactional_offsets(request)
+        self.transactions.setdefault(producer_id, {})
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:  # type: ignore[union-attr]
+            self.transactions[producer_id][topic] = offset
+
+    def _end_transaction(self, client: LabClient) -> None:
+        producer_id, commit = self.rng.choice(PRODUCERS), self.rng.random() < 0.6
+        if self.lab.log.hold or self.lab.log.refuse is not None:
+            return
+        self._end_one(producer_id, commit=commit)
+
+    def _end_one(self, producer_id: int, *, commit: bool) -> None:
+        offsets = self.transactions.pop(producer_id, {})
+        for topic, offset in offsets.items():
+            if commit:
+                self.registers[topic].hidden.discard(offset)
+        error = self.lab.coordinator.runtime.end_transaction(
+            0, Producer(producer_id, 0), EndTxnMarker(commit, 1), 0, lambda error: error.code, ErrorCode.NONE
+        )
+        if error == ErrorCode.NONE and commit:
+            for topic, offset in offsets.items():
+                self.registers[topic].committed(offset, self.lab.clock.now_ms)
+
+    # ---- what happens
+
+    def _wait(self, client: LabClient) -> None:
+        self.lab.clock.advance(self.rng.choice([1, 10, 500, 1_000, 3_000, 6_000, 10_000, 61_000]))
+
+    def _wait_among_the_living(self, client: LabClient) -> None:
+        """Longer than offsets are kept, with heartbeats."""
+        for _ in range(30):
+            self.lab.clock.advance(3_000)
+            for member in self.clients:
+                if member.generation >= 0:
+                    self._heartbeat(member)
+            self._look()
+
+    def _move(self, client: LabClient) -> None:
+        """Another broker leads the partition, and has the whole log."""
+        self._release(client)
+        self._restart()
+
+    def _fail_over(self, client: LabClient) -> None:
+        """Another broker leads it, without what was not committed."""
+        self.lab.log.truncate(TP)
+        self.lab.log.hold, self.lab.log.refuse = False, None
+        self._restart()
+        self._scan_from_the_start()
+        # Whose offsets are lost and whose are not, only the log knows: all open transactions are aborted.
+        self.transactions.clear()
+        for producer_id in PRODUCERS:
+            self._end_one(producer_id, commit=False)
+        self._fetch_all(client)
+
+    def _restart(self) -> None:
+        self.lab.restart()
+        # Who took over an instance id in the course of a rebalance is known to the log only when that has ended.
+        self.former.clear()
+        self.holders.clear()
+        self._check_fold()
+
+    def _hold(self, client: LabClient) -> None:
+        self.lab.log.hold = True
+
+    def _release(self, client: LabClient) -> None:
+        self.lab.log.hold = False
+        self.lab.log.release(TP)
+
+    def _refuse(self, client: LabClient) -> None:
+        self.lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def _accept(self, client: LabClient) -> None:
+        self.lab.log.refuse = None
+
+    def _forget_id(self, client: LabClient) -> None:
+        client.member_id, client.generation = "", -1
+
+    def _change(self, client: LabClient) -> None:
+        client.protocols, client.topics = self.rng.choice(PROTOCOLS), self.rng.choice(TOPICS)
+
+    def _wrong_generation(self, client: LabClient) -> None:
+        client.generation += self.rng.choice([-1, 1])
+
+    def _delete_group(self, client: LabClient) -> None:
+        for topic in self.registers:
+            self._may_be_deleted(topic)
+        self._ask("delete", self._delete_groups, then=self._deleted)
+
+    def _delete_groups(self, receive: Callable[[Any], None]) -> None:
+        answer = self.lab.coordinator.delete(["g"])
+        if isinstance(answer, list):
+            receive(answer)
+        else:
+            answer.when_done(receive)
+
+    def _deleted(self, results: Any) -> None:
+        if results[0].error_code == ErrorCode.NONE and not self.open:
+            self._begin_anew()
+            if self.lab.coordinator.runtime._contexts[0].shard.offsets.of_group("g"):
+                raise Violation("25", "offsets of a deleted group are there")
+
+    def _delete_topic(self, client: LabClient) -> None:
+        self._may_be_deleted("u")
+        self.lab.coordinator.on_topics_deleted(["u"])
+
+    def _may_be_deleted(self, topic: str) -> None:
+        """Pending offsets go, too; whether they did, is not known before the answer."""
+        self.registers[topic].is_deleted = True
+        self.registers[topic].deletions += 1
+        for offsets in self.transactions.values():
+            if (offset := offsets.pop(topic, None)) is not None:
+                self.registers[topic].hidden.discard(offset)
+
+    # ---- checks
+
+    def _begin_anew(self) -> None:
+        """A group that is gone counts its generations from the beginning."""
+        self.generation = -1
+        self.assigned_by.clear()
+
+    def _recorded(self) -> Any:
+        """The group's newest record, by the log alone."""
+        if self.lab.log.end_offset(TP) <= self._scanned:
+            return self._newest
+        for offset, key, value in self.lab.records(self._scanned):
+            self._scanned = offset + 1
+            if type(key) is GroupMetadataKey:
+                self._newest = value
+        return self._newest
+
+    def _scan_from_the_start(self) -> None:
+        self._scanned = 0
+        self._newest: Any = None
+
+    def _is_subscribed(self, topic: str) -> bool:
+        """By the newest record of a group that is at rest."""
+        context = self.lab.coordinator.runtime._contexts[0]
+        group = context.shard.groups.get("g")
+        value = self._recorded()
+        if group is None or group.state is not STABLE or value is None or value.protocol_type != "consumer":
+            return False
+        return any(topic in subscription_topics(bytes(member.subscription)) for member in value.members)
+
+    def _look(self) -> None:
+        group = self.lab.coordinator.runtime._contexts[0].shard.groups.get("g")
+        if group is None or (group.generation < self.generation and group.state is EMPTY):
+            self._begin_anew()
+        for topic, register in self.registers.items():
+            if not self._is_subscribed(topic):
+                register.is_deleted = True
+
+    def _check_fold(self) -> None:
+        shard, records = self.lab.shard, self.lab.records()
+        settled = [group_id for group_id, group in shard.groups.items() if group.state in (STABLE, EMPTY)]
+        for known in (records, compacted(records)):
+            again = replayed(known)
+            for group_id in settled:
+                if not has_record(shard, group_id) and not has_record(again, group_id):
+                    continue
+                if group_id not in again.groups:
+                    raise Violation("21", f"memory has {group_view(shard, group_id)}, the log has nothing")
+                if group_view(again, group_id) != group_view(shard, group_id):
+                    raise Violation(
+                        "21", f"the log says {group_view(again, group_id)}, memory {group_view(shard, group_id)}"
+                    )
+
+    def _end(self) -> None:
+        """Nothing is in the way any more, and everybody falls silent."""
+        self.lab.log.refuse = None
+        self._release(self.clients[0])
+        self._check_fold()
+        self._fetch_all(self.clients[0])
+        for _ in range(40):
+            self.lab.clock.advance(30_000)
+        if self.open:
+            raise Violation("0", f"never answered: {sorted(self.open.values())}")
+        left = [group.state.value for group in self.lab.shard.groups.values() if group.state is not EMPTY]
+        if left:
+            raise Violation("42", f"a group of silent members is {left}")
+
+
+#: How often each happens.
+ACTIONS = {
+    "settle": 8,
+    "join": 20,
+    "sync": 8,
+    "assign": 12,
+    "heartbeat": 15,
+    "leave": 4,
+    "leave_by_instance": 2,
+    "commit": 12,
+    "fetch": 8,
+    "forget_offsets": 2,
+    "commit_in_transaction": 3,
+    "end_transaction": 3,
+    "wait": 15,
+    "wait_among_the_living": 1,
+    "move": 2,
+    "fail_over": 3,
+    "hold": 3,
+    "release": 5,
+    "refuse": 1,
+    "accept": 3,
+    "forget_id": 3,
+    "change": 8,
+    "wrong_generation": 5,
+    "delete_group": 1,
+    "delete_topic": 1,
+}

@@ -1,0 +1,51 @@
+"""The state that a log of `__consumer_offsets` describes, made without a coordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinator.timers import Timers
+from broker.groups.config import GroupCoordinatorConfig
+from broker.groups.shard import GroupShard
+
+
+def empty_shard() -> GroupShard:
+    timers = Timers(lambda: 0, lambda deadline_ms: None)
+    return GroupShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", lambda topic_id: True)
+
+
+def replayed(records: list[tuple[int, Any, Any]]) -> GroupShard:
+    shard = empty_shard()
+    for offset, key, value in records:
+        shard.replay(offset, -1, key, value)
+    return shard
+
+
+def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """The last record of every key, tombstones gone too."""
+    last = {repr(key): offset for offset, key, _ in records}
+    return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
+
+
+def group_view(shard: GroupShard, group_id: str) -> dict[str, Any]:
+    """What the log has to know of a group."""
+    group = shard.groups[group_id]
+    return {
+        "state": group.state,
+        "generation": group.generation,
+        "protocol": (group.protocol_type, group.protocol_name),
+        "leader": group.leader,
+        "static": dict(group.static_members),
+        "topics": group.subscribed_topics,
+        "members": [
+            (
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.session_timeout_ms,
+                m.assignment,
+                m.metadata(group.protocol_name),
+            )
+            for m in group.members.values()
+        ],
+    }

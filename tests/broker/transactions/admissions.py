@@ -1,0 +1,82 @@
+"""Random histories of transactional Produce requests of a client before version 2: what a leader appends, the coordinator ends.
+
+The client adds partitions, sends to them with several requests under way, and ends its transaction whenever it likes, also
+with requests under way. The coordinator answers late. 33: once a transaction has ended and all is answered, no partition has
+it open: no end of it would ever come.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from broker.coordinator.outcome import Pending
+from protocol.errors import ErrorCode
+from tests.broker.transactions.history import Violation
+from tests.broker.transactions.test_admission import Stage
+
+
+class Admissions:
+    """One seed, on two partitions of one leader."""
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        self.rng = random.Random(seed)
+        self.stage = Stage(directory)
+        self.added: set[int] = set()
+        self.sequences = [0, 0]
+        #: Questions, some with the answer that is on its way.
+        self.questions: deque[tuple[Pending, Any, dict[Any, ErrorCode] | None]] = deque()
+
+    def run(self) -> None:
+        try:
+            for _ in range(self.rng.randint(20, 80)):
+                self.rng.choice(
+                    (self._send, self._send, self._add, self._decide, self._answer, self._answer, self._end)
+                )()
+            while self.questions or self.stage.coordinator.asked:
+                self._answer()
+            self._end()
+        finally:
+            self.stage.close()
+
+    def _add(self) -> None:
+        self.added.add(self.rng.randrange(2))
+
+    def _send(self) -> None:
+        rows = [(index, self.sequences[index]) for index in self.rng.choice([(0,), (1,), (0, 1)])]
+        for index, _ in rows:
+            self.sequences[index] += 1
+        self.stage.send(*rows)
+
+    def _take_questions(self) -> None:
+        asked, self.stage.coordinator.asked = self.stage.coordinator.asked, []
+        self.questions.extend((pending, partitions, None) for pending, partitions in asked)
+
+    def _decide(self) -> None:
+        """The coordinator has an answer, which is on its way."""
+        self._take_questions()
+        for position, (pending, partitions, answer) in enumerate(self.questions):
+            if answer is None:
+                self.questions[position] = (pending, partitions, self._verdicts(partitions))
+                return
+
+    def _verdicts(self, partitions: Any) -> dict[Any, ErrorCode]:
+        return {tp: ErrorCode.NONE if tp[1] in self.added else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
+
+    def _answer(self) -> None:
+        self._take_questions()
+        if self.questions:
+            pending, partitions, answer = self.questions.popleft()
+            pending.complete(self._verdicts(partitions) if answer is None else answer)
+
+    def _end(self) -> None:
+        for index in self.added:
+            self.stage.end(index, committed=self.rng.random() < 0.5)
+        self.added.clear()
+        for index in (0, 1):
+            if self.stage.has_open_transaction(index):
+                raise Violation("33", f"partition {index} has a transaction open that was not added to any")
+            # A client that ended with requests under way begins anew with what was appended last.
+            self.sequences[index] = self.stage.next_sequence(index)

@@ -1,0 +1,24 @@
+"""The state that a log of `__transaction_state` describes, made without a coordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordinator.timers import Timers
+from broker.transactions.config import TransactionConfig
+from broker.transactions.shard import TransactionShard
+from broker.transactions.transaction import Transaction
+from tests.broker.transactions.lab import Lab
+
+
+def replayed(lab: Lab, records: list[tuple[int, Any, Any]]) -> dict[str, Transaction]:
+    shard = TransactionShard(Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, lab.coordinator)
+    for offset, key, value in records:
+        shard.replay(offset, -1, key, value)
+    return shard.transactions
+
+
+def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """The last record of every key, tombstones gone too."""
+    last = {repr(key): offset for offset, key, _ in records}
+    return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
