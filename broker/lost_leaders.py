@@ -16,6 +16,7 @@ from typing import Any
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage
 from server.clock import Clock
+from server.isolation import isolated
 from server.network.context import Peer
 from server.network.deferred import Deferred
 from server.timer_wheel import TimerWheel
@@ -78,8 +79,7 @@ class HeldAnswers:
                 elif delta.cluster.image.is_unfenced(node_id):
                     self._fenced_ms[node_id] = self._clock.mono_ms()
         for held in list(self._held):
-            if not held.names_lost_leader():
-                held.expire()
+            isolated(held.look)
 
     def _settled(self, held: _Held) -> None:
         self._forget(held)
@@ -109,6 +109,11 @@ class _Held:
         self.on_expiry = on_expiry
         self.deferred = Deferred()
         self.slot = -1
+
+    def look(self) -> None:
+        """The metadata has changed."""
+        if not self.names_lost_leader():
+            self.expire()
 
     def expire(self) -> None:
         self.on_expiry(self)

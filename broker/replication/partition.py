@@ -33,6 +33,7 @@ from broker.replication.isr import (
 from broker.replication.throttle import Throttle
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
+from server.isolation import isolated
 from storage.config import NEVER
 from storage.log import Appended, Log, Origin
 
@@ -188,8 +189,20 @@ class Partition:
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
+        proposed = self.proposed_isr
+        # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
+        # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
+        keeps_proposal = (
+            not new_epoch
+            and proposed is not None
+            and partition_epoch == self.partition_epoch
+            and self.isr == frozenset(isr)
+            and proposed.issubset(replicas)  # else the controller refuses it as invalid, and no later metadata ends it
+        )
         self.log = log
         self._assign(leader_epoch, partition_epoch, replicas, isr)
+        if keeps_proposal and proposed is not None:
+            self.proposed_isr, self.maximal_isr = proposed, self.isr | proposed
         self.leader_id = self.node_id
         if new_epoch:
             self.epoch_start_offset = log.log_end_offset
@@ -230,7 +243,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
-        # A proposal that is still on its way fails, or is what we read here: partition epochs are compared there.
+        # A proposal on an older partition epoch fails, or is what is read here: the controller compares partition epochs.
         self.isr = self.maximal_isr = frozenset(isr)
         self.proposed_isr = None
         self.update_config()
@@ -252,7 +265,7 @@ class Partition:
         self._flushing.clear()
         for commit in waiting:
             if commit.callback is not None:
-                commit.callback(error)
+                isolated(commit.callback, error)
         self.wake_fetches()
         self.look_at_starts()
 
@@ -305,14 +318,14 @@ class Partition:
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(log, self)
         if self.alone and self.flush_messages != EVERY_RECORD:
-            self._raise_high_watermark(log, log.log_end_offset)
+            self._raise_high_watermark(log, log.log_end_offset, within_append=True)
         else:
-            self.advance_high_watermark()
+            self.advance_high_watermark(within_append=True)
             if self.follower_watches:
                 self._tell_followers(appended.first_offset)
         return appended
 
-    def advance_high_watermark(self) -> None:
+    def advance_high_watermark(self, *, within_append: bool = False) -> None:
         log = self.leader_log
         if log is None or len(self.isr) < self.min_isr:
             # KIP-966: under min ISR the watermark stands still, so that an acknowledged record always has min ISR copies.
@@ -326,18 +339,28 @@ class Partition:
             high_watermark = next_high_watermark(
                 own_end, self.followers.values(), self.maximal_isr, joinable, now_ms, self.lag_time_ms_max
             )
-        self._raise_high_watermark(log, high_watermark)
+        self._raise_high_watermark(log, high_watermark, within_append)
 
-    def _raise_high_watermark(self, log: Log, high_watermark: int) -> None:
+    def _raise_high_watermark(self, log: Log, high_watermark: int, within_append: bool = False) -> None:
         if high_watermark <= log.high_watermark:
             return
         log.advance_high_watermark(high_watermark)
-        committing = self._committing
-        while committing and committing[0].required_offset <= high_watermark:
+        if self._committing:
+            if within_append:
+                # A coordinator that appends has not replayed its records yet: no callback may make it decide anew (Kafka's
+                # ActionQueue). The watermark jumps here when a replica that could join has been late for too long.
+                self._wakeups.schedule(self)
+            else:
+                self.wake()
+        self._tell_watermark()
+
+    def wake(self) -> None:
+        """Call back the appends that the high watermark has passed."""
+        log, committing = self.leader_log, self._committing
+        while committing and log is not None and committing[0].required_offset <= log.high_watermark:
             commit = committing.popleft()
             if commit.callback is not None:
-                commit.callback(self._commit_result())
-        self._tell_watermark()
+                isolated(commit.callback, self._commit_result())
 
     def _commit_result(self) -> ErrorCode:
         if len(self.isr) < self.min_isr:
@@ -387,7 +410,7 @@ class Partition:
         while flushing and flushing[0].required_offset <= log.recovery_point:
             commit = flushing.popleft()
             if commit.callback is not None:
-                commit.callback(ErrorCode.NONE)
+                isolated(commit.callback, ErrorCode.NONE)
         self.advance_high_watermark()
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
@@ -448,7 +471,7 @@ class Partition:
 
     def look_at_starts(self) -> None:
         for waiting in list(self.waiting_deletes):
-            waiting.look()
+            isolated(waiting.look)
 
     def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
         """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
@@ -508,14 +531,14 @@ class Partition:
         self.proposed_isr = None
         self.advance_high_watermark()
 
-    def isr_refused(self, error: ErrorCode) -> None:
-        """The controller did not make it. Where newer metadata is the reason, the proposal stands until we read that."""
+    def isr_refused(self, error: ErrorCode) -> bool:
+        """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
         if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             self.maximal_isr = self.isr
             self.proposed_isr = None
             self.advance_high_watermark()
-        elif error not in OVERTAKEN and self._isr_changes is not None:
-            self._isr_changes.submit(self)
+            return False
+        return error not in OVERTAKEN
 
     # -- Following ---------------------------------------------------------------------------------------------------
 
