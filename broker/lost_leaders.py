@@ -11,7 +11,6 @@ And it stays in the list of brokers for a while (LISTED_MS), although nothing le
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage
@@ -35,6 +34,10 @@ HOLD_MS = 500
 LISTED_MS = 5_000
 
 
+#: Completes it, at once or later.
+Answer = Callable[[Deferred], None]
+
+
 class HeldAnswers:
     """The answers that wait."""
 
@@ -53,13 +56,13 @@ class HeldAnswers:
         """Whoever asks by such a connection has been served before: not a client that is just starting."""
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
-    def hold(self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any]) -> Deferred:
-        """`answer()` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
+    def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Deferred:
+        """`answer` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         held = _Held(names_lost_leader, answer, self._release)
         self._wait(held, HOLD_MS)
         return held.deferred
 
-    def settle(self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any]) -> Deferred:
+    def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Deferred:
         """As `hold`, for an answer that names no lost leader now but soon may."""
         held = _Held(names_lost_leader, answer, self._settled)
         self._wait(held, SETTLE_MS)
@@ -87,11 +90,11 @@ class HeldAnswers:
             held.on_expiry = self._release
             self._wait(held, HOLD_MS)
         else:
-            held.deferred.complete(held.answer())
+            held.answer(held.deferred)
 
     def _release(self, held: _Held) -> None:
         self._forget(held)
-        held.deferred.complete(held.answer())
+        held.answer(held.deferred)
 
     def _forget(self, held: _Held) -> None:
         self._held.pop(held, None)
@@ -102,7 +105,7 @@ class _Held:
     __slots__ = ("answer", "deferred", "names_lost_leader", "on_expiry", "slot")
 
     def __init__(
-        self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any], on_expiry: Callable[[_Held], None]
+        self, names_lost_leader: Callable[[], bool], answer: Answer, on_expiry: Callable[[_Held], None]
     ) -> None:
         self.names_lost_leader = names_lost_leader
         self.answer = answer

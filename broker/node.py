@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.all_topics import AllTopics
 from broker.broker_channels import BrokerChannels
 from broker.compaction import Compaction
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
+from broker.handlers.metadata import encoder_of_topics
 from broker.handlers.routes import broker_routes
 from broker.lifecycle import BrokerLifecycle
 from broker.lost_leaders import HeldAnswers
@@ -85,6 +87,7 @@ class BrokerNode:
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
+            all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.parts, view)),
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self.routes: list[Route] = broker_routes(self.parts)
