@@ -72,6 +72,7 @@ class BrokerNode:
         )
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
         held_answers = HeldAnswers(world.clock, wheel)
+        topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.parts = BrokerParts(
             world=world,
             configs=configs,
@@ -79,7 +80,7 @@ class BrokerNode:
             replicas=self.replicas,
             metadata=self.metadata,
             controller=controller,
-            topic_creation=TopicCreation(world, configs, self.metadata, controller),
+            topic_creation=topic_creation,
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
@@ -95,6 +96,7 @@ class BrokerNode:
         self.publisher.listeners += [
             group_metadata.on_metadata_update,
             held_answers.on_metadata_update,
+            topic_creation.on_metadata_update,
             self.channels.on_metadata_update,
         ]
         self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)

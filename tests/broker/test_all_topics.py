@@ -25,7 +25,9 @@ PARTITIONS, TOPICS = 100, 12
 @pytest.mark.parametrize("count", [0, 1, 200])
 @pytest.mark.parametrize("version", range(14))
 def test_topics_that_are_bytes_already_make_the_same_answer(version: int, count: int) -> None:
-    partition = MetadataResponsePartition(partition_index=3, leader_id=2, leader_epoch=5, replica_nodes=[2, 1], isr_nodes=[2])
+    partition = MetadataResponsePartition(
+        partition_index=3, leader_id=2, leader_epoch=5, replica_nodes=[2, 1], isr_nodes=[2]
+    )
     topics = [
         MetadataResponseTopic(name=f"topic-{n}", topic_id=bytes((n % 256,)) * 16, partitions=[partition] * (n % 3))
         for n in range(count)
