@@ -14,6 +14,7 @@ from typing import Protocol
 
 from broker.configs import BrokerConfigs
 from broker.replication.group_flush import GroupFlush
+from broker.replication.log_start_writes import LogStartWrites
 from broker.replication.partition import IsrProposals, Partition
 from broker.replication.throttle import Throttle, is_throttled
 from broker.replication.waiting import Wakeups
@@ -88,6 +89,7 @@ class Replicas:
         self._leader_throttle = Throttle(world.clock)
         self._follower_throttle = Throttle(world.clock)
         self._group_flush = GroupFlush(world)
+        self.log_start_writes = LogStartWrites(world, logs)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
