@@ -46,12 +46,20 @@ def always(*args: Any, **kwargs: Any) -> bool:
 
 ALWAYS = property(lambda self: True, lambda self, value: None)
 
+_become_leader = Partition.become_leader
 _become_follower = Partition.become_follower
 _append_as_follower = Partition.append_as_follower
 _next_high_watermark = isr.next_high_watermark
 _read = read.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
+
+
+def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
+    """Metadata of a partition epoch that an answer to AlterPartition has brought already, taken for news (Kafka's `<`)."""
+    if self.is_leader and (leader_epoch, partition_epoch) == (self.leader_epoch, self.partition_epoch):
+        self.proposed_isr = None
+    _become_leader(self, log, leader_epoch, partition_epoch, *args)
 
 
 def follow_from_high_watermark(self: Partition, *args: Any, **kwargs: Any) -> None:
@@ -209,6 +217,10 @@ REPLICATION = {
     "watermark-without-slowest": _mutant(
         "the high watermark does not wait for one member of the ISR",
         (partition, "next_high_watermark", watermark_without_slowest),
+    ),
+    "proposal-forgotten": _mutant(
+        "metadata of an equal partition epoch forgets the ISR that was proposed since",
+        (Partition, "become_leader", forget_proposal),
     ),
     "isr-before-answer": _mutant("a leader takes a proposed ISR for made", (Partition, "_propose", isr_before_answer)),
     "join-isr-early": _mutant(

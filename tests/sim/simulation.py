@@ -23,6 +23,7 @@ from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
+from tests.sim.replication_checks import ReplicationChecks
 
 MIN_ISR = 2
 CHECK_SECONDS = 0.2
@@ -96,6 +97,7 @@ class Simulation:
         self.history.note(f"seed {self.seed}: {roles} {settings}")
         self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), roles, settings)
         self.invariants = Invariants(cluster, MIN_ISR)
+        self.replication = ReplicationChecks(cluster)
         clients = self._clients()
         names = [client.name for client in clients]
         flushes = "log.flush.interval.messages" in settings
@@ -152,10 +154,15 @@ class Simulation:
     async def _watch(self) -> None:
         while True:
             self.invariants.check()
+            self.replication.check()
             for client in self._all_clients:
                 for failure in client.failed:
                     raise failure
             await asyncio.sleep(CHECK_SECONDS)
+
+    def _acknowledged(self, partition: TopicPartition, last_offset: int) -> None:
+        self.invariants.acknowledged(partition, last_offset)
+        self.replication.acknowledged(partition, last_offset)
 
     # -- Clients -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +184,7 @@ class Simulation:
             producer.idempotent = number < 2 and rng.random() < 0.8
             producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
             producer.pause_seconds = rng.choice((0.5, 1.2, 3.0))
-            producer.on_acknowledged = self.invariants.acknowledged
+            producer.on_acknowledged = self._acknowledged
         self.members: list[Member] = []
         if rng.random() < 0.5:
             group = Group("members", self.partitions)

@@ -17,10 +17,9 @@ from storage import checkpoint
 from storage.errors import DiskFull
 from storage.files import OsFiles
 from storage.log_dirs import LogDir
-from storage.logs import Logs
 from tests.broker.records import batch
 from tests.storage.logs_for_tests import SMALL
-from tests.storage.test_logs import A, B, NOW_MS, formatted, opened
+from tests.storage.test_logs import NOW_MS, A, B, formatted, opened
 
 
 class Steps:
