@@ -19,7 +19,7 @@ from tests.rules.sources import ROOT, Source, sources
 #: Packages and folders whose code says which error a client gets.
 ANSWERING = ("storage", "server", "controller", "broker")
 #: Tests that go through all codes, or hold lists of what clients may meet, expect none of them in particular.
-NOT_EXPECTING = ("tests/protocol/test_errors.py", "tests/sim/", "tests/chaos/", "tests/compat/", "tests/rules/")
+NOT_EXPECTING = ("tests/protocol/test_errors.py", "tests/sim/clients/", "tests/chaos/", "tests/compat/", "tests/rules/")
 HANDLERS = ("broker/handlers/", "controller/handlers/")
 
 
@@ -38,7 +38,7 @@ def names(root: ast.AST) -> Iterator[str]:
 
 
 def answered(source: Source) -> set[str]:
-    """Codes that are used otherwise than to be compared with: sets and keys are asked whether they have a code."""
+    """Codes that are used otherwise than to be compared with: sets, tuples and keys are asked whether they have a code."""
     compared = {id(code) for node in ast.walk(source.tree) for part in _compared(node) for code in codes(part)}
     return {code.attr for code in codes(source.tree) if id(code) not in compared} - {"NONE"}
 
@@ -46,6 +46,8 @@ def answered(source: Source) -> set[str]:
 def _compared(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Compare | ast.Set):
         yield node
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+        yield node.value
     elif isinstance(node, ast.Dict):
         yield from (key for key in node.keys if key is not None)
 
@@ -91,6 +93,7 @@ def test_every_error_code_that_is_answered_is_asserted() -> None:
 
 
 def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> None:
+    """Refusals by the authorizer are expected of every API in one table: tests/broker/authorization/test_each_api.py."""
     missing = []
     for source in sources():
         name = Path(source.path).stem
@@ -98,5 +101,6 @@ def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> 
             continue
         request = "".join(word.capitalize() for word in name.split("_")) + "Request"
         asserted = frozenset().union(*(each.codes for each in expected() if request in each.text))
+        asserted |= {code for code in answered(source) if code.endswith("_AUTHORIZATION_FAILED")}
         missing += [f"{source.path}: {code}" for code in sorted(answered(source) - asserted)]
     assert not missing, "no test of the API expects these"

@@ -37,7 +37,7 @@ class Steps:
         return function(*args)
 
     async def step(self) -> None:
-        while not self.waiting:
+        for _ in range(3):
             await asyncio.sleep(0)
         self.waiting.pop(0).set_result(None)
         for _ in range(3):
