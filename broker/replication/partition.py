@@ -15,11 +15,10 @@ Not handled here: sockets, timeouts (replication/waiting.py), and the wire.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from broker.replication.commit import Commit, insert
+from broker.replication.commit import Commit, Commits
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
 from broker.replication.isr import (
@@ -157,8 +156,8 @@ class Partition:
         self.follower_throttle: Throttle | None = None
         #: flush.messages: after so many records the append that makes them full is answered after a flush.
         self.flush_messages = NEVER
-        self._committing: deque[Commit] = deque()
-        self._flushing: deque[Commit] = deque()
+        self._committing = Commits()
+        self._flushing = Commits()
         self._wakeups = wakeups
         self._group_flush = group_flush
         self._isr_changes = isr_changes
@@ -260,10 +259,7 @@ class Partition:
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def fail_waiting(self, error: ErrorCode) -> None:
-        waiting = [*self._committing, *self._flushing]
-        self._committing.clear()
-        self._flushing.clear()
-        for commit in waiting:
+        for commit in [*self._committing.take_all(), *self._flushing.take_all()]:
             if commit.callback is not None:
                 isolated(commit.callback, error)
         self.wake_fetches()
@@ -356,11 +352,8 @@ class Partition:
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
-        log, committing = self.leader_log, self._committing
-        while committing and log is not None and committing[0].required_offset <= log.high_watermark:
-            commit = committing.popleft()
-            if commit.callback is not None:
-                isolated(commit.callback, self._commit_result())
+        if self.leader_log is not None:
+            self._committing.reached(self.leader_log.high_watermark, self._commit_result)
 
     def _commit_result(self) -> ErrorCode:
         if len(self.isr) < self.min_isr:
@@ -379,7 +372,7 @@ class Partition:
         elif self.leader_log.high_watermark > last_offset:
             callback(self._commit_result())
         else:
-            insert(self._committing, commit)
+            self._committing.add(commit)
         return commit
 
     # -- Flushing before acknowledging --------------------------------------------------------------------------------
@@ -397,7 +390,7 @@ class Partition:
         elif self.leader_log.recovery_point > last_offset:
             callback(ErrorCode.NONE)
         else:
-            insert(self._flushing, commit)
+            self._flushing.add(commit)
         return commit
 
     def flushed(self, failed: bool) -> None:
@@ -406,11 +399,7 @@ class Partition:
         if failed or log is None:
             self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        flushing = self._flushing
-        while flushing and flushing[0].required_offset <= log.recovery_point:
-            commit = flushing.popleft()
-            if commit.callback is not None:
-                isolated(commit.callback, ErrorCode.NONE)
+        self._flushing.reached(log.recovery_point, lambda: ErrorCode.NONE)
         self.advance_high_watermark()
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
