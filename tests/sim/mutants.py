@@ -15,6 +15,7 @@ from broker.coordinator import runtime as coordinator
 from broker.handlers import fetch
 from broker.node import BrokerNode
 from broker.replication import isr, partition, read
+from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from controller.control import alter_partition, brokers
 from controller.control.partition_change import PartitionChange
@@ -53,6 +54,8 @@ _next_high_watermark = isr.next_high_watermark
 _read = read.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
+_log_read = Log.read
+_fetch_response = fetch.Fetching.response
 
 
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
@@ -182,6 +185,19 @@ def answered_at_once(self: Any, response: Any, on_error: Any) -> Any:
     return response
 
 
+def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any) -> Any:
+    return _log_read(log, offset, min_one=False, **limits)
+
+
+def answer_no_session(self: fetch.Fetching) -> Any:
+    """What gives no answer stands for whatever forgets to complete one."""
+    return _fetch_response(self) if not self.session.id else None
+
+
+def stable_is_at_the_start(log: Log) -> int:
+    return log.log_start_offset
+
+
 def stable_is_committed(log: Log) -> int:
     return log.high_watermark
 
@@ -239,6 +255,16 @@ REPLICATION = {
     "old-metadata": _mutant(
         "a broker takes up the roles of before its crash until it has read on", (BrokerNode, "start", hear_everything)
     ),
+    "sessions-without-turns": _mutant(
+        "a partition of a fetch session that has returned data stays in front of the others",
+        (FetchSession, "move_to_end", nothing),
+    ),
+    "first-batch-too-large": _mutant(
+        "a first batch that is larger than max_bytes is not returned", (Log, "read", read_strictly)
+    ),
+    "fetches-not-answered": _mutant(
+        "a fetch within a session is never answered", (fetch.Fetching, "response", answer_no_session)
+    ),
     "dedupe-window-of-zero": _mutant(
         "a batch that is sent again is no duplicate", (ProducerState, "duplicate_of", nothing)
     ),
@@ -286,6 +312,9 @@ COORDINATORS = {
     "answered-before-commit": _mutant(
         "a coordinator answers before its records are committed",
         (coordinator._Context, "answer", answered_at_once),
+    ),
+    "stable-offset-stands-still": _mutant(
+        "the last stable offset does not move", (Log, "last_stable_offset", property(stable_is_at_the_start))
     ),
     "no-stable-offset": _mutant(
         "read_committed is served up to the high watermark", (Log, "last_stable_offset", property(stable_is_committed))

@@ -17,6 +17,7 @@ from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.group import OffsetKeeper
 from tests.sim.clients.members import Group, Member, unsettled
 from tests.sim.clients.producer import Producer
+from tests.sim.clients.session_reader import SessionReader
 from tests.sim.clients.transactions import Transactions
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.faults import Faults
@@ -279,6 +280,11 @@ class Simulation:
             await self._until(f"reader {level} reads all", functools.partial(reader.has_read, wanted))
             reader.stopping = True
             self.consumers.append(reader)
+        sessions = self._client(SessionReader, "sessions")
+        assert isinstance(sessions, SessionReader)
+        sessions.ends = {(topic, index): ends.get((by_name[topic], index), 0) for topic, index in self.partitions}
+        sessions.start()
+        await self._until("a reader with sessions reads all", lambda: sessions.has_read_all, number="46")
         for _ in range(20):
             if await self.keeper.spawn(self.keeper.fetch(), "reads the group's offset"):
                 return
