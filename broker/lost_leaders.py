@@ -21,7 +21,8 @@ from server.network.deferred import Deferred
 from server.timer_wheel import TimerWheel
 
 #: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
-#: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this.
+#: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this, if the
+#: answer names a leader that is fetched from here: of others this broker would not notice that they are lost.
 #: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
 SETTLE_MS = 10
 OLD_CONNECTION_NS = 250_000_000

@@ -9,7 +9,7 @@ v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 top
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from broker.all_topics import Rows, View
@@ -55,7 +55,7 @@ def _answer_in_cluster(broker: BrokerParts, request: MetadataRequest, context: R
     names_lost = partial(names_lost_leader, broker, request, context.api_version)
     if names_lost():
         return held.hold(names_lost, partial(answer, broker, request, context))
-    if request.topics != [] and held.is_old(context.connection):
+    if held.is_old(context.connection) and names_any(broker, request, context.api_version, broker.replicas.followed()):
         return held.settle(names_lost, partial(answer, broker, request, context))
     return _answer_now(broker, request, context)
 
@@ -67,14 +67,19 @@ def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
         if not registered.fenced and broker.replicas.has_just_lost(node_id)
     }
-    if not lost:
+    return names_any(broker, request, api_version, lost)
+
+
+def names_any(broker: BrokerParts, request: MetadataRequest, api_version: int, leaders: Collection[int]) -> bool:
+    """Whether the answer names one of these as a leader."""
+    if not leaders:
         return False
     topics = broker.metadata.image.topics
     if asks_for_all(request, api_version):
         return True
     for asked in request.topics or ():
         image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
-        if image is not None and any(partition.leader in lost for partition in image.partitions.values()):
+        if image is not None and any(partition.leader in leaders for partition in image.partitions.values()):
             return True
     return False
 

@@ -14,7 +14,7 @@ leader answers the waiting one for it (handlers/fetch.py): a new leader must not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
@@ -458,6 +458,9 @@ class ReplicaFetchers:
         if not fetcher.session.followed:
             fetcher.close()
             del self.by_leader[leader_id]
+
+    def followed(self) -> Collection[int]:
+        return self.by_leader.keys()
 
     def has_just_lost(self, leader_id: int) -> bool:
         fetcher = self.by_leader.get(leader_id)

@@ -9,7 +9,7 @@ from leaders (replication/fetcher.py), and what a log does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from broker.configs import BrokerConfigs
@@ -49,6 +49,8 @@ class Fetchers(Protocol):
     def unfollow(self, partition: Partition) -> None: ...
 
     def has_just_lost(self, leader_id: int) -> bool: ...
+
+    def followed(self) -> Collection[int]: ...
 
     def close(self) -> None: ...
 
@@ -310,6 +312,10 @@ class Replicas:
     def has_just_lost(self, leader_id: int) -> bool:
         """Whether a leader that is followed here has closed its connection a moment ago."""
         return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
+
+    def followed(self) -> Collection[int]:
+        """The leaders that are fetched from: only of these it is noticed when they are lost."""
+        return () if self.fetchers is None else self.fetchers.followed()
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.mono_ms()

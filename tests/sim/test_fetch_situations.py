@@ -12,6 +12,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from server.network.client import Channel
 from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
@@ -190,3 +191,32 @@ async def codes_before_and_after(situation: Situation, late: SimNode, topic_id: 
     await situation.until("it knows the topic", lambda: any(p.topic == "hidden" for p in late.partitions()))
     again = await asks.request(FetchRequest(max_wait_ms=0, min_bytes=1, session_id=opened.session_id, session_epoch=1))
     return [*codes, again.responses[0].partitions[0].error_code]
+
+
+@pytest.mark.parametrize(("replication_factor", "waits"), [(1, False), (3, True)])
+def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed(
+    replication_factor: int, waits: bool
+) -> None:
+    """A client that has been here for a while may know of a lost leader first: but not this broker, of one that it does not follow."""
+
+    async def main() -> None:
+        situation = Situation(APART)
+        await situation.begin()
+        admin = situation.admin
+        assert await admin.spawn(admin.create("asked", 1, {}, replication_factor), "creates")
+        await asyncio.sleep(1)
+        topic = next(p for node in situation.cluster.brokers for p in node.partitions() if p.topic == "asked")
+        other = next(node for node in situation.cluster.brokers if node.number != topic.leader_id)
+        held = other.server.broker.parts.held_answers  # type: ignore[union-attr]
+        settled: list[object] = []
+        settle = held.settle
+        held.settle = lambda *given: settled.append(given) or settle(*given)  # type: ignore[method-assign,func-returns-value]
+        channel = Channel(admin.world, other.host.name, BROKER_PORT, "asks")
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="asked")])
+        await channel.request(request)
+        assert not settled, "a client that is starting does not wait"
+        await asyncio.sleep(1)
+        await channel.request(request)
+        assert bool(settled) is waits
+
+    run(main())
