@@ -1,4 +1,4 @@
-"""Log start offsets made durable, with the slow steps apart: what DeleteRecords removed must not come back, and nobody may wait for it.
+"""Log start offsets made durable, with the slow steps apart: what DeleteRecords removed must not come back, and the event loop does not wait for it.
 
     LogStarts(...)   collects the offsets of a directory's logs             where the logs change
     write            writes and syncs a file beside the checkpoint          anywhere

@@ -131,7 +131,7 @@ def test_who_asks_after_newer_metadata_arrived_is_not_answered_by_the_pass_of_be
     assert len(cluster.encoded) == TOPICS + 1, "what the first pass has made is used again"
 
 
-def test_a_topic_that_cannot_be_encoded_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_cannot_be_encoded_leaves_no_request_waiting(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     cluster.ask()
     cluster.fails = True

@@ -110,7 +110,7 @@ def test_a_refusal_ends_the_wait_for_that_topic_only(broker: Broker) -> None:
     assert broker.done == ["refused", "good", "both"] and broker.is_empty
 
 
-def test_without_a_controller_nobody_waits(broker: Broker) -> None:
+def test_without_a_controller_no_request_waits(broker: Broker) -> None:
     broker.controller.is_there = False
     broker.ask("asks", "t")
     broker.controller_answers()

@@ -222,7 +222,7 @@ class Copy:
             assert original.count(mutant.old) == 1, f"{mutant.path} does not have the place of: {mutant.text}"
             path.write_text(original.replace(mutant.old, mutant.new))
         try:
-            # Compiled files are told apart by seconds and size only, so that none must be left of a mutant.
+            # Compiled files are recognised by seconds and size only, so no mutant may leave one.
             environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.folder)}
             command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
             return subprocess.run(
