@@ -11,17 +11,18 @@ And it stays in the list of brokers for a while (LISTED_MS), although nothing le
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage
 from server.clock import Clock
+from server.isolation import isolated
 from server.network.context import Peer
 from server.network.deferred import Deferred
 from server.timer_wheel import TimerWheel
 
 #: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
-#: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this.
+#: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this, if the
+#: answer names a leader that is fetched from here: of others this broker would not notice that they are lost.
 #: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
 SETTLE_MS = 10
 OLD_CONNECTION_NS = 250_000_000
@@ -32,6 +33,10 @@ HOLD_MS = 500
 #: though the same answer says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is
 #: spared that, because a dead broker is listed for the rest of its session, up to 9 s.
 LISTED_MS = 5_000
+
+
+#: Completes it, at once or later.
+Answer = Callable[[Deferred], None]
 
 
 class HeldAnswers:
@@ -52,13 +57,13 @@ class HeldAnswers:
         """Whoever asks by such a connection has been served before: not a client that is just starting."""
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
-    def hold(self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any]) -> Deferred:
-        """`answer()` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
+    def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Deferred:
+        """`answer` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         held = _Held(names_lost_leader, answer, self._release)
         self._wait(held, HOLD_MS)
         return held.deferred
 
-    def settle(self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any]) -> Deferred:
+    def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Deferred:
         """As `hold`, for an answer that names no lost leader now but soon may."""
         held = _Held(names_lost_leader, answer, self._settled)
         self._wait(held, SETTLE_MS)
@@ -78,8 +83,7 @@ class HeldAnswers:
                 elif delta.cluster.image.is_unfenced(node_id):
                     self._fenced_ms[node_id] = self._clock.mono_ms()
         for held in list(self._held):
-            if not held.names_lost_leader():
-                held.expire()
+            isolated(held.look)
 
     def _settled(self, held: _Held) -> None:
         self._forget(held)
@@ -87,11 +91,11 @@ class HeldAnswers:
             held.on_expiry = self._release
             self._wait(held, HOLD_MS)
         else:
-            held.deferred.complete(held.answer())
+            held.answer(held.deferred)
 
     def _release(self, held: _Held) -> None:
         self._forget(held)
-        held.deferred.complete(held.answer())
+        held.answer(held.deferred)
 
     def _forget(self, held: _Held) -> None:
         self._held.pop(held, None)
@@ -102,13 +106,18 @@ class _Held:
     __slots__ = ("answer", "deferred", "names_lost_leader", "on_expiry", "slot")
 
     def __init__(
-        self, names_lost_leader: Callable[[], bool], answer: Callable[[], Any], on_expiry: Callable[[_Held], None]
+        self, names_lost_leader: Callable[[], bool], answer: Answer, on_expiry: Callable[[_Held], None]
     ) -> None:
         self.names_lost_leader = names_lost_leader
         self.answer = answer
         self.on_expiry = on_expiry
         self.deferred = Deferred()
         self.slot = -1
+
+    def look(self) -> None:
+        """The metadata has changed."""
+        if not self.names_lost_leader():
+            self.expire()
 
     def expire(self) -> None:
         self.on_expiry(self)

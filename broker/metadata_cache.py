@@ -61,6 +61,11 @@ class MetadataCache:
         found = (self.endpoint(node_id, context) for node_id in sorted(self.image.cluster.brokers))
         return [address for address in found if address is not None]
 
+    def live(self, listener_name: str) -> set[int]:
+        """The brokers that clients of the listener can reach."""
+        brokers = self.image.cluster.brokers.values()
+        return {broker.id for broker in brokers if not broker.fenced and broker.endpoint(listener_name) is not None}
+
     def is_alive(self, node_id: int) -> bool:
         return self.image.cluster.is_unfenced(node_id)
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.all_topics import AllTopics
 from broker.broker_channels import BrokerChannels
 from broker.compaction import Compaction
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
+from broker.handlers.metadata import encoder_of_topics
 from broker.handlers.routes import broker_routes
 from broker.lifecycle import BrokerLifecycle
 from broker.long_work import LongWork
@@ -71,6 +73,7 @@ class BrokerNode:
         )
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
         held_answers = HeldAnswers(world.clock, wheel)
+        topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.parts = BrokerParts(
             world=world,
             configs=configs,
@@ -78,7 +81,7 @@ class BrokerNode:
             replicas=self.replicas,
             metadata=self.metadata,
             controller=controller,
-            topic_creation=TopicCreation(world, configs, self.metadata, controller),
+            topic_creation=topic_creation,
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
@@ -87,6 +90,7 @@ class BrokerNode:
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
             long_work=LongWork(world),
+            all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.parts, view)),
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self.routes: list[Route] = broker_routes(self.parts)
@@ -94,6 +98,7 @@ class BrokerNode:
         self.publisher.listeners += [
             group_metadata.on_metadata_update,
             held_answers.on_metadata_update,
+            topic_creation.on_metadata_update,
             self.channels.on_metadata_update,
         ]
         self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)

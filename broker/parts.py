@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from broker.all_topics import AllTopics
 from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.groups.service import GroupCoordinator
@@ -39,5 +40,6 @@ class BrokerParts:
     fetch_max_bytes: int
     held_answers: HeldAnswers
     long_work: LongWork
+    all_topics: AllTopics
     authorizer: Authorizer = field(default_factory=AllowAll)
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

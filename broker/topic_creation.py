@@ -1,7 +1,8 @@
 """Topics that come into being by being mentioned: by clients (auto.create.topics.enable) and by coordinators.
 
 The controller decides and creates; this file says with which settings it is asked, and sees to it that a name is asked for
-once at a time, however many clients mention it.
+once at a time, however many clients mention it. They wait until the topic arrives by the metadata log, is refused, or their
+time is over; nothing is polled.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from broker.configs import BrokerConfigs
 from broker.controller_channel import ControllerChannel
 from broker.metadata_cache import MetadataCache
 from broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from controller.metadata.delta import MetadataDelta
+from controller.metadata.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from server.isolation import isolated
+from server.timer_wheel import TimerWheel
 from server.world import World
 
 log = logging.getLogger(__name__)
@@ -22,8 +27,6 @@ log = logging.getLogger(__name__)
 #: num.partitions and default.replication.factor are the controller's to fill in.
 BY_DEFAULT = -1
 REQUEST_TIMEOUT_MS = 30_000
-#: How often the image is looked at for topics that were asked for: their creation arrives by the metadata log.
-LOOK_AGAIN_MS = 2
 
 # topic -> (config of its partition count, of its replication factor, its topic configs)
 _INTERNAL: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -77,22 +80,33 @@ class TopicCreation:
     """See the module."""
 
     def __init__(
-        self, world: World, configs: BrokerConfigs, metadata: MetadataCache, controller: ControllerChannel
+        self,
+        world: World,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        controller: ControllerChannel,
+        wheel: TimerWheel,
     ) -> None:
         self._world = world
         self._configs = configs
         self._metadata = metadata
         self._controller = controller
+        self._wheel = wheel
         self._in_flight: set[str] = set()
+        #: By the names that they wait for.
+        self._waiting: dict[str, dict[_Wait, None]] = {}
 
     def create(self, topics: Iterable[str], wait_ms: int, done: Callable[[], None]) -> Callable[[], None]:
         """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Returns what cancels it."""
-        wanted = set(topics)
-        new = wanted - self._in_flight
+        wait = _Wait(self, dict.fromkeys(topics), done)
+        for name in wait.names:
+            self._waiting.setdefault(name, {})[wait] = None
+        wait.slot = self._wheel.add(wait, wait_ms)
+        new = wait.names.keys() - self._in_flight
         if new:
             self._in_flight |= new
             self._world.spawn(self._request(new), "create-topics")
-        return _Watch(self._world, wanted, self._in_flight, self._metadata, wait_ms, done).cancel
+        return wait.cancel
 
     async def create_and_wait(self, topic: str) -> None:
         """For coordinators: until the controller has answered. Raises its refusal."""
@@ -103,57 +117,68 @@ class TopicCreation:
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise KafkaError(ErrorCode(result.error_code), result.error_message)
 
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A listener of the publisher."""
+        if self._waiting:
+            for topic in delta.changed_topics.values():
+                self._ended(topic.name)
+
+    def forget(self, wait: _Wait) -> None:
+        self._wheel.remove(wait, wait.slot)
+        for name in wait.names:
+            waiting = self._waiting.get(name, {})
+            waiting.pop(wait, None)
+            if not waiting:
+                self._waiting.pop(name, None)
+
     def _request_for(self, topics: set[str]) -> CreateTopicsRequest:
         return CreateTopicsRequest(
             topics=[creatable(self._configs, topic) for topic in sorted(topics)], timeout_ms=REQUEST_TIMEOUT_MS
         )
 
     async def _request(self, topics: set[str]) -> None:
+        """What is created is waited for further: the answer may come before the metadata does."""
+        created: set[str] = set()
         try:
             response = await self._controller.request(self._request_for(topics))
             for result in response.topics:
-                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    created.add(result.name)
+                else:
                     log.info("topic %s was not created: %s", result.name, result.error_message)
         except KafkaError as error:
             log.info("topics %s were not created: %s", ", ".join(sorted(topics)), error)
         finally:
             self._in_flight -= topics
+            for name in sorted(topics - created):
+                self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        """The topic is there, or will not be."""
+        for wait in list(self._waiting.get(name, ())):
+            isolated(wait.ended, name)
 
 
-class _Watch:
-    """Looks at the image until the topics are there or nobody is creating them any more."""
+class _Wait:
+    """One request that waits for topics."""
 
-    def __init__(
-        self,
-        world: World,
-        wanted: set[str],
-        in_flight: set[str],
-        metadata: MetadataCache,
-        wait_ms: int,
-        done: Callable[[], None],
-    ) -> None:
-        self._world = world
-        self._wanted = wanted
-        self._in_flight = in_flight
-        self._metadata = metadata
-        self._deadline_ms = world.clock.mono_ms() + wait_ms
-        self._done: Callable[[], None] | None = done
-        self._look_later()
+    __slots__ = ("_creation", "_done", "_left", "names", "slot")
 
-    def _look_later(self) -> None:
-        self._world.clock.call_later(LOOK_AGAIN_MS, self._look)
+    def __init__(self, creation: TopicCreation, names: dict[str, None], done: Callable[[], None]) -> None:
+        self._creation = creation
+        self._done = done
+        self._left = set(names)
+        self.names = names
+        self.slot = -1
 
-    def _look(self) -> None:
-        done = self._done
-        if done is None:
-            return
-        topics = self._metadata.image.topics
-        waiting = [name for name in self._wanted if name not in topics and name in self._in_flight]
-        if waiting and self._world.clock.mono_ms() < self._deadline_ms:
-            self._look_later()
-            return
-        self._done = None
-        done()
+    def ended(self, name: str) -> None:
+        self._left.discard(name)
+        if not self._left:
+            self.expire()
+
+    def expire(self) -> None:
+        self.cancel()
+        self._done()
 
     def cancel(self) -> None:
-        self._done = None
+        self._creation.forget(self)

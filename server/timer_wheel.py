@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from server.clock import Clock, TimerHandle
+from server.isolation import isolated
 
 #: How late an entry may expire. Kafka's wheel ticks every millisecond; the shortest waits that clients ask for are
 #: librdkafka's fetch.wait.max.ms of 100, so 5 ms are within them by far and spare an idle node most of its wake-ups.
@@ -85,4 +86,4 @@ class TimerWheel:
             expired.extend(self._slots.pop(heappop(self._order)))
         self._arm()
         for entry in expired:
-            entry.expire()
+            isolated(entry.expire)

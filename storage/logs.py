@@ -384,6 +384,19 @@ class Logs:
         """On the disk when this returns: what DeleteRecords removed does not come back."""
         self._write(checkpoint.LOG_START, lambda log: log.log_start_offset or None)
 
+    def log_starts(self, directory: LogDir) -> dict[tuple[str, int], int]:
+        """What `write_log_starts` would write now (storage/log_starts.py)."""
+        found = ((log, log.log_start_offset) for log in self.in_directory(directory))
+        return {(log.topic, log.partition): offset for log, offset in found if offset}
+
+    def checkpointed(self, path: str) -> dict[tuple[str, int], int] | None:
+        """What the checkpoint file holds; another object after each write."""
+        return self._checkpointed.get(path)
+
+    def checkpoint_replaced(self, path: str, offsets: dict[tuple[str, int], int]) -> None:
+        self._checkpointed[path] = offsets
+        self._written.add(path)
+
     def write_high_watermarks(self) -> None:
         self._write(checkpoint.REPLICATION, lambda log: log.high_watermark)
 

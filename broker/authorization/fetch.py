@@ -26,7 +26,8 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
 class AuthorizedFetching(Fetching):
     """Topics that may not be read are answered with an error in their partitions, and not waited for.
 
-    A consumer's topic id that nothing is known by has no name to ask about, and gets UNKNOWN_TOPIC_ID as always.
+    A consumer's topic id that is unknown has no name to ask about, and gets UNKNOWN_TOPIC_ID; once it is known, the session
+    has its name, and READ is asked for (`Fetching._resolve_names`).
     """
 
     __slots__ = ("_forbidden",)

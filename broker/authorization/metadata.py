@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.authorization.answers import operations_on_cluster
 from broker.authorization.guard import Handler, then
+from broker.encoded_metadata import EncodedMetadata
 from broker.handlers.metadata import asks_for_all, check
 from broker.parts import BrokerParts
 from protocol.errors import ErrorCode, KafkaError
@@ -31,18 +32,26 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
         if not request.topics and context.api_version == 0:
             # An empty list would ask for all topics; one name that cannot be asks for the brokers alone.
             request.topics = [MetadataRequestTopic(name="")]
-            brokers = handler(request, context)
-            brokers.topics = refused
-            return brokers
+            return then(handler(request, context), partial(_only_refused, refused))
         return then(handler(request, context), partial(_merge, broker, request, context, refused))
 
     return metadata
+
+
+def _only_refused(refused: list[MetadataResponseTopic], answer: Any) -> Any:
+    if not isinstance(answer, KafkaError):
+        answer.topics = refused
+    return answer
 
 
 def _only_visible(broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: Any) -> Any:
     if isinstance(answer, KafkaError):
         return answer
     allows = broker.authorizer.allows
+    if isinstance(answer, EncodedMetadata):
+        visible = answer.only(lambda name: allows(context, DESCRIBE, TOPIC, name))
+        _tell_operations(broker, request, context, visible.head)
+        return visible
     answer.topics = [topic for topic in answer.topics if allows(context, DESCRIBE, TOPIC, topic.name)]
     return _tell_operations(broker, request, context, answer)
 

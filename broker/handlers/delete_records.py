@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.parts import BrokerParts
 from broker.replication.partition import Partition
 from broker.replication.waiting_deletes import WaitingDelete, WaitingDeletes
@@ -19,6 +21,7 @@ from protocol.primitives import ZERO_UUID
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 from storage.errors import StorageFailure
+from storage.log_dirs import LogDir
 
 HIGH_WATERMARK = -1
 
@@ -28,6 +31,7 @@ def handle(
 ) -> DeleteRecordsResponse | Deferred:
     response = DeleteRecordsResponse()
     waits: list[WaitingDelete] = []
+    directories: dict[str, LogDir] = {}
     for topic in request.topics:
         results = []
         for asked in topic.partitions:
@@ -37,30 +41,75 @@ def handle(
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
                 waits.append(WaitingDelete(partition, _delete(partition, asked.offset), result))
+                if partition.log is not None:
+                    directory = broker.replicas.logs.directory_of(partition.log)
+                    directories[directory.path] = directory
             except KafkaError as error:
                 result.error_code = error.code
             except StorageFailure:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    broker.replicas.logs.write_log_starts()  # once for all: what is answered here does not come back after a crash
-    return _when_everywhere(broker, request.timeout_ms, response, waits)
+    if not directories:
+        return response
+    deferred = Deferred()
+    _Durable(broker, request.timeout_ms, response, waits, deferred).wait(directories)
+    return deferred
+
+
+class _Durable:
+    """Waits until what was deleted does not come back after a crash of this broker."""
+
+    def __init__(
+        self,
+        broker: BrokerParts,
+        timeout_ms: int,
+        response: DeleteRecordsResponse,
+        waits: list[WaitingDelete],
+        deferred: Deferred,
+    ) -> None:
+        self._broker = broker
+        self._timeout_ms = timeout_ms
+        self._response = response
+        self._waits = waits
+        self._deferred = deferred
+        self._open: set[str] = set()
+
+    def wait(self, directories: dict[str, LogDir]) -> None:
+        self._open.update(directories)
+        for path, directory in directories.items():
+            self._broker.replicas.log_start_writes.when_written(directory, partial(self._written, path))
+
+    def _written(self, path: str, is_written: bool) -> None:
+        self._open.discard(path)
+        if not is_written:
+            for wait in self._waits:
+                local_log = wait.partition.log
+                if local_log is None or self._broker.replicas.logs.directory_of(local_log).path == path:
+                    wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    wait.result.low_watermark = -1
+            self._waits = [wait for wait in self._waits if not wait.result.error_code]
+        if not self._open and not self._deferred.cancelled:
+            _when_everywhere(self._broker, self._timeout_ms, self._response, self._waits, self._deferred)
 
 
 def _when_everywhere(
-    broker: BrokerParts, timeout_ms: int, response: DeleteRecordsResponse, waits: list[WaitingDelete]
-) -> DeleteRecordsResponse | Deferred:
+    broker: BrokerParts,
+    timeout_ms: int,
+    response: DeleteRecordsResponse,
+    waits: list[WaitingDelete],
+    deferred: Deferred,
+) -> None:
     def is_alive(broker_id: int) -> bool:
         return broker.metadata.image.cluster.is_unfenced(broker_id)
 
     waits = [wait for wait in waits if not wait.is_over(is_alive)]
     if not waits:
-        return response
-    deferred = Deferred()
+        deferred.complete(response)
+        return
     waiting = WaitingDeletes(waits, is_alive, broker.wheel, lambda: deferred.complete(response))
     deferred.on_cancel = waiting.cancel
     waiting.start(timeout_ms)
-    return deferred
 
 
 def _delete(partition: Partition, offset: int) -> int:

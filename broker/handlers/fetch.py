@@ -125,6 +125,7 @@ class Fetching:
             # A follower with news: it is answered now, so that the news need not wait as well.
             session.waiting.expire()
         session.change(asked.items(), self._forgotten(request))
+        self._resolve_names(session)
         if not session.partitions:
             # Kafka's rule: a session that has become empty is closed and its client told by session id 0.
             sessions.close(session.id)
@@ -143,6 +144,17 @@ class Fetching:
                     p.last_fetched_epoch, p.log_start_offset, p.high_watermark,
                 )  # fmt: skip
         return asked
+
+    def _resolve_names(self, session: FetchSession) -> None:
+        """Topic ids that were unknown when they entered the session: metadata may have arrived since (maybeResolveUnknownName).
+
+        Without its name a topic would never be asked about at the authorizer.
+        """
+        for wanted in list(session.unnamed):
+            name = self._broker.metadata.topic_name(wanted.topic_id)
+            if name is not None:
+                wanted.topic = name
+                del session.unnamed[wanted]
 
     def _forgotten(self, request: FetchRequest) -> list[PartitionKey]:
         return [
@@ -256,14 +268,26 @@ class Fetching:
         return sum(self._ready_bytes.values()) >= self.min_bytes
 
     def expire(self) -> None:
-        self.attempt()
-        self._answer()
+        """max_wait_ms is over, or the session is about to be changed or closed: answer with what there is."""
+        try:
+            self.attempt()
+            self._answer()
+        except Exception:
+            self._fail()
+            raise
 
     def _answer(self) -> None:
         deferred = self._deferred
         self._stop_waiting()
         assert deferred is not None
         deferred.complete(self.response())
+
+    def _fail(self) -> None:
+        """A bug of this broker has ended the wait: the client is answered all the same, so that it can ask again."""
+        deferred = self._deferred
+        self._stop_waiting()
+        if deferred is not None:
+            deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _gone(self) -> None:
         """The client has gone."""

@@ -9,8 +9,11 @@ v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 top
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from functools import partial
 
+from broker.all_topics import Rows, View
+from broker.encoded_metadata import EncodedMetadata, encode_topic
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.metadata_cache import NodeAddress
 from broker.parts import BrokerParts
@@ -34,29 +37,27 @@ NO_LEADER = -1
 AUTO_CREATE_WAIT_MS = 1_000
 
 
-def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Deferred:
+def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Deferred:
     check(request, context.api_version)
     missing = _creatable(broker, request, context)
     if not missing:
         if len(broker.metadata.image.cluster.brokers) == 1:
-            return answer(broker, request, context)
+            return _answer_now(broker, request, context)
         return _answer_in_cluster(broker, request, context)
     deferred = Deferred()
-    finish = lambda: deferred.complete(answer(broker, request, context))  # noqa: E731
+    finish = partial(answer, broker, request, context, deferred)
     deferred.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
     return deferred
 
 
-def _answer_in_cluster(
-    broker: BrokerParts, request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Deferred:
+def _answer_in_cluster(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Deferred:
     held = broker.held_answers
     names_lost = partial(names_lost_leader, broker, request, context.api_version)
     if names_lost():
         return held.hold(names_lost, partial(answer, broker, request, context))
-    if request.topics != [] and held.is_old(context.connection):
+    if held.is_old(context.connection) and names_any(broker, request, context.api_version, broker.replicas.followed()):
         return held.settle(names_lost, partial(answer, broker, request, context))
-    return answer(broker, request, context)
+    return _answer_now(broker, request, context)
 
 
 def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version: int) -> bool:
@@ -66,14 +67,19 @@ def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
         if not registered.fenced and broker.replicas.has_just_lost(node_id)
     }
-    if not lost:
+    return names_any(broker, request, api_version, lost)
+
+
+def names_any(broker: BrokerParts, request: MetadataRequest, api_version: int, leaders: Collection[int]) -> bool:
+    """Whether the answer names one of these as a leader."""
+    if not leaders:
         return False
     topics = broker.metadata.image.topics
     if asks_for_all(request, api_version):
         return True
     for asked in request.topics or ():
         image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
-        if image is not None and any(partition.leader in lost for partition in image.partitions.values()):
+        if image is not None and any(partition.leader in leaders for partition in image.partitions.values()):
             return True
     return False
 
@@ -98,10 +104,57 @@ def _creatable(broker: BrokerParts, request: MetadataRequest, context: RequestCo
     ]
 
 
-def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def _answer_now(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Deferred:
+    deferred = Deferred()
+    answer(broker, request, context, deferred)
+    return deferred
+
+
+def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContext, deferred: Deferred) -> None:
+    """Completes the answer: later, if it has many topics that are not encoded yet."""
+    if asks_for_all(request, context.api_version) and not request.include_topic_authorized_operations:
+        view = View(context.api_version, context.connection.listener_name)
+        broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, deferred))
+        return
+    response = _head(broker, request, context)
+    live = broker.metadata.live(context.connection.listener_name)
+    builder = _Builder(broker, context.api_version, context.connection.listener_name, live)
+    if asks_for_all(request, context.api_version):
+        response.topics = [builder.topic(image) for image in broker.metadata.image.topics]
+    else:
+        seen: set[tuple[str | None, bytes]] = set()
+        for asked in request.topics or ():
+            if (asked.name, asked.topic_id) not in seen:
+                seen.add((asked.name, asked.topic_id))
+                response.topics.append(builder.asked(asked.name, asked.topic_id))
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    deferred.complete(response)
+
+
+def _complete(
+    broker: BrokerParts, request: MetadataRequest, context: RequestContext, deferred: Deferred, rows: Rows | None
+) -> None:
+    if deferred.cancelled:
+        return
+    if rows is None:
+        deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
+    deferred.complete(EncodedMetadata(_head(broker, request, context), rows))
+
+
+def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage], bytes]:
+    builder = _Builder(broker, view.version, view.listener, broker.metadata.live(view.listener))
+    return lambda image: encode_topic(builder.topic(image), view.version)
+
+
+def _head(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """Everything but the topics."""
     metadata = broker.metadata
     addresses = metadata.addresses(context)
-    live = {address.node_id for address in addresses}
+    live = metadata.live(context.connection.listener_name)
     listed = addresses + _just_fenced(broker, context)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in listed],
@@ -109,15 +162,6 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
         # Any broker forwards to the active controller, so the one that is asked names itself if it is in service.
         controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
     )
-    builder = _Builder(broker, request, context, live)
-    if asks_for_all(request, context.api_version):
-        response.topics = [builder.topic(image) for image in metadata.image.topics]
-    else:
-        seen: set[tuple[str | None, bytes]] = set()
-        for asked in request.topics or ():
-            if (asked.name, asked.topic_id) not in seen:
-                seen.add((asked.name, asked.topic_id))
-                response.topics.append(builder.asked(asked.name, asked.topic_id))
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
@@ -136,11 +180,10 @@ def _just_fenced(broker: BrokerParts, context: RequestContext) -> list[NodeAddre
 class _Builder:
     """The topics of one response."""
 
-    def __init__(self, broker: BrokerParts, request: MetadataRequest, context: RequestContext, live: set[int]) -> None:
+    def __init__(self, broker: BrokerParts, version: int, listener: str, live: set[int]) -> None:
         self._broker = broker
-        self._authorized = request.include_topic_authorized_operations
-        self._version = context.api_version
-        self._listener = context.connection.listener_name
+        self._version = version
+        self._listener = listener
         self._live = live
 
     def asked(self, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
@@ -162,15 +205,12 @@ class _Builder:
         return MetadataResponseTopic(error_code=error, name=name, is_internal=name in self._broker.internal_topics)
 
     def topic(self, image: TopicImage) -> MetadataResponseTopic:
-        topic = MetadataResponseTopic(
+        return MetadataResponseTopic(
             name=image.name,
             topic_id=image.id,
             is_internal=image.name in self._broker.internal_topics,
             partitions=[self._partition(index, partition) for index, partition in image.sorted_partitions()],
         )
-        if self._authorized:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
-        return topic
 
     def _partition(self, index: int, partition: PartitionRegistration) -> MetadataResponsePartition:
         leader, error = partition.leader, ErrorCode.NONE

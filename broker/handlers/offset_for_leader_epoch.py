@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23): where a leader epoch ended, for clients and followers that look for their divergence (KIP-320).
 
-v3 replica_id: a follower may ask only the leader; a debugging consumer (-2) may ask any replica · v4 flexible.
+v3 replica_id · v4 flexible. Only the leader answers, whoever asks: also a debugging consumer (replica_id -2).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from broker.authorization.guard import guarded
 from broker.authorization.rules import RULES
+from broker.encoded_metadata import metadata_encoder
 from broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -114,6 +115,10 @@ ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
 )
 
 
+#: APIs with an answer that is encoded already.
+ENCODERS = {ApiKey.METADATA: metadata_encoder}
+
+
 def broker_routes(broker: BrokerParts) -> list[Route]:
     """The rows bound to the parts of one broker, behind their guards."""
     return [
@@ -122,6 +127,7 @@ def broker_routes(broker: BrokerParts) -> list[Route]:
             broker.controller.forwarder(api_key)
             if isinstance(handler, str)
             else guarded(broker, api_key, RULES[api_key], partial(handler, broker)),
+            encoder=ENCODERS.get(api_key),
         )
         for api_key, handler in ROUTES
     ]

@@ -62,7 +62,7 @@ class IsrChanges:
         self._proposing.close()
 
     async def _ask(self, partitions: dict[Partition, None]) -> Iterable[Partition]:
-        """Those that the controller has not answered."""
+        """Those that have to be asked again: not answered, or refused for a reason that may pass."""
         asked = [partition for partition in partitions if partition.proposed_isr is not None]
         if not asked:
             return ()
@@ -70,6 +70,7 @@ class IsrChanges:
         response: AlterPartitionResponse | None = await self._proposing.answer(request)
         if response is None:
             return asked
+        again = []
         for topic in response.topics:
             for answer in topic.partitions:
                 partition, proposed = by_key.pop((topic.topic_id, answer.partition_index), (None, None))
@@ -77,9 +78,9 @@ class IsrChanges:
                     continue  # the metadata has overtaken the answer
                 if answer.error_code == ErrorCode.NONE:
                     partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
-                else:
-                    partition.isr_refused(ErrorCode(answer.error_code))
-        return ()
+                elif partition.isr_refused(ErrorCode(answer.error_code)):
+                    again.append(partition)
+        return again
 
     def _request(self, partitions: list[Partition]) -> tuple[AlterPartitionRequest, Asked]:
         request = AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())

@@ -1,4 +1,4 @@
-"""Who waits for an offset of a partition: an append with acks=all for the high watermark, one of flush.messages=1 for the disk."""
+"""Callbacks that wait for an offset of a partition: acks=all for the high watermark, flush.messages=1 for the disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.errors import ErrorCode
+from server.isolation import isolated
 
 
 class Commit:
@@ -21,13 +22,37 @@ class Commit:
         self.callback = None
 
 
-def insert(waiting: deque[Commit], commit: Commit) -> None:
-    """In the order of the offsets."""
-    while waiting and waiting[0].callback is None:
-        waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
-    if waiting and waiting[-1].required_offset > commit.required_offset:
-        # A duplicate batch is answered by its first append, which lies behind newer ones.
-        position = next(i for i, each in enumerate(waiting) if each.required_offset > commit.required_offset)
-        waiting.insert(position, commit)
-    else:
-        waiting.append(commit)
+class Commits:
+    """In the order of their offsets. One callback that fails keeps no other from being called."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[Commit] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, commit: Commit) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0].callback is None:
+            waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
+        if waiting and waiting[-1].required_offset > commit.required_offset:
+            # A duplicate batch is answered by its first append, which lies behind newer ones.
+            position = next(i for i, each in enumerate(waiting) if each.required_offset > commit.required_offset)
+            waiting.insert(position, commit)
+        else:
+            waiting.append(commit)
+
+    def reached(self, offset: int, result: Callable[[], ErrorCode]) -> None:
+        """Call back all that waited for no more than `offset`."""
+        waiting = self._waiting
+        while waiting and waiting[0].required_offset <= offset:
+            commit = waiting.popleft()
+            if commit.callback is not None:
+                isolated(commit.callback, result())
+
+    def take_all(self) -> list[Commit]:
+        taken = list(self._waiting)
+        self._waiting.clear()
+        return taken

@@ -29,6 +29,7 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
+from server.isolation import isolated
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -156,7 +157,7 @@ class FetchSession:
 
     __slots__ = (
         "active", "cached_size", "contact_ms", "created_ms", "epoch", "id", "last_used_ms", "partitions", "replica_id",
-        "uses_topic_ids", "waiting",
+        "unnamed", "uses_topic_ids", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -170,10 +171,14 @@ class FetchSession:
         self.partitions = partitions
         #: In reading order.
         self.active: dict[FetchPartition, None] = dict.fromkeys(partitions.values())
+        #: Partitions whose topic id this broker did not know when they came.
+        self.unnamed: dict[FetchPartition, None] = {}
         for partition in partitions.values():
             partition.session = self
+            if not partition.topic:
+                self.unnamed[partition] = None
         self.created_ms = self.last_used_ms = 0
-        #: Wall-clock time of the last request: an idle follower held everything that there was then.
+        #: Monotonic time of the last request: an idle follower held everything that there was then.
         self.contact_ms = 0
         self.cached_size = len(partitions)
         #: The request that has not been answered yet.
@@ -189,6 +194,8 @@ class FetchSession:
             if known is None:
                 known = self.partitions[key] = request
                 request.session = self
+                if not request.topic:
+                    self.unnamed[request] = None
             else:
                 known.update(request)
             self.active[known] = None
@@ -217,6 +224,7 @@ class FetchSession:
         partition.watch(None)
         partition.session = None
         self.active.pop(partition, None)
+        self.unnamed.pop(partition, None)
 
 
 class FetchSessionCache:
@@ -251,8 +259,11 @@ class FetchSessionCache:
         return session
 
     def close(self, session_id: int) -> None:
+        """Also answers the session's request that waits: nothing will wake it any more."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            if session.waiting is not None:
+                isolated(session.waiting.expire)
             session.close()
 
     def open(self, session: FetchSession, now_ms: int) -> bool:

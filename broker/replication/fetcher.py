@@ -14,7 +14,7 @@ leader answers the waiting one for it (handlers/fetch.py): a new leader must not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
@@ -227,8 +227,8 @@ class LeaderFetcher:
     # -- The connection ----------------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        address = self._locate()
         try:
+            address = self._locate()
             if address is None:
                 raise ChannelClosed(f"broker {self.leader_id} is not registered")
             channel = self._channel = Channel(
@@ -239,10 +239,15 @@ class LeaderFetcher:
             if highest < REPLICA_STATE_VERSION:
                 raise ChannelClosed(f"broker {self.leader_id} has Fetch up to version {highest} only")
         except ChannelClosed as error:
-            self._connecting = False
             self._lost(None, error)
             return
-        self._connecting = False
+        except Exception as error:
+            # A bug, but one failed attempt must not be the last: this leader would never be fetched from again.
+            log.exception("Could not connect to broker %d", self.leader_id)
+            self._lost(None, error)
+            return
+        finally:
+            self._connecting = False
         self._protocol, self._version = protocol, min(highest, APIS[ApiKey.FETCH].max_version)
         if self._closed:
             self._drop_connection()
@@ -453,6 +458,9 @@ class ReplicaFetchers:
         if not fetcher.session.followed:
             fetcher.close()
             del self.by_leader[leader_id]
+
+    def followed(self) -> Collection[int]:
+        return self.by_leader.keys()
 
     def has_just_lost(self, leader_id: int) -> bool:
         fetcher = self.by_leader.get(leader_id)

@@ -15,11 +15,10 @@ Not handled here: sockets, timeouts (replication/waiting.py), and the wire.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from broker.replication.commit import Commit, insert
+from broker.replication.commit import Commit, Commits
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
 from broker.replication.isr import (
@@ -34,6 +33,7 @@ from broker.replication.throttle import Throttle
 from broker.replication.waiting import Wakeups
 from protocol.errors import ErrorCode, KafkaError
 from protocol.work import Turn
+from server.isolation import isolated
 from storage.config import NEVER
 from storage.log import Appended, Log, Origin
 from storage.preparation import Prepared
@@ -158,8 +158,8 @@ class Partition:
         self.follower_throttle: Throttle | None = None
         #: flush.messages: after so many records the append that makes them full is answered after a flush.
         self.flush_messages = NEVER
-        self._committing: deque[Commit] = deque()
-        self._flushing: deque[Commit] = deque()
+        self._committing = Commits()
+        self._flushing = Commits()
         self._wakeups = wakeups
         self._group_flush = group_flush
         self._isr_changes = isr_changes
@@ -190,9 +190,21 @@ class Partition:
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
+        proposed = self.proposed_isr
+        # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
+        # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
+        keeps_proposal = (
+            not new_epoch
+            and proposed is not None
+            and partition_epoch == self.partition_epoch
+            and self.isr == frozenset(isr)
+            and proposed.issubset(replicas)  # else the controller refuses it as invalid, and no later metadata ends it
+        )
         self.log = log
         log.producers.requires_verification = True
         self._assign(leader_epoch, partition_epoch, replicas, isr)
+        if keeps_proposal and proposed is not None:
+            self.proposed_isr, self.maximal_isr = proposed, self.isr | proposed
         self.leader_id = self.node_id
         if new_epoch:
             self.epoch_start_offset = log.log_end_offset
@@ -233,7 +245,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
-        # A proposal that is still on its way fails, or is what we read here: partition epochs are compared there.
+        # A proposal on an older partition epoch fails, or is what is read here: the controller compares partition epochs.
         self.isr = self.maximal_isr = frozenset(isr)
         self.proposed_isr = None
         self.update_config()
@@ -250,12 +262,9 @@ class Partition:
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def fail_waiting(self, error: ErrorCode) -> None:
-        waiting = [*self._committing, *self._flushing]
-        self._committing.clear()
-        self._flushing.clear()
-        for commit in waiting:
+        for commit in [*self._committing.take_all(), *self._flushing.take_all()]:
             if commit.callback is not None:
-                commit.callback(error)
+                isolated(commit.callback, error)
         self.wake_fetches()
         self.look_at_starts()
 
@@ -314,14 +323,14 @@ class Partition:
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(log, self)
         if self.alone and self.flush_messages != EVERY_RECORD:
-            self._raise_high_watermark(log, log.log_end_offset)
+            self._raise_high_watermark(log, log.log_end_offset, within_append=True)
         else:
-            self.advance_high_watermark()
+            self.advance_high_watermark(within_append=True)
             if self.follower_watches:
                 self._tell_followers(appended.first_offset)
         return appended
 
-    def advance_high_watermark(self) -> None:
+    def advance_high_watermark(self, *, within_append: bool = False) -> None:
         log = self.leader_log
         if log is None or len(self.isr) < self.min_isr:
             # KIP-966: under min ISR the watermark stands still, so that an acknowledged record always has min ISR copies.
@@ -335,18 +344,25 @@ class Partition:
             high_watermark = next_high_watermark(
                 own_end, self.followers.values(), self.maximal_isr, joinable, now_ms, self.lag_time_ms_max
             )
-        self._raise_high_watermark(log, high_watermark)
+        self._raise_high_watermark(log, high_watermark, within_append)
 
-    def _raise_high_watermark(self, log: Log, high_watermark: int) -> None:
+    def _raise_high_watermark(self, log: Log, high_watermark: int, within_append: bool = False) -> None:
         if high_watermark <= log.high_watermark:
             return
         log.advance_high_watermark(high_watermark)
-        committing = self._committing
-        while committing and committing[0].required_offset <= high_watermark:
-            commit = committing.popleft()
-            if commit.callback is not None:
-                commit.callback(self._commit_result())
+        if self._committing:
+            if within_append:
+                # A coordinator that appends has not replayed its records yet: no callback may make it decide anew (Kafka's
+                # ActionQueue). The watermark jumps here when a replica that could join has been late for too long.
+                self._wakeups.schedule(self)
+            else:
+                self.wake()
         self._tell_watermark()
+
+    def wake(self) -> None:
+        """Call back the appends that the high watermark has passed."""
+        if self.leader_log is not None:
+            self._committing.reached(self.leader_log.high_watermark, self._commit_result)
 
     def _commit_result(self) -> ErrorCode:
         if len(self.isr) < self.min_isr:
@@ -365,7 +381,7 @@ class Partition:
         elif self.leader_log.high_watermark > last_offset:
             callback(self._commit_result())
         else:
-            insert(self._committing, commit)
+            self._committing.add(commit)
         return commit
 
     # -- Flushing before acknowledging --------------------------------------------------------------------------------
@@ -383,7 +399,7 @@ class Partition:
         elif self.leader_log.recovery_point > last_offset:
             callback(ErrorCode.NONE)
         else:
-            insert(self._flushing, commit)
+            self._flushing.add(commit)
         return commit
 
     def flushed(self, failed: bool) -> None:
@@ -392,11 +408,7 @@ class Partition:
         if failed or log is None:
             self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        flushing = self._flushing
-        while flushing and flushing[0].required_offset <= log.recovery_point:
-            commit = flushing.popleft()
-            if commit.callback is not None:
-                commit.callback(ErrorCode.NONE)
+        self._flushing.reached(log.recovery_point, lambda: ErrorCode.NONE)
         self.advance_high_watermark()
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
@@ -457,7 +469,7 @@ class Partition:
 
     def look_at_starts(self) -> None:
         for waiting in list(self.waiting_deletes):
-            waiting.look()
+            isolated(waiting.look)
 
     def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
         """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
@@ -517,14 +529,14 @@ class Partition:
         self.proposed_isr = None
         self.advance_high_watermark()
 
-    def isr_refused(self, error: ErrorCode) -> None:
-        """The controller did not make it. Where newer metadata is the reason, the proposal stands until we read that."""
+    def isr_refused(self, error: ErrorCode) -> bool:
+        """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
         if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             self.maximal_isr = self.isr
             self.proposed_isr = None
             self.advance_high_watermark()
-        elif error not in OVERTAKEN and self._isr_changes is not None:
-            self._isr_changes.submit(self)
+            return False
+        return error not in OVERTAKEN
 
     # -- Following ---------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,13 @@ from leaders (replication/fetcher.py), and what a log does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from broker.configs import BrokerConfigs
 from broker.log_removal import LogRemoval
 from broker.replication.group_flush import GroupFlush
+from broker.replication.log_start_writes import LogStartWrites
 from broker.replication.partition import IsrProposals, Partition
 from broker.replication.throttle import Throttle, is_throttled
 from broker.replication.waiting import Wakeups
@@ -49,6 +50,8 @@ class Fetchers(Protocol):
     def unfollow(self, partition: Partition) -> None: ...
 
     def has_just_lost(self, leader_id: int) -> bool: ...
+
+    def followed(self) -> Collection[int]: ...
 
     def close(self) -> None: ...
 
@@ -90,6 +93,7 @@ class Replicas:
         self._follower_throttle = Throttle(world.clock)
         self._group_flush = GroupFlush(world)
         self.log_removal = LogRemoval(world, logs)
+        self.log_start_writes = LogStartWrites(world, logs)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -308,6 +312,10 @@ class Replicas:
     def has_just_lost(self, leader_id: int) -> bool:
         """Whether a leader that is followed here has closed its connection a moment ago."""
         return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
+
+    def followed(self) -> Collection[int]:
+        """The leaders that are fetched from: only of these it is noticed when they are lost."""
+        return () if self.fetchers is None else self.fetchers.followed()
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.mono_ms()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from server.clock import Clock
+from server.isolation import isolated
 
 
 class Waiting(Protocol):
@@ -31,4 +32,4 @@ class Wakeups:
     def _run(self) -> None:
         pending, self._pending = self._pending, {}
         for waiting in pending:
-            waiting.wake()
+            isolated(waiting.wake)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from server.network.context import RequestContext
 from server.network.frames import FrameProtocol, read_size
 from server.network.strangers import stranger
+from server.network.turn import SLOW_NS
 from server.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ JOIN_BYTES = 64 * 1024
 #: many as fit their queue (librdkafka) in flight.
 HELD_REPLIES_MAX = 1000
 HELD_BYTES_MAX = 1024 * 1024
-#: What came in one read may be a thousand requests, and some are slow: the first record of a partition makes its files, two
-#: milliseconds on a slow file system. The quorum, on the same loop, is not to wait for all of them.
-TURN_NS = 20_000_000
 #: Contexts kept per connection; clients use a dozen pairs of API and version.
 CONTEXTS_MAX = 64
 
@@ -207,7 +205,10 @@ class Connection(FrameProtocol):
     def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
         dispatch = self._dispatcher.dispatch
         limit = self.listener.limits.request_bytes_max
-        turn_ends_ns = self.stamp_ns + TURN_NS
+        turn, began_ns = self._dispatcher.turn, self.stamp_ns
+        turn_ends_ns = began_ns + turn.left_ns
+        if turn.left_ns <= 0 and not self._paused & Pause.TURN:
+            self._wait_for_turn()
         while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= limit:
@@ -221,11 +222,16 @@ class Connection(FrameProtocol):
             if self.closed:
                 break
             if self.stamp_ns > turn_ends_ns and pos < end:
-                self.pause(Pause.TURN)
-                self._dispatcher.clock.call_later(0, self._next_turn)
+                self._wait_for_turn()
+        if self.stamp_ns - began_ns > SLOW_NS:
+            turn.spend(self.stamp_ns - began_ns)
         return end if self.closed else pos
 
-    def _next_turn(self) -> None:
+    def _wait_for_turn(self) -> None:
+        self.pause(Pause.TURN)
+        self._dispatcher.turn.wait(self)
+
+    def next_turn(self) -> None:
         self.resume(Pause.TURN)
 
     def served(self) -> None:

@@ -28,6 +28,7 @@ from server.network.context import RequestContext
 from server.network.deferred import Deferred
 from server.network.error_reply import error_reply
 from server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
+from server.network.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +43,13 @@ API_VERSIONS = int(ApiKey.API_VERSIONS)
 class Dispatcher:
     """One per node and kind of listener: the routes served there."""
 
-    __slots__ = ("_by_key", "clock", "mono_ns", "routes", "spawn")
+    __slots__ = ("_by_key", "clock", "mono_ns", "routes", "spawn", "turn")
 
     def __init__(self, routes: RouteTable, clock: Clock, spawn: Spawn) -> None:
         self.routes = routes
         self.clock = clock
         self.mono_ns = clock.mono_ns
+        self.turn = Turn(clock)
         self.spawn = spawn
         self._by_key = routes.by_key
 

@@ -16,6 +16,8 @@ from server.network.deferred import Deferred
 Handler = Callable[[Any, RequestContext], Any]
 Answer = Any | Deferred | None
 AsyncHandler = Callable[[Any, RequestContext], Awaitable[Any]]
+#: Appends an answer's bytes to the list.
+Encode = Callable[[Any, list[Any]], None]
 
 #: Latencies are counted by the bit length of their microseconds: 40 bits are twelve days.
 LATENCY_BUCKETS = 41
@@ -30,7 +32,7 @@ class Codec(NamedTuple):
 
     version: int
     decode: Callable[[Any, int, int], tuple[Any, int]]
-    encode: Callable[[Any, list[Any]], None]
+    encode: Encode
     flexible_request: bool  # the request header has tagged fields
     pack_head: Callable[[int, int], bytes]
     head_bytes: int  # of the reply's header, its size field not counted
@@ -44,13 +46,20 @@ class Route:
     """
 
     __slots__ = (
-        "advertised_min", "api", "api_key", "codecs", "errors", "handler", "is_async", "latency_buckets", "latency_ns",
-        "max_version", "min_version", "name", "requests",
+        "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "handler", "is_async", "latency_buckets",
+        "latency_ns", "max_version", "min_version", "name", "requests",
     )  # fmt: skip
 
     def __init__(
-        self, api_key: int, handler: Handler, *, min_version: int | None = None, max_version: int | None = None
+        self,
+        api_key: int,
+        handler: Handler,
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+        encoder: Callable[[int], Encode] | None = None,
     ) -> None:
+        """`encoder` makes the encoder of a version where answers may be something else than the API's response."""
         self.api = APIS[ApiKey(api_key)]
         self.api_key = api_key
         self.name = self.api.name
@@ -63,6 +72,7 @@ class Route:
         self.advertised_min = min(self.min_version, self.api.advertised_min)
         # By version; made when the version is first used, which for most is never.
         self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
+        self._encoder = encoder
         self.requests = 0
         self.latency_ns = 0
         self.latency_buckets = [0] * LATENCY_BUCKETS
@@ -77,7 +87,10 @@ class Route:
             return None
         known = self.codecs[version]
         if known is None:
-            known = self.codecs[version] = make_codec(self.api_key, version)
+            known = make_codec(self.api_key, version)
+            if self._encoder is not None:
+                known = known._replace(encode=self._encoder(version))
+            self.codecs[version] = known
         return known
 
     def count_error(self, code: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from server.timer_wheel import TICK_MS, TimerWheel
 
 
@@ -127,3 +129,19 @@ def test_a_closed_wheel_expires_nothing() -> None:
     wheel.close()
     clock.advance(5000)
     assert entry.expired_ms is None
+
+
+def test_an_entry_that_fails_keeps_no_other_of_its_tick_from_expiring(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    wheel = TimerWheel(clock)  # type: ignore[arg-type]
+    entries = [Entry(clock, 1_100) for _ in range(3)]
+    for entry in entries:
+        wheel.add(entry, 100)
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    entries[0].expire = broken  # type: ignore[method-assign]
+    clock.advance(1_200)
+    assert [entry.expired_ms is not None for entry in entries] == [False, True, True]
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]

@@ -263,6 +263,14 @@ class Faults:
         for link in links:
             self.cluster.hub.mend(*link)
 
+    async def slow_connections(self, node: SimNode) -> None:
+        """Of two messages that are sent over different connections the later one may arrive first, by far."""
+        rng = self.rng
+        struck = self.cluster.hub.slow_connections(node.host.name, lambda: rng.choice((0, 0, 30, 200, 900)))
+        await asyncio.sleep(rng.uniform(1, 8))
+        for transport in struck:
+            transport.slow_seconds = 0.0
+
     async def reset(self, node: SimNode) -> None:
         names = [*(each.host.name for each in self.cluster.nodes if each is not node), *self.clients]
         for name in self.rng.sample(names, self.rng.randint(1, len(names))):
@@ -286,6 +294,7 @@ FAULTS = (
     Fault("cut", 6, Faults.cut),
     Fault("one-way cut", 5, Faults.cut_one_way),
     Fault("slow links", 4, Faults.slow),
+    Fault("slow connections", 6, Faults.slow_connections),
     Fault("reset", 6, Faults.reset),
     Fault("clock skew", 2, Faults.skew),
 )

@@ -17,6 +17,7 @@ from broker.groups.shard import GroupShard
 from broker.handlers import fetch
 from broker.node import BrokerNode
 from broker.replication import isr, partition, read
+from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from broker.transactions.shard import TransactionShard
 from controller.control import alter_partition, brokers
@@ -51,12 +52,22 @@ def always(*args: Any, **kwargs: Any) -> bool:
 
 ALWAYS = property(lambda self: True, lambda self, value: None)
 
+_become_leader = Partition.become_leader
 _become_follower = Partition.become_follower
 _append_as_follower = Partition.append_as_follower
 _next_high_watermark = isr.next_high_watermark
 _read = read.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
+_log_read = Log.read
+_fetch_response = fetch.Fetching.response
+
+
+def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
+    """Metadata of a partition epoch that an answer to AlterPartition has brought already, taken for news (Kafka's `<`)."""
+    if self.is_leader and (leader_epoch, partition_epoch) == (self.leader_epoch, self.partition_epoch):
+        self.proposed_isr = None
+    _become_leader(self, log, leader_epoch, partition_epoch, *args)
 
 
 def follow_from_high_watermark(self: Partition, *args: Any, **kwargs: Any) -> None:
@@ -179,6 +190,19 @@ def answered_at_once(self: Any, response: Any, on_error: Any) -> Any:
     return response
 
 
+def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any) -> Any:
+    return _log_read(log, offset, min_one=False, **limits)
+
+
+def answer_no_session(self: fetch.Fetching) -> Any:
+    """What gives no answer stands for whatever forgets to complete one."""
+    return _fetch_response(self) if not self.session.id else None
+
+
+def stable_is_at_the_start(log: Log) -> int:
+    return log.log_start_offset
+
+
 def stable_is_committed(log: Log) -> int:
     return log.high_watermark
 
@@ -215,6 +239,10 @@ REPLICATION = {
         "the high watermark does not wait for one member of the ISR",
         (partition, "next_high_watermark", watermark_without_slowest),
     ),
+    "proposal-forgotten": _mutant(
+        "metadata of an equal partition epoch forgets the ISR that was proposed since",
+        (Partition, "become_leader", forget_proposal),
+    ),
     "isr-before-answer": _mutant("a leader takes a proposed ISR for made", (Partition, "_propose", isr_before_answer)),
     "join-isr-early": _mutant(
         "a follower joins the ISR before it has reached the high watermark and the leader's epoch",
@@ -231,6 +259,16 @@ REPLICATION = {
     ),
     "old-metadata": _mutant(
         "a broker takes up the roles of before its crash until it has read on", (BrokerNode, "start", hear_everything)
+    ),
+    "sessions-without-turns": _mutant(
+        "a partition of a fetch session that has returned data stays in front of the others",
+        (FetchSession, "move_to_end", nothing),
+    ),
+    "first-batch-too-large": _mutant(
+        "a first batch that is larger than max_bytes is not returned", (Log, "read", read_strictly)
+    ),
+    "fetches-not-answered": _mutant(
+        "a fetch within a session is never answered", (fetch.Fetching, "response", answer_no_session)
     ),
     "dedupe-window-of-zero": _mutant(
         "a batch that is sent again is no duplicate", (ProducerState, "duplicate_of", nothing)
@@ -279,6 +317,9 @@ COORDINATORS = {
     "answered-before-commit": _mutant(
         "a coordinator answers before its records are committed",
         (coordinator._Context, "answer", answered_at_once),
+    ),
+    "stable-offset-stands-still": _mutant(
+        "the last stable offset does not move", (Log, "last_stable_offset", property(stable_is_at_the_start))
     ),
     "no-stable-offset": _mutant(
         "read_committed is served up to the high watermark", (Log, "last_stable_offset", property(stable_is_committed))

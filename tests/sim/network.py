@@ -54,6 +54,17 @@ class SimHub:
                 self.cut(one, other)
                 self.cut(other, one)
 
+    def slow_connections(self, host: str, delays_ms: Callable[[], float]) -> list[SimTransport]:
+        """Each connection of `host` gets a delay of its own, in both directions, until `slow_seconds` is taken back."""
+        struck = []
+        for transport in [t for t in self.transports if t.host == host and t.peer is not None]:
+            delay_ms = delays_ms()
+            for side in (transport, transport.peer):
+                if side is not None:
+                    side.slow_seconds = delay_ms / 1000
+                    struck.append(side)
+        return struck
+
     def slow_down(self, source: str, target: str, delay_ms: float) -> None:
         """What goes from `source` to `target` takes about so much longer from now on."""
         self._slow[source, target] = delay_ms
@@ -108,6 +119,8 @@ class SimTransport(asyncio.Transport):
         self._incoming = bytearray()
         self._closing = self._lost = self._silent = self._reading_paused = self._writing_paused = False
         self._eof_after_outgoing = False
+        #: This connection alone, and this direction of it: others between the same hosts overtake it.
+        self.slow_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._give_up: asyncio.TimerHandle | None = None
         hub.transports[self] = None
@@ -174,7 +187,7 @@ class SimTransport(asyncio.Transport):
 
     def deliver_soon(self) -> None:
         if self._timer is None and (self._outgoing or self._eof_after_outgoing):
-            delay = self.hub.delay(self.host, self.peer_host)
+            delay = self.hub.delay(self.host, self.peer_host) + self.slow_seconds
             self._timer = self._loop.call_later(delay, self._deliver, context=OUTSIDE.context)
 
     def _soon(self, callback: Callable[..., object], *args: object) -> None:

@@ -17,12 +17,14 @@ from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.group import OffsetKeeper
 from tests.sim.clients.members import Group, Member, unsettled
 from tests.sim.clients.producer import Producer
+from tests.sim.clients.session_reader import SessionReader
 from tests.sim.clients.transactions import Transactions
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
+from tests.sim.replication_checks import ReplicationChecks
 
 MIN_ISR = 2
 CHECK_SECONDS = 0.2
@@ -96,6 +98,7 @@ class Simulation:
         self.history.note(f"seed {self.seed}: {roles} {settings}")
         self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), roles, settings)
         self.invariants = Invariants(cluster, MIN_ISR)
+        self.replication = ReplicationChecks(cluster)
         clients = self._clients()
         names = [client.name for client in clients]
         flushes = "log.flush.interval.messages" in settings
@@ -152,10 +155,15 @@ class Simulation:
     async def _watch(self) -> None:
         while True:
             self.invariants.check()
+            self.replication.check()
             for client in self._all_clients:
                 for failure in client.failed:
                     raise failure
             await asyncio.sleep(CHECK_SECONDS)
+
+    def _acknowledged(self, partition: TopicPartition, last_offset: int) -> None:
+        self.invariants.acknowledged(partition, last_offset)
+        self.replication.acknowledged(partition, last_offset)
 
     # -- Clients -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +185,7 @@ class Simulation:
             producer.idempotent = number < 2 and rng.random() < 0.8
             producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
             producer.pause_seconds = rng.choice((0.5, 1.2, 3.0))
-            producer.on_acknowledged = self.invariants.acknowledged
+            producer.on_acknowledged = self._acknowledged
         self.members: list[Member] = []
         if rng.random() < 0.5:
             group = Group("members", self.partitions)
@@ -272,6 +280,11 @@ class Simulation:
             await self._until(f"reader {level} reads all", functools.partial(reader.has_read, wanted))
             reader.stopping = True
             self.consumers.append(reader)
+        sessions = self._client(SessionReader, "sessions")
+        assert isinstance(sessions, SessionReader)
+        sessions.ends = {(topic, index): ends.get((by_name[topic], index), 0) for topic, index in self.partitions}
+        sessions.start()
+        await self._until("a reader with sessions reads all", lambda: sessions.has_read_all, number="46")
         for _ in range(20):
             if await self.keeper.spawn(self.keeper.fetch(), "reads the group's offset"):
                 return

@@ -250,7 +250,8 @@ class Lab:
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             self.say(f"controller -> {broker.id}: {ErrorCode(answer.error_code).name}")
-            partition.isr_refused(ErrorCode(answer.error_code))
+            if partition.isr_refused(ErrorCode(answer.error_code)):
+                broker.submit(partition)
         else:
             self.say(f"controller -> {broker.id}: isr {join(answer.isr)}")
             partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)

@@ -167,11 +167,65 @@ def test_a_proposal_that_was_overtaken_stands_until_the_metadata_comes(
     assert (partition.maximal_isr, partition.proposed_isr) == ({1, 2}, None)
 
 
-def test_any_other_refusal_is_asked_again(partition: Partition, log: Log, proposals: Proposals) -> None:
+@pytest.mark.parametrize(
+    ("error", "asks_again"),
+    [
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+        (ErrorCode.INVALID_UPDATE_VERSION, False),
+        (ErrorCode.INELIGIBLE_REPLICA, False),
+    ],
+)
+def test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once(
+    partition: Partition, log: Log, proposals: Proposals, error: ErrorCode, asks_again: bool
+) -> None:
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
-    partition.isr_refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert proposals.sent == [[1, 2, 3], [1, 2, 3]]
+    assert partition.isr_refused(error) is asks_again
+    assert proposals.sent == [[1, 2, 3]], "the pause before the next attempt is made by who asks"
+
+
+def test_a_proposal_made_on_the_controllers_answer_stands_when_the_metadata_of_that_answer_comes_later(
+    partition: Partition, log: Log, proposals: Proposals
+) -> None:
+    """The controller may commit it any moment: a record acknowledged without the newcomer would be lost with this leader."""
+    lead(partition, log, (1, 2), partition_epoch=4)
+    for _ in range(5):
+        append(partition)
+    fetch(partition, 2, 3)
+    partition.isr_altered(1, 5, [1, 2])
+    fetch(partition, 3, 3)
+    assert proposals.sent == [[1, 2, 3]]
+    lead(partition, log, (1, 2), partition_epoch=5)
+    assert (partition.proposed_isr, partition.maximal_isr) == ({1, 2, 3}, {1, 2, 3})
+    answers: list[ErrorCode] = []
+    partition.when_committed(4, answers.append)
+    fetch(partition, 2, 5)
+    assert (log.high_watermark, answers) == (3, []), "3 may be a candidate by now, and ends at 3"
+    partition.isr_altered(1, 6, [1, 2, 3])
+    fetch(partition, 3, 5)
+    assert (log.high_watermark, answers) == (5, [ErrorCode.NONE])
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "replicas"),
+    [(2, (1, 2, 3)), (1, (1, 2))],
+    ids=["a new leader epoch", "the proposed replica is not assigned any more"],
+)
+def test_a_proposal_that_the_controller_cannot_make_any_more_is_dropped_by_metadata_of_its_partition_epoch(
+    partition: Partition, log: Log, leader_epoch: int, replicas: tuple[int, ...]
+) -> None:
+    lead(partition, log, (1, 2), partition_epoch=5)
+    fetch(partition, 3, 0)
+    partition.become_leader(log, leader_epoch, 5, replicas, (1, 2), NOW_MS)
+    assert (partition.proposed_isr, partition.maximal_isr) == (None, {1, 2})
+
+
+def test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing(partition: Partition, log: Log) -> None:
+    lead(partition, log, (1, 2))
+    fetch(partition, 3, 0)
+    partition.become_leader(log, 2, 2, (1, 2, 3), (1, 2), NOW_MS)
+    partition.isr_altered(1, 7, [1, 2, 3])
+    assert (partition.isr, partition.partition_epoch) == ({1, 2}, 2)
 
 
 def test_metadata_older_than_the_controllers_answer_is_not_taken_back(

@@ -207,7 +207,7 @@ def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log:
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER, "done"]
 
 
-def test_an_isr_that_shrank_below_the_minimum_says_so_after_the_append(
+def test_an_isr_that_shrank_below_the_minimum_after_the_append_holds_the_answer_back(
     partition: Partition, log: Log, clock: Timers
 ) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
@@ -218,6 +218,96 @@ def test_an_isr_that_shrank_below_the_minimum_says_so_after_the_append(
     )
     lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
     assert answers == [] and log.high_watermark == 0
+
+
+def test_an_isr_that_shrank_below_the_minimum_before_the_answer_to_a_committed_append_is_an_error(
+    partition: Partition, log: Log, clock: Timers
+) -> None:
+    lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
+    last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+    partition.record_follower_fetch(2, 1, 0, NOW_MS, 1)
+    assert log.high_watermark == 1
+    lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
+    answers: list[object] = []
+    WaitingAppends(
+        [(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done")
+    )
+    assert answers == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "done"]
+
+
+class Candidates:
+    """Every replica may join, and the controller never answers."""
+
+    def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
+        return True
+
+    def submit(self, partition: Partition) -> None:
+        raise AssertionError("nothing is proposed here")
+
+    def close(self) -> None:
+        return None
+
+
+def test_a_watermark_that_an_append_raises_calls_back_after_the_append_and_not_inside_it(
+    log: Log, clock: Timers, flushes: Flushes
+) -> None:
+    """A replica that could join was waited for, and is late by now. A coordinator appends, and has not replayed that yet."""
+    partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000, Candidates())  # type: ignore[arg-type]
+    partition.become_leader(log, 1, 1, (1, 2, 3), (1, 2), clock.mono_ms())
+    for _ in range(2):
+        last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+    answers: list[ErrorCode] = []
+    partition.when_committed(last, answers.append)
+    late = partition.followers[3]
+    late.broker_epoch, late.log_end_offset, late.last_caught_up_ms = 1, 0, clock.mono_ms()
+    partition.record_follower_fetch(2, 2, 0, clock.mono_ms(), 1)
+    assert log.high_watermark == 0
+    clock.advance(30_001)
+    assert answers == []
+    partition.append(batch([b"b"]), -1, NOW_MS)
+    assert (log.high_watermark, answers) == (2, [])
+    clock.advance(0)
+    assert answers == [ErrorCode.NONE]
+
+
+def broken(*arguments: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_one_callback_that_fails_keeps_no_other_from_being_called(
+    partition: Partition, log: Log, clock: Timers, flushes: Flushes, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.update_config(LogConfig(flush_messages=1, min_insync_replicas=2))
+    lead(partition, log, replicas=(1, 2), isr=(1, 2))
+    answers: list[object] = []
+    for callback in (broken, answers.append):
+        last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
+        partition.when_flushed(last, callback)
+        partition.when_committed(last, callback)
+    _, fetch = watching(partition)
+    flushes.run()
+    assert answers == [ErrorCode.NONE]
+    partition.record_follower_fetch(2, 2, 0, NOW_MS, 1)
+    assert answers == [ErrorCode.NONE] * 2
+    clock.advance(0)
+    assert fetch.woken == 1, "the watermark is passed on to who reads"
+    for callback in (broken, answers.append):
+        partition.when_committed(99, callback)
+    partition.become_follower(log, 2, 2, 2, (1, 2), (1, 2))
+    assert answers[2:] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError] * 3
+
+
+def test_one_waiter_that_fails_keeps_no_other_of_its_turn_from_being_woken(
+    partition: Partition, log: Log, clock: Timers, caplog: pytest.LogCaptureFixture
+) -> None:
+    lead(partition, log)
+    waiting = [watching(partition)[1] for _ in range(3)]
+    waiting[0].wake = broken  # type: ignore[method-assign]
+    partition.append(batch([b"a"]), 1, NOW_MS)
+    clock.advance(0)
+    assert [fetch.woken for fetch in waiting] == [0, 1, 1]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def test_a_new_leader_epoch_starts_where_the_log_ends(partition: Partition, log: Log) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from controller.control.brokers import register_broker, register_controller, unregister_broker, unregister_controller
+from controller.control.brokers import (
+    MV_UNREGISTER_CONTROLLER,
+    register_broker,
+    register_controller,
+    unregister_broker,
+    unregister_controller,
+)
 from protocol.errors import ErrorCode, KafkaError
 from protocol.features import supported_levels
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -122,6 +128,10 @@ def test_a_controller_registers_and_can_be_forgotten_once_it_votes_no_more() -> 
     assert 9 in cluster.image.cluster.controllers
     with pytest.raises(KafkaError, match="too old"):
         unregister_controller(cluster.state, 9, frozenset())
+    newer = Situation(metadata_version=MV_UNREGISTER_CONTROLLER)
+    with pytest.raises(KafkaError) as refused:
+        unregister_controller(newer.state, 9, frozenset())
+    assert refused.value.code == ErrorCode.CONTROLLER_ID_NOT_REGISTERED
     old = Situation(metadata_version=14, elr=False)
     with pytest.raises(KafkaError, match="too old"):
         register_controller(old.state, ControllerRegistrationRequest(controller_id=9))

@@ -24,12 +24,16 @@ from server.security.operations import (
     ALLOW,
     CLUSTER,
     CLUSTER_NAME,
+    DELEGATION_TOKEN,
     DENY,
     DESCRIBE,
     LITERAL,
     PREFIXED,
     READ,
+    REFUSALS,
+    SUPPORTED_OPERATIONS,
     TOPIC,
+    USER,
     WRITE,
     bit_field,
 )
@@ -156,3 +160,9 @@ def test_configuration_that_cannot_be_is_refused_at_the_start(class_name: str, p
     with pytest.raises(ConfigError) as refused:
         make_authorizer(class_name, properties)
     assert refused.value.what_to_try
+
+
+def test_a_refusal_names_the_kind_of_resource_and_every_kind_but_users_has_one() -> None:
+    assert REFUSALS[DELEGATION_TOKEN] == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    assert set(REFUSALS) == set(SUPPORTED_OPERATIONS) - {USER}
+    assert all(code.name.endswith("_AUTHORIZATION_FAILED") for code in REFUSALS.values())

@@ -1,0 +1,67 @@
+"""A Metadata answer whose topics are bytes already (broker/all_topics.py), put between the fields before and behind them.
+
+throttle_time_ms, brokers, cluster_id, controller_id | count of topics | topics | authorized operations, error_code, tags
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+from broker.all_topics import Rows
+from protocol.compile import encode, encoder
+from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from protocol.primitives import uvarint
+from protocol.schema import info_of
+
+_COUNT = Struct(">i").pack
+
+
+class EncodedMetadata:
+    """`head` is the response without its topics."""
+
+    __slots__ = ("head", "rows")
+
+    def __init__(self, head: MetadataResponse, rows: Rows) -> None:
+        self.head = head
+        self.rows = rows
+
+    def only(self, is_visible: Callable[[str], bool]) -> EncodedMetadata:
+        """The same without the topics that the caller may not see."""
+        topics = [row for row in self.rows.topics if is_visible(row[0])]
+        return EncodedMetadata(self.head, Rows(topics, b"".join([encoded for _, encoded in topics])))
+
+
+def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
+    behind = _bytes_behind(version)
+    before = len(encode(MetadataResponse(), version)) - behind
+    whole = encode(MetadataResponse(topics=[topic]), version)
+    return whole[before : len(whole) - behind]
+
+
+def metadata_encoder(version: int) -> Callable[[Any, list[Any]], None]:
+    """Encodes a MetadataResponse, or an EncodedMetadata."""
+    plain = encoder(MetadataResponse, version)
+    behind = _bytes_behind(version)
+    flexible = version in info_of(MetadataResponse).flexible
+    count_bytes = 1 if flexible else 4
+
+    def encode_either(answer: Any, parts: list[Any]) -> None:
+        if answer.__class__ is not EncodedMetadata:
+            plain(answer, parts)
+            return
+        around: list[Any] = []
+        plain(answer.head, around)
+        frame = b"".join(around)
+        cut = len(frame) - behind
+        topics = len(answer.rows.topics)
+        count = uvarint(topics + 1) if flexible else _COUNT(topics)
+        parts += (frame[: cut - count_bytes], count, answer.rows.joined, frame[cut:])
+
+    return encode_either
+
+
+def _bytes_behind(version: int) -> int:
+    """Of the fields that follow the topics."""
+    return (4 if 8 <= version <= 10 else 0) + (2 if version >= 13 else 0) + (1 if version >= 9 else 0)

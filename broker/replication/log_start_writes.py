@@ -1,0 +1,63 @@
+"""DeleteRecords on the disk, many requests at a time: group commit of the log start offsets, off the event loop.
+
+One write per log directory runs at a time, on a worker. The requests that arrive meanwhile share the next one, so that a client
+that purges thousands of partitions (Kafka Streams does after each commit) costs some syncs and no standstill.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from server.isolation import isolated
+from server.world import World
+from storage.errors import DiskFull, StorageFailure
+from storage.log_dirs import LogDir
+from storage.log_starts import LogStarts
+from storage.logs import Logs
+
+log = logging.getLogger(__name__)
+
+#: Called with False when the offsets could not be written.
+Written = Callable[[bool], None]
+
+
+class LogStartWrites:
+    """The writes of one node."""
+
+    def __init__(self, world: World, logs: Logs) -> None:
+        self._world = world
+        self._logs = logs
+        self._waiting: dict[str, list[Written]] = {}
+        self._running: set[str] = set()
+
+    def when_written(self, directory: LogDir, done: Written) -> None:
+        """Call back once the log starts that the directory's logs have now are on its disk."""
+        self._waiting.setdefault(directory.path, []).append(done)
+        if directory.path not in self._running:
+            self._running.add(directory.path)
+            self._world.spawn(self._write_all(directory), f"log starts of {directory.path}")
+
+    async def _write_all(self, directory: LogDir) -> None:
+        try:
+            while waiting := self._waiting.pop(directory.path, None):
+                is_written = await self._write(directory)
+                for done in waiting:
+                    isolated(done, is_written)
+        finally:
+            self._running.discard(directory.path)
+
+    async def _write(self, directory: LogDir) -> bool:
+        run = self._world.workers.run
+        try:
+            while directory.online:
+                starts = LogStarts(self._logs, directory)
+                await run(starts.write)
+                if starts.replace():
+                    await run(starts.settle)
+                    return True
+        except DiskFull as failure:
+            log.warning("log starts are out of date: %s", failure)
+        except StorageFailure as failure:
+            self._logs.directory_failed(directory, failure)
+        return False

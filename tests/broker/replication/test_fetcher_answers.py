@@ -1,0 +1,185 @@
+"""What a follower does with answers that are late, refuse its session, or say that its log is out of the leader's range."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.replication.fetcher import (
+    CONNECT_RETRY_MS_MIN,
+    NEWS_DELAY_MS,
+    FetcherSettings,
+    LeaderAddress,
+    LeaderFetcher,
+)
+from broker.replication.partition import Partition
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from server.world import World
+from storage.config import LogConfig
+from storage.files import OsFiles
+from storage.log import Log
+from storage.mappings import Mappings
+from storage.recovery import new_log
+from tests.broker.records import batch
+from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
+from tests.broker.replication.test_partition import NOW_MS, Flushes, Timers, Wakeups
+
+SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
+SESSION = 5
+
+
+class Offsets:
+    """A channel to a leader whose log is from `start` to `end`."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.by_timestamp = {-2: start, -1: end}
+
+    async def request(self, request: ListOffsetsRequest, timeout_ms: int) -> ListOffsetsResponse:
+        found = ListOffsetsPartitionResponse(offset=self.by_timestamp[request.topics[0].partitions[0].timestamp])
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+
+    def close(self) -> None:
+        return None
+
+
+class Follower:
+    """One partition that follows, its fetcher, and the connection to the leader that it has."""
+
+    def __init__(self, log: Log) -> None:
+        self.clock = Timers()
+        self.tasks: list[Coroutine[Any, Any, Any]] = []
+        # What a fetcher uses of the world: time, and tasks, which the test runs.
+        world = World(self.clock, Random(0), OsFiles(), None, None, lambda task, name: self.tasks.append(task))  # type: ignore[arg-type,return-value]
+        self.partition = Partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)  # type: ignore[arg-type]
+        self.partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
+        self.log = log
+        self.located: list[LeaderAddress | None] = []
+        self.fetcher = LeaderFetcher(world, SETTINGS, LEADER, self._locate, lambda: 1)
+        self.protocol = Protocol()
+        self.fetcher._protocol = self.protocol  # type: ignore[assignment]
+        self.follow()
+
+    def _locate(self) -> LeaderAddress | None:
+        if not self.located:
+            raise ZeroDivisionError
+        return self.located.pop()
+
+    def follow(self) -> None:
+        self.fetcher.follow(self.partition)
+        self.clock.advance(NEWS_DELAY_MS)
+
+    @property
+    def asked(self) -> list[tuple[int, int, list[int]]]:
+        """Session, its epoch, and the offsets that each request names."""
+        return [
+            (r.session_id, r.session_epoch, [p.fetch_offset for topic in r.topics for p in topic.partitions])
+            for r in self.protocol.requests
+        ]
+
+    def answer(self, data: PartitionData | None = None, *, session_id: int = SESSION, error: int = 0) -> None:
+        topics = [] if data is None else [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
+        response = FetchResponse(session_id=session_id, error_code=error, responses=topics)
+        self.fetcher._answered(self.protocol, self.fetcher.session.number, response, None)  # type: ignore[arg-type]
+
+    def run_tasks(self) -> None:
+        tasks, self.tasks[:] = list(self.tasks), []
+        for task in tasks:
+            asyncio.run(task)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    made = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    yield made
+    made.close()
+
+
+def records(epoch: int) -> PartitionData:
+    return PartitionData(partition_index=0, records=batch([b"x"], leader_epoch=epoch), high_watermark=1)
+
+
+def test_records_that_were_asked_for_in_an_older_leader_epoch_are_not_appended(log: Log) -> None:
+    """The leader may have been another one in between: what it sent then need not be in the log of the new epoch."""
+    follower = Follower(log)
+    follower.partition.become_follower(log, LEADER, 3, 2, [1, 2], [1, 2])
+    follower.answer(records(epoch=1))
+    assert log.log_end_offset == 0
+    assert follower.asked[1] == (SESSION, 1, [0]), "asked again at once, in the new epoch"
+    assert follower.protocol.requests[1].topics[0].partitions[0].current_leader_epoch == 3
+    follower.answer(records(epoch=3))
+    assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ],
+)
+def test_a_session_that_the_leader_does_not_have_is_opened_anew_on_the_same_connection(
+    log: Log, error: ErrorCode
+) -> None:
+    follower = Follower(log)
+    follower.answer()
+    assert follower.asked[1:] == [(SESSION, 1, [])]
+    follower.answer(session_id=0, error=error)
+    assert follower.asked[2:] == [(0, 0, [0])]
+
+
+def test_any_other_error_of_a_whole_fetch_gives_the_connection_up(log: Log) -> None:
+    follower = Follower(log)
+    follower.answer(session_id=0, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert follower.fetcher._protocol is None
+    follower.clock.advance(SETTINGS.backoff_ms)
+    assert len(follower.tasks) == 1, "it connects again after the pause"
+    follower.tasks[0].close()
+
+
+def test_an_answer_of_another_session_than_the_one_asked_begins_anew_with_everything(log: Log) -> None:
+    follower = Follower(log)
+    follower.answer()
+    follower.answer(session_id=SESSION + 1)
+    assert follower.asked[1:] == [(SESSION, 1, []), (0, 0, [0])]
+
+
+@pytest.mark.parametrize(("start", "end", "expected"), [(0, 1, (0, 1)), (0, 3, (0, 3)), (7, 9, (7, 7))])
+def test_a_log_that_is_out_of_the_leaders_range_is_cut_at_its_end_or_begins_anew_at_its_start(
+    log: Log, start: int, end: int, expected: tuple[int, int]
+) -> None:
+    for _ in range(3):
+        log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
+    follower = Follower(log)
+    follower.fetcher._channel = Offsets(start, end)  # type: ignore[assignment]
+    follower.answer(PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    follower.run_tasks()
+    assert (log.log_start_offset, log.log_end_offset) == expected
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [expected[1]]
+
+
+def test_a_connection_attempt_that_fails_in_an_unexpected_way_is_not_the_last(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    follower = Follower(log)
+    follower.fetcher._give_up()
+    follower.clock.advance(SETTINGS.backoff_ms)
+    follower.run_tasks()
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+    follower.located.append(None)
+    follower.clock.advance(CONNECT_RETRY_MS_MIN)
+    follower.run_tasks()
+    assert not follower.located, "it has asked for the address again"

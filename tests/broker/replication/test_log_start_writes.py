@@ -1,0 +1,130 @@
+"""DeleteRecords made durable: many requests share a write, none is answered before it, and no other writer's is undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.replication.log_start_writes import LogStartWrites
+from server.service import Tasks
+from server.world import World
+from storage import checkpoint
+from storage.errors import DiskFull
+from storage.files import OsFiles
+from storage.log_dirs import LogDir
+from tests.broker.records import batch
+from tests.storage.logs_for_tests import SMALL
+from tests.storage.test_logs import NOW_MS, A, B, formatted, opened
+
+
+class Steps:
+    """Workers whose next piece of work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[None]] = []
+        self.done = 0
+
+    async def run(self, function: Callable[..., Any], *args: object) -> Any:
+        turn = asyncio.get_running_loop().create_future()
+        self.waiting.append(turn)
+        await turn
+        self.done += 1
+        return function(*args)
+
+    async def step(self) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.waiting.pop(0).set_result(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+class Node:
+    """Two logs of ten records each, in one directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        formatted(path)
+        self.logs = opened(path)
+        self.steps = Steps()
+        for topic, topic_id in (("orders", A), ("events", B)):
+            log = self.logs.create(topic, 0, topic_id, SMALL)
+            for _ in range(10):
+                log.append(batch([b"x"]), leader_epoch=0, now_ms=NOW_MS)
+            log.advance_high_watermark(10)
+        tasks = Tasks(asyncio.get_running_loop())
+        world = World(None, Random(0), self.logs.files, None, self.steps, tasks.spawn)  # type: ignore[arg-type]
+        self.writes = LogStartWrites(world, self.logs)
+        self.answers: list[bool] = []
+
+    @property
+    def directory(self) -> LogDir:
+        return self.logs.directories[0]
+
+    def delete(self, topic_id: bytes, offset: int) -> None:
+        log = self.logs.get(topic_id, 0)
+        assert log is not None
+        log.delete_records(offset)
+        self.writes.when_written(self.directory, self.answers.append)
+
+    def on_disk(self) -> dict[tuple[str, int], int]:
+        return dict(checkpoint.read_offsets(OsFiles(), f"{self.directory.path}/{checkpoint.LOG_START}"))
+
+
+async def test_requests_that_arrive_during_a_write_share_the_next_one_and_none_is_answered_before_its_own(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path)
+    node.delete(A, 1)
+    for offset in range(2, 10):
+        await asyncio.sleep(0)
+        node.delete(A, offset)
+    await node.steps.step()
+    assert node.answers == [], "the directory is not synced yet"
+    await node.steps.step()
+    assert (node.answers, node.on_disk()) == ([True], {("orders", 0): 1})
+    await node.steps.step()
+    await node.steps.step()
+    assert (node.answers, node.on_disk()) == ([True] * 9, {("orders", 0): 9})
+    assert node.steps.done == 4
+
+
+async def test_a_write_that_another_one_of_the_checkpoint_overtook_is_made_again(tmp_path: Path) -> None:
+    """A deleted topic must not come back with its log start, which a new one of its name would begin with."""
+    node = Node(tmp_path)
+    node.delete(A, 3)
+    await asyncio.sleep(0)
+    log = node.logs.get(B, 0)
+    assert log is not None
+    log.delete_records(5)
+    node.logs.write_log_starts()
+    node.logs.delete(B, 0, NOW_MS)
+    await node.steps.step()
+    assert node.answers == []
+    await node.steps.step()
+    await node.steps.step()
+    assert (node.answers, node.on_disk()) == ([True], {("orders", 0): 3})
+
+
+async def test_a_full_disk_is_an_error_and_the_next_request_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+
+    def full(*args: object) -> None:
+        raise DiskFull(str(tmp_path), "no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_offsets", full)
+        node.delete(A, 3)
+        await node.steps.step()
+    assert (node.answers, node.directory.online) == ([False], True)
+    node.delete(A, 4)
+    await node.steps.step()
+    await node.steps.step()
+    assert (node.answers, node.on_disk()) == ([False, True], {("orders", 0): 4})

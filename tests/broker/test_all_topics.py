@@ -1,0 +1,146 @@
+"""Metadata of all topics: encoded once per image, a bounded part of it per turn, and byte for byte what the message's encoder makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.all_topics import PARTITIONS_PER_TURN, AllTopics, Rows, View
+from broker.encoded_metadata import EncodedMetadata, encode_topic, metadata_encoder
+from broker.metadata_cache import MetadataCache
+from controller.metadata.topics import TopicImage
+from protocol.compile import encode
+from protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tests.broker.replication.test_partition import Timers
+from tests.controller.situation import Situation
+
+VIEW = View(12, "PLAINTEXT")
+PARTITIONS, TOPICS = 100, 12
+
+
+@pytest.mark.parametrize("count", [0, 1, 200])
+@pytest.mark.parametrize("version", range(14))
+def test_topics_that_are_bytes_already_make_the_same_answer(version: int, count: int) -> None:
+    partition = MetadataResponsePartition(
+        partition_index=3, leader_id=2, leader_epoch=5, replica_nodes=[2, 1], isr_nodes=[2]
+    )
+    topics = [
+        MetadataResponseTopic(name=f"topic-{n}", topic_id=bytes((n % 256,)) * 16, partitions=[partition] * (n % 3))
+        for n in range(count)
+    ]
+    answer = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=2, host="here", port=9092, rack="r")], cluster_id="c", controller_id=2
+    )
+    if 8 <= version <= 10:
+        answer.cluster_authorized_operations = 77
+    encoded = [(topic.name or "", encode_topic(topic, version)) for topic in topics]
+    rows = Rows(encoded, b"".join(bytes_ for _, bytes_ in encoded))
+    parts: list[bytes] = []
+    metadata_encoder(version)(EncodedMetadata(answer, rows), parts)
+    answer.topics = topics
+    assert b"".join(parts) == encode(answer, version)
+    plain: list[bytes] = []
+    metadata_encoder(version)(answer, plain)
+    assert plain == parts or b"".join(plain) == b"".join(parts)
+
+
+class Cluster:
+    """A broker's metadata, and what is encoded of it, in turns that the test makes."""
+
+    def __init__(self) -> None:
+        self.situation = Situation(brokers=3)
+        for number in range(TOPICS):
+            self.situation.topic(f"t{number}", "1 2 3", partitions=PARTITIONS)
+        self.metadata = MetadataCache(1, "cluster")
+        self.clock = Timers()
+        self.encoded: list[str] = []
+        self.fails = False
+        self.answers: list[list[str] | None] = []
+        self.all_topics = AllTopics(self.metadata, self.clock, lambda view: self.encode)
+        self.publish()
+
+    def publish(self) -> None:
+        self.metadata.image = self.situation.image
+
+    def encode(self, image: TopicImage) -> bytes:
+        if self.fails:
+            raise ZeroDivisionError
+        self.encoded.append(image.name)
+        return image.name.encode()
+
+    def ask(self) -> None:
+        self.all_topics.when_encoded(VIEW, lambda rows: self.answers.append(rows and [name for name, _ in rows.topics]))
+
+    def turn(self) -> int:
+        """One turn of the loop; how many topics were encoded in it."""
+        before, due = len(self.encoded), self.clock.timers[:1]
+        for timer in due:
+            self.clock.timers.remove(timer)
+            timer[1]()
+        return len(self.encoded) - before
+
+
+def test_no_turn_encodes_more_than_its_share_and_all_who_ask_meanwhile_share_one_pass() -> None:
+    cluster = Cluster()
+    share = PARTITIONS_PER_TURN // PARTITIONS
+    for _ in range(20):
+        cluster.ask()
+    assert (len(cluster.encoded), cluster.answers) == (share, [])
+    assert [cluster.turn(), cluster.turn()] == [share, TOPICS - 2 * share]
+    assert len(cluster.answers) == 20
+    assert all(sorted(answer or ()) == sorted(f"t{n}" for n in range(TOPICS)) for answer in cluster.answers)
+    cluster.ask()
+    assert (len(cluster.encoded), len(cluster.answers)) == (TOPICS, 21), "answered at once, by what is kept"
+
+
+def test_a_topic_that_changes_is_encoded_alone_and_a_change_of_the_brokers_means_all() -> None:
+    cluster = Cluster()
+    cluster.ask()
+    while cluster.turn():
+        pass
+    cluster.situation.topic("new", "1 2 3")
+    cluster.publish()
+    cluster.encoded.clear()
+    cluster.ask()
+    assert cluster.encoded == ["new"]
+    assert cluster.answers[-1] is not None and "new" in cluster.answers[-1]
+    cluster.situation.broker(4)
+    cluster.publish()
+    cluster.encoded.clear()
+    cluster.ask()
+    while cluster.turn():
+        pass
+    assert len(cluster.encoded) == TOPICS + 1
+
+
+def test_who_asks_after_newer_metadata_arrived_is_not_answered_by_the_pass_of_before() -> None:
+    cluster = Cluster()
+    cluster.ask()
+    cluster.situation.topic("new", "1 2 3")
+    cluster.publish()
+    cluster.ask()
+    while cluster.turn():
+        pass
+    old, new = cluster.answers
+    assert old is not None and new is not None
+    assert ("new" in old, "new" in new) == (False, True)
+    assert len(cluster.encoded) == TOPICS + 1, "what the first pass has made is used again"
+
+
+def test_a_topic_that_cannot_be_encoded_leaves_no_request_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.ask()
+    cluster.fails = True
+    cluster.ask()
+    cluster.turn()
+    assert cluster.answers == [None, None]
+    cluster.fails = False
+    cluster.ask()
+    while cluster.turn():
+        pass
+    assert cluster.answers[2] is not None
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]

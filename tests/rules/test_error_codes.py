@@ -1,0 +1,106 @@
+"""Every error code that a client can be answered with is asserted by a test: what no test expects may be lost unnoticed.
+
+NOT_ENOUGH_REPLICAS_AFTER_APPEND was such a code: a broker that never gave it passed all tests.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.api import ApiKey
+from protocol.errors import ErrorCode
+from tests.rules.sources import ROOT, Source, sources
+
+#: Packages and folders whose code says which error a client gets.
+ANSWERING = ("storage", "server", "controller", "broker")
+#: Tests that go through all codes, or hold lists of what clients may meet, expect none of them in particular.
+NOT_EXPECTING = ("tests/protocol/test_errors.py", "tests/sim/clients/", "tests/chaos/", "tests/compat/", "tests/rules/")
+HANDLERS = ("broker/handlers/", "controller/handlers/")
+
+
+def codes(root: ast.AST) -> Iterator[ast.Attribute]:
+    for node in ast.walk(root):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("ErrorCode", "E"):
+            yield node
+
+
+def names(root: ast.AST) -> Iterator[str]:
+    """Codes, and texts that are the name of one: many tests show errors as text."""
+    yield from (code.attr for code in codes(root))
+    for node in ast.walk(root):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in ErrorCode.__members__:
+            yield node.value
+
+
+def answered(source: Source) -> set[str]:
+    """Codes that are used otherwise than to be compared with: sets, tuples and keys are asked whether they have a code."""
+    compared = {id(code) for node in ast.walk(source.tree) for part in _compared(node) for code in codes(part)}
+    return {code.attr for code in codes(source.tree) if id(code) not in compared} - {"NONE"}
+
+
+def _compared(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.Compare | ast.Set):
+        yield node
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+        yield node.value
+    elif isinstance(node, ast.Dict):
+        yield from (key for key in node.keys if key is not None)
+
+
+class Expected(NamedTuple):
+    text: str
+    codes: frozenset[str]
+
+
+@cache
+def expected() -> tuple[Expected, ...]:
+    """Of each file of tests: the codes that it asserts, compares with, is parametrized with, or has in a table."""
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if not str(path.relative_to(ROOT)).startswith(NOT_EXPECTING):
+            text = path.read_text()
+            there = frozenset(name for node in _expectations(ast.parse(text)) for name in names(node))
+            found.append(Expected(text, there))
+    transcripts = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("transcripts/*.txt")))
+    found.append(Expected("", frozenset(re.findall(r"[A-Z_]{6,}", transcripts))))
+    return tuple(found)
+
+
+def _expectations(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert | ast.Compare):
+            yield node
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from node.decorator_list
+    yield from (node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
+
+
+def test_every_error_code_that_is_answered_is_asserted() -> None:
+    asserted = frozenset().union(*(each.codes for each in expected()))
+    missing = {
+        code: source.path
+        for source in sources()
+        if source.package in ANSWERING
+        for code in answered(source)
+        if code not in asserted
+    }
+    assert not missing, "no test expects these"
+
+
+def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> None:
+    """Refusals by the authorizer are expected of every API in one table: tests/broker/authorization/test_each_api.py."""
+    missing = []
+    for source in sources():
+        name = Path(source.path).stem
+        if not source.path.startswith(HANDLERS) or name.upper() not in ApiKey.__members__:
+            continue
+        request = "".join(word.capitalize() for word in name.split("_")) + "Request"
+        asserted = frozenset().union(*(each.codes for each in expected() if request in each.text))
+        asserted |= {code for code in answered(source) if code.endswith("_AUTHORIZATION_FAILED")}
+        missing += [f"{source.path}: {code}" for code in sorted(answered(source) - asserted)]
+    assert not missing, "no test of the API expects these"

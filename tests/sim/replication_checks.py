@@ -1,0 +1,80 @@
+"""What must hold of replication at every moment, looked at from outside of all nodes, beside invariants.py.
+
+6, 5    the moment a producer is answered, every member of the ISR that the controller has committed holds the records
+32      the last stable offset is a function of the log and the high watermark: neither above the first open transaction, nor below
+"""
+
+from __future__ import annotations
+
+from storage.log import Log
+from tests.sim.cluster import SimCluster, SimNode
+from tests.sim.history import TopicPartition, Violation
+
+#: Every so many checks the logs are read from their beginning.
+LOGS_EVERY = 10
+
+
+class ReplicationChecks:
+    """One per run; `check` after every step, `acknowledged` with each answer to acks=all."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._checks = 0
+
+    def check(self) -> None:
+        self._checks += 1
+        if self._checks % LOGS_EVERY == 0:
+            for node in self._cluster.nodes:
+                if node.is_up:
+                    self._stable_offsets(node)
+
+    def _stable_offsets(self, node: SimNode) -> None:
+        for partition in node.partitions():
+            log = partition.log
+            if log is None or partition.offline or log.failure is not None or log.log_start_offset > 0:
+                continue
+            expected = stable_offset(log)
+            if log.last_stable_offset != expected:
+                raise Violation(
+                    "32", f"{node} {partition}: stable up to {log.last_stable_offset}, by its log {expected}"
+                )
+
+    def acknowledged(self, where: TopicPartition, last_offset: int) -> None:
+        """Any of the ISR may lead next, cleanly. One that is down, or whose new life is not registered, may have the records."""
+        active = self._cluster.active_controller
+        if active is None or active.server is None:
+            return
+        image = active.server.metadata.loader.image
+        topic = image.topics.by_name(where[0])
+        registration = None if topic is None else topic.partitions.get(where[1])
+        for number in () if registration is None else registration.isr:
+            node = self._cluster.by_number[number]
+            broker = image.cluster.brokers.get(number)
+            if not node.is_up or node.server is None or node.server.broker is None or broker is None:
+                continue
+            lifecycle, replica = node.server._lifecycle, node.server.broker.replicas.get(*where)
+            if lifecycle is None or broker.epoch != lifecycle.broker_epoch or replica is None or replica.log is None:
+                continue
+            if replica.offline or replica.log.failure is not None:
+                continue
+            if replica.log.log_end_offset <= last_offset:
+                raise Violation(
+                    "6",
+                    f"{where} is acknowledged up to {last_offset}; {node} is in the ISR {registration} "
+                    f"and ends at {replica.log.log_end_offset}",
+                )
+
+
+def stable_offset(log: Log) -> int:
+    """Computed from nothing but the batches."""
+    high_watermark = log.high_watermark
+    open_since: dict[int, int] = {}
+    stable = high_watermark
+    for batch in log.batches(log.log_start_offset, log.log_end_offset):
+        if not batch.is_transactional:
+            continue
+        if not batch.is_control:
+            open_since.setdefault(batch.producer_id, batch.base_offset)
+        elif (first := open_since.pop(batch.producer_id, None)) is not None and batch.base_offset >= high_watermark:
+            stable = min(stable, first)
+    return min([stable, *open_since.values()])
