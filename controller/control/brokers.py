@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from controller.control.index import TopicIdPartition
 from controller.control.outcome import Outcome, check_records_max
-from controller.control.state import ControlState
+from controller.control.state import ControlState, is_directory_online
 from controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from controller.metadata.features import METADATA_VERSION
 from protocol.errors import ErrorCode, KafkaError
@@ -42,7 +43,10 @@ RESERVED_DIRECTORIES = 100
 def register_broker(
     state: ControlState, request: BrokerRegistrationRequest, new_epoch: int, *, has_session: bool
 ) -> Outcome[int]:
-    """Answers the broker epoch: the offset that the registration will have in the log, so it only ever grows.
+    """Answers the broker epoch: the offset of the RegisterBrokerRecord in the log, so it only ever grows.
+
+    Not the offset of the decision's first record: the decision may take several batches, and a broker that has read
+    only the first of them has not caught up: it would lead by the metadata of before its crash (old epochs).
 
     `has_session`: the broker of that id is alive as far as heartbeats say. A new incarnation without proof of a clean
     stop leaves every ISR and ELR before it is let in again (invariant 23).
@@ -79,20 +83,42 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        records += _former_incarnation_records(state, broker_id, request.previous_broker_epoch)
+        records += _former_incarnation_records(state, request)
+        record.broker_epoch = new_epoch + len(records)
     records.append(record)
     return Outcome(records, record.broker_epoch)
 
 
-def _former_incarnation_records(state: ControlState, broker_id: int, previous_broker_epoch: int) -> list[Any]:
-    """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts."""
+def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest) -> list[Any]:
+    """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts.
+
+    Even then a replica whose log directory was taken out of log.dirs is lost: the broker is going to make an empty log
+    elsewhere, which a clean election must not choose.
+    """
+    broker_id = request.broker_id
     former = state.image.cluster.brokers.get(broker_id)
     if former is None:
         return []
-    if state.image.features.elr_enabled and former.epoch != previous_broker_epoch:
-        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
-        return list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
-    return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
+    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
+        return list(state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
+    registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
+    lost = _replicas_in(state, broker_id, held, lambda directory: not is_directory_online(directory, registered))
+    kept = [key for key in state.index.in_isr(broker_id) if key not in lost]
+    records = list(state.leader_and_isr_changes(lost, unclean_shutdown=broker_id))
+    return records + list(state.leader_and_isr_changes(kept, remove=broker_id))
+
+
+def _replicas_in(
+    state: ControlState, broker_id: int, partitions: Iterable[TopicIdPartition], is_wanted: Callable[[bytes], bool]
+) -> dict[TopicIdPartition, None]:
+    """Those of the partitions whose replica on the broker lies in such a directory."""
+    found: dict[TopicIdPartition, None] = {}
+    for key in partitions:
+        partition = state.image.topics.partition(*key)
+        if partition is not None and is_wanted(partition.directory(broker_id)):
+            found[key] = None
+    return found
 
 
 def _check_cluster_id(state: ControlState, cluster_id: str) -> None:
@@ -196,10 +222,17 @@ def unregister_broker(state: ControlState, broker_id: int) -> Outcome[None]:
 
 
 # The records of a change of state. They are not bounded: a fenced broker must leave all of its partitions at once.
-def fence_records(state: ControlState, broker_id: int) -> list[Any]:
-    """Leadership moves away first, so that no reader of the log sees a fenced leader."""
+def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = False) -> list[Any]:
+    """Leadership moves away first, so that no reader of the log sees a fenced leader.
+
+    `has_lost_all`: no log directory of the broker works any more, so that it is not eligible for anything either.
+    """
     broker = state.image.cluster.brokers[broker_id]
-    records = list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
+    if has_lost_all:
+        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+        records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    else:
+        records = list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE))
     else:
@@ -229,20 +262,26 @@ def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoc
     return records
 
 
+def has_lost_all_directories(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> bool:
+    broker = state.image.cluster.brokers[broker_id]
+    knows_directories = state.image.features.metadata_version >= MV_DIRECTORIES and bool(broker.directories)
+    return knows_directories and set(broker.directories) <= set(offline)
+
+
 def offline_directories_records(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> list[Any]:
-    """Directories that were online until now take their replicas out of ISR and leadership."""
+    """What lies in a failed directory leaves ISR and ELR, as after an unclean shutdown: the next start may well find an
+    empty log in its place, and a clean election must not choose that."""
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
     if not lost or state.image.features.metadata_version < MV_DIRECTORIES:
         return []
-    partitions = []
-    for topic_id, index in state.index.in_isr(broker_id):
-        partition = state.image.topics.partition(topic_id, index)
-        if partition is not None and partition.directory(broker_id) in lost:
-            partitions.append((topic_id, index))
-    records = list(state.leader_and_isr_changes(partitions, remove=broker_id))
+    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    partitions = _replicas_in(state, broker_id, held, lambda directory: directory in lost)
+    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
     left = [directory for directory in broker.directories if directory not in lost]
-    records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
+    if left:
+        # An empty list would mean "no change": see has_lost_all_directories for a broker that has lost all of them.
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records
 
 

@@ -137,7 +137,8 @@ def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def former_is_clean(state: ControlState, broker_id: int, previous_broker_epoch: int) -> list[Any]:
+def former_is_clean(state: ControlState, request: Any) -> list[Any]:
+    broker_id = request.broker_id
     if state.image.cluster.brokers.get(broker_id) is None:
         return []
     return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
