@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # When a run of elections left some undone, the next follows after this, so that requests get their turn in between.
 NEXT_ELECTIONS_MS = 10
-# After a fencing that could not be written.
+# After a decision that could not be written.
 REFUSED_RETRY_MS = 1_000
 
 
@@ -81,7 +81,11 @@ class PeriodicDuties:
         try:
             self._controller.write(decide)
         except KafkaError as error:
-            log.info("A periodic duty was refused: %s", error)
+            log.info("A periodic decision was refused: %s", error)
+            return False
+        except Exception:
+            # A timer that is not set again would end all of them in this term: sessions would never expire.
+            log.exception("A periodic decision failed")
             return False
         return True
 
@@ -145,3 +149,5 @@ class PeriodicDuties:
 
         if self._write(decide):
             self._later(duty, NEXT_ELECTIONS_MS if more else interval_ms, again)
+        elif self._controller.is_active:
+            self._later(duty, min(interval_ms, REFUSED_RETRY_MS), again)

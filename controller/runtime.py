@@ -168,6 +168,8 @@ class Controller:
         values = encode_metadata(records, image.features.metadata_version)
         try:
             last = self._log.append(values, self.epoch)
+        except KafkaError:
+            raise  # RECORD_LIST_TOO_LARGE: this node is the active controller all the same, and nothing has been changed
         except Exception:
             # Not leader any more, or a failed disk: the quorum tells us what follows. Nothing has been changed.
             log.warning("Could not append to the metadata log", exc_info=True)
@@ -178,13 +180,19 @@ class Controller:
             # of the process. As for all who wait, whether the records survive is for the next leader to say.
             raise self.not_controller()
         self.loader.appended.update(((self.epoch, first + index), record) for index, record in enumerate(records))
-        state.image = image
-        state.index.update(delta)
-        self._follow_brokers(delta)
-        if delta.configs is not None:
-            self.on_configs_changed()
         self._last_offset = last
         self.last_append_ms = self.clock.mono_ms()
+        try:
+            state.image = image
+            state.index.update(delta)
+            self._follow_brokers(delta)
+        except Exception:
+            # State and log are apart now. The next term, here or elsewhere, makes its state from the log.
+            log.exception("The active controller could not replay what it had appended, and resigns")
+            self._log.resign(self.epoch)
+            raise self.not_controller() from None
+        if delta.configs is not None:
+            self.on_configs_changed()
 
     def _follow_brokers(self, delta: MetadataDelta) -> None:
         """Sessions begin and end with registrations."""

@@ -217,7 +217,7 @@ def unregister_broker(state: ControlState, broker_id: int) -> Outcome[None]:
     # Its disk is gone for good, so it leaves the ELR as well: as after a shutdown that lost everything.
     records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, None)
 
 

@@ -46,7 +46,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[
                     error_message=None if error is None else own_words(error),
                 )
             )
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, response)
 
 

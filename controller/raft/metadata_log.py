@@ -121,7 +121,7 @@ class MetadataLog:
         self.log.truncate_to(offset)
 
     def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        for older in self.snapshots.open():
+        for older in self.snapshots.known():
             if older != snapshot:
                 self.snapshots.remove(older)
         self.log.truncate_fully_and_start_at(snapshot.offset)

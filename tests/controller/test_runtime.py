@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.control.index import ClusterIndex
 from controller.control.outcome import Outcome
 from controller.control.settings import ControlSettings
 from controller.metadata.encoding import encode_metadata
@@ -87,7 +88,9 @@ class HandLog:
         self.batches: list[Batch] = []
         self.committed = 0
         self.failing = False
+        self.before_append: Callable[[], None] = lambda: None
         self.on_append: Callable[[], None] = lambda: None
+        self.resigned: list[int] = []
 
     @property
     def log_end_offset(self) -> int:
@@ -96,13 +99,14 @@ class HandLog:
     def append(self, records: list[bytes], epoch: int) -> int:
         if self.failing:
             raise OSError("no space left")
+        self.before_append()
         self.batches.append(Batch(self.log_end_offset, records, epoch))
         last_offset = self.batches[-1].last_offset
         self.on_append()
         return last_offset
 
     def resign(self, epoch: int) -> None:
-        pass
+        self.resigned.append(epoch)
 
 
 class Quorum:
@@ -242,6 +246,53 @@ def test_what_cannot_be_appended_changes_nothing() -> None:
     quorum.write(topic("a"))
     quorum.commit()
     assert "a" in quorum.loader.image.topics
+
+
+def test_a_batch_that_is_too_large_is_refused_by_its_name_and_the_controller_stays_active() -> None:
+    """As NOT_CONTROLLER, brokers would look for another controller, and ask again for 30 s."""
+    quorum = active()
+
+    def too_large() -> None:
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+
+    quorum.log.before_append = too_large
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(topic("a"))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert quorum.controller.is_active and "a" not in quorum.controller.state.image.topics
+
+
+def test_a_controller_that_cannot_replay_what_it_has_appended_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state would lack what is in the log; the next term makes its state from the log."""
+    quorum = active()
+
+    def fail(self: object, delta: object) -> None:
+        raise KeyError("by mistake")
+
+    monkeypatch.setattr(ClusterIndex, "update", fail)
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(topic("a"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert quorum.log.resigned == [1]
+
+
+@pytest.mark.parametrize("failure", [KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE), ValueError("by mistake")])
+def test_a_periodic_decision_that_failed_is_tried_again(failure: Exception) -> None:
+    quorum = active()
+    asked = []
+
+    def fail() -> None:
+        asked.append(quorum.clock.now_ms)
+        raise failure
+
+    write = quorum.controller.write
+    quorum.controller.write = lambda decide: fail()  # type: ignore[method-assign,assignment,return-value]
+    quorum.clock.advance(quorum.controller.settings.leader_imbalance_check_interval_ms + 5_000)
+    assert len(asked) > 3
+    assert {"no-op", "rebalance", "unclean"} <= set(quorum.duties._timers)
+    quorum.controller.write = write  # type: ignore[method-assign]
+    quorum.clock.advance(quorum.clock.now_ms + 2_000)
+    assert quorum.controller.is_active
 
 
 def test_an_error_of_a_decision_is_the_callers_and_leaves_no_trace() -> None:
