@@ -6,13 +6,21 @@ Each duty has one timer; none runs on a standby. A duty that is refused because 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
+from itertools import islice
 
 from controller.control.brokers import fence_records
 from controller.control.elections import elect_unclean_leaders, return_to_preferred_leaders
 from controller.control.heartbeats import NEVER_MS
+from controller.control.index import TopicIdPartition
 from controller.control.outcome import Outcome
-from controller.control.state import ControlState
+from controller.control.state import UNCLEAN_LEADER_ELECTION, ControlState
+from controller.control.unsettled import (
+    PARTITIONS_PER_TURN,
+    left_by_broker,
+    left_by_former_term,
+    settle,
+)
 from controller.runtime import Controller, Decide
 from protocol.errors import KafkaError
 from protocol.metadata_records import NoOpRecord
@@ -31,6 +39,8 @@ class PeriodicDuties:
         self._controller = controller
         self._timers: dict[str, TimerHandle] = {}
         self._expiry_ms = NEVER_MS
+        #: Partitions that a broker's change of state has left for later turns (unsettled.py).
+        self._unsettled: dict[TopicIdPartition, None] = {}
         controller.on_activated = self._start
         controller.on_deactivated = self._stop
         controller.on_decided = self.check_sessions
@@ -56,8 +66,30 @@ class PeriodicDuties:
             )
             self.check_sessions()
 
+    def broker_changed(self, broker_id: int) -> None:
+        """A broker was fenced or let in: decide about what did not fit into that turn."""
+        if self._controller.is_active:
+            self._settle_later(left_by_broker(self._controller.state, broker_id))
+
+    def _settle_later(self, partitions: Iterable[TopicIdPartition]) -> None:
+        self._unsettled.update(dict.fromkeys(partitions))
+        if self._unsettled and "settle" not in self._timers:
+            self._later("settle", 0, self._settle)
+
+    def _settle(self) -> None:
+        self._timers.pop("settle", None)
+        now = list(islice(self._unsettled, PARTITIONS_PER_TURN))
+        if not self._write(lambda state: settle(state, now)):
+            if self._controller.is_active:
+                self._later("settle", REFUSED_RETRY_MS, self._settle)
+            return
+        for key in now:
+            self._unsettled.pop(key, None)
+        self._settle_later(())
+
     def _start(self) -> None:
         settings = self._controller.settings
+        self._settle_later(left_by_former_term(self._controller.state))
         self.check_sessions()
         if settings.metadata_max_idle_interval_ms > 0:
             self._later("no-op", settings.metadata_max_idle_interval_ms, self._no_op)
@@ -69,6 +101,7 @@ class PeriodicDuties:
         timers, self._timers = self._timers, {}
         for timer in timers.values():
             timer.cancel()
+        self._unsettled.clear()
 
     def _later(self, duty: str, delay_ms: float, run: Callable[[], None]) -> None:
         timer = self._timers.pop(duty, None)
@@ -106,6 +139,7 @@ class PeriodicDuties:
                 if controller.is_active:
                     self._later("sessions", REFUSED_RETRY_MS, self._expire_sessions)
                 return
+            self.broker_changed(broker_id)
         self.check_sessions()
 
     def _no_op(self) -> None:
@@ -127,9 +161,9 @@ class PeriodicDuties:
         interval_ms = self._controller.settings.unclean_leader_election_interval_ms
         self._elections("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
 
-    def _configs_changed(self) -> None:
+    def _configs_changed(self, names: Container[str]) -> None:
         """Unclean elections may be allowed now; who allows them for a partition that is down does not want to wait for minutes."""
-        if "unclean" in self._timers:
+        if UNCLEAN_LEADER_ELECTION in names and "unclean" in self._timers:
             self._later("unclean", 0, self._elect_unclean)
 
     def _elections(

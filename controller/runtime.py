@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -81,7 +81,8 @@ class Controller:
         self.on_activated: Callable[[], None] = lambda: None
         self.on_deactivated: Callable[[], None] = lambda: None
         self.on_decided: Callable[[], None] = lambda: None
-        self.on_configs_changed: Callable[[], None] = lambda: None
+        #: Of the names of the configs that were set or removed.
+        self.on_configs_changed: Callable[[Container[str]], None] = lambda names: None
         self.last_append_ms = 0
         self._log = log_
         self._state: ControlState | None = None
@@ -192,7 +193,8 @@ class Controller:
             self._log.resign(self.epoch)
             raise self.not_controller() from None
         if delta.configs is not None:
-            self.on_configs_changed()
+            changes = delta.configs.changed_resources.values()
+            self.on_configs_changed({name for changed in changes for name in changed})
 
     def _follow_brokers(self, delta: MetadataDelta) -> None:
         """Sessions begin and end with registrations."""

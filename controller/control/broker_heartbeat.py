@@ -49,7 +49,9 @@ def process_heartbeat(
                 records += unfence_records(state, broker_id, broker_epoch)
             case BrokerControlState.CONTROLLED_SHUTDOWN:
                 records += controlled_shutdown_records(state, broker_id, broker_epoch)
-    if following is BrokerControlState.CONTROLLED_SHUTDOWN:
+    elif current is BrokerControlState.CONTROLLED_SHUTDOWN and state.index.leads_any(broker_id):
+        records += controlled_shutdown_records(state, broker_id, broker_epoch)
+    if following is BrokerControlState.CONTROLLED_SHUTDOWN and (records or following is not current):
         heartbeats.begin_controlled_shutdown(broker_id, log_end + len(records) - 1)
     heartbeats.touch(broker_id, following.fenced, request.current_metadata_offset, now_ms)
     if not records:

@@ -8,6 +8,7 @@ from typing import Any
 from controller.control.index import TopicIdPartition
 from controller.control.outcome import Outcome, check_records_max
 from controller.control.state import ControlState, is_directory_online
+from controller.control.unsettled import PARTITIONS_PER_TURN, electable
 from controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from controller.metadata.features import METADATA_VERSION
 from protocol.errors import ErrorCode, KafkaError
@@ -221,9 +222,9 @@ def unregister_broker(state: ControlState, broker_id: int) -> Outcome[None]:
     return Outcome(records, None)
 
 
-# The records of a change of state. They are not bounded: a fenced broker must leave all of its partitions at once.
+# The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.
 def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = False) -> list[Any]:
-    """Leadership moves away first, so that no reader of the log sees a fenced leader.
+    """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not.
 
     `has_lost_all`: no log directory of the broker works any more, so that it is not eligible for anything either.
     """
@@ -232,7 +233,7 @@ def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = F
         partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
         records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
     else:
-        records = list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
+        records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE))
     else:
@@ -246,10 +247,20 @@ def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> l
         first: Any = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
     else:
         first = UnfenceBrokerRecord(id=broker_id, epoch=broker_epoch)
-    return [first, *state.leader_and_isr_changes(state.index.leaderless(), add=broker_id)]
+    partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
+    return [first, *state.leader_and_isr_changes(partitions, add=broker_id)]
+
+
+def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Partitions that the broker leads or is in sync for, as many as one turn decides about."""
+    keys = dict.fromkeys(state.index.led_by(broker_id))
+    if len(keys) < PARTITIONS_PER_TURN:
+        keys.update(dict.fromkeys(state.index.in_isr(broker_id)))
+    return list(keys)[:PARTITIONS_PER_TURN]
 
 
 def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+    """At the first request and at each that follows, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
     records: list[Any] = []
     if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
@@ -258,7 +269,7 @@ def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoc
                 broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN
             )
         )
-    records += state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id)
+    records += state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id)
     return records
 
 

@@ -27,6 +27,5 @@ def check_records_max(count: int) -> None:
     if count > USER_RECORDS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"Unable to perform excessively large batch operation: {count} records are more than"
-            f" {USER_RECORDS_MAX}.",
+            f"Unable to perform excessively large batch operation: {count} records are more than {USER_RECORDS_MAX}.",
         )

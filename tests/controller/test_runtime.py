@@ -11,6 +11,7 @@ import pytest
 from controller.control.index import ClusterIndex
 from controller.control.outcome import Outcome
 from controller.control.settings import ControlSettings
+from controller.control.unsettled import PARTITIONS_PER_TURN
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.loader import MetadataLoader
 from controller.periodic import PeriodicDuties
@@ -20,6 +21,7 @@ from protocol.metadata_records import (
     BeginTransactionRecord,
     BrokerFeature,
     NoOpRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
@@ -357,6 +359,39 @@ def test_silent_brokers_are_fenced_when_their_sessions_end() -> None:
     assert fenced(quorum) == [1]
     quorum.clock.advance(13_001)
     assert fenced(quorum) == [1, 2]
+
+
+def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
+    """10,000 partitions decided about in one turn held the event loop for most of a second."""
+    quorum = active()
+    for broker_id in (1, 2):
+        register(quorum, broker_id)
+    many = 5 * PARTITIONS_PER_TURN
+    quorum.write(topic("a"))
+    for start in range(0, many, 1_000):
+        quorum.write(
+            *[
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic("a").topic_id,
+                    replicas=[1, 2],
+                    isr=[1, 2],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+                for index in range(start, start + 1_000)
+            ]
+        )
+    quorum.commit()
+    before = len(quorum.log.batches)
+    quorum.duties.connection_lost(1)
+    quorum.clock.advance(quorum.clock.now_ms + GRACE_MS + 100)
+    assert fenced(quorum) == [1]
+    sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
+    assert max(sizes) <= PARTITIONS_PER_TURN + 1 and sum(sizes) == many + 1
+    leaders = {p.leader for p in quorum.controller.state.image.topics.by_name("a").partitions.values()}  # type: ignore[union-attr]
+    assert leaders == {2}
 
 
 def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:

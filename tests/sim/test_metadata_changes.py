@@ -75,8 +75,10 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
         await situation.until("all have registered again", lambda: directories() == [1, 1, 1])
         await situation.until(
             "it is known where each replica is",
-            lambda: set(situation.registration.directories)
-            == {broker.directories[0] for broker in image_of(situation).cluster.brokers.values()},
+            lambda: (
+                set(situation.registration.directories)
+                == {broker.directories[0] for broker in image_of(situation).cluster.brokers.values()}
+            ),
         )
         after = situation.registration
         assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
