@@ -282,6 +282,12 @@ class RaftNode:
             self._log.snapshots.remove(snapshot)
             return
         self._core.snapshot_created(snapshot)
+        try:
+            self._log.snapshot_created(self._world.clock.wall_ms())
+        except StorageFailure as failure:
+            self._fail(failure)
+            return
+        self._want_flush()  # it moves the recovery point
         self.apply_retention()
 
     def latest_snapshot(self) -> SnapshotReader | None:
