@@ -66,6 +66,12 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
         request_timeout_ms=config["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        fetch_bytes_max=config["controller.quorum.fetch.max.bytes"],
+        snapshot_fetch_bytes_max=config["controller.quorum.fetch.snapshot.max.bytes"],
+        segment_bytes=config["internal.metadata.log.segment.bytes"] or config["metadata.log.segment.bytes"],
+        segment_ms=config["metadata.log.segment.ms"],
+        retention_bytes=config["metadata.max.retention.bytes"],
+        retention_ms=config["metadata.max.retention.ms"],
     )
 
 
@@ -79,6 +85,7 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         unclean_leader_election_enable=config["unclean.leader.election.enable"],
         delete_topic_enable=config["delete.topic.enable"],
         auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
+        unclean_leader_election_interval_ms=config["unclean.leader.election.interval.ms"],
         leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],

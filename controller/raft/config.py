@@ -36,6 +36,7 @@ class RaftConfig:
     append_linger_ms: int = 0
     fetch_wait_ms_max: int = 500
     fetch_bytes_max: int = 8 * 1024 * 1024
+    snapshot_fetch_bytes_max: int = 8 * 1024 * 1024
     batch_bytes_max: int = 8 * 1024 * 1024
     #: How long a voter whose connection to the leader broke tries to come back before it asks for pre-votes: a killed
     #: process closes its connections at once, so this replaces the fetch timeout in the usual failure. Random up to twice

@@ -462,7 +462,7 @@ class RaftNode:
 
     def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
         assert reply.snapshot is not None
-        bytes_max = min(reply.bytes_max, self.config.fetch_bytes_max)
+        bytes_max = min(reply.bytes_max, self.config.snapshot_fetch_bytes_max)
         found = self._log.snapshot_chunk(reply.snapshot, reply.position, bytes_max)
         if found is None:
             return replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)

@@ -212,7 +212,9 @@ def _next_request(core: RaftCore, role: Follower, now_ms: int) -> Fetch | FetchS
             return change
     if role.download is not None:
         snapshot, position = role.download.snapshot, role.download.position
-        return FetchSnapshot(config.cluster_id, core.key, role.epoch, snapshot, position, config.fetch_bytes_max)
+        return FetchSnapshot(
+            config.cluster_id, core.key, role.epoch, snapshot, position, config.snapshot_fetch_bytes_max
+        )
     # While the leader is in doubt, an answer counts more than news.
     wait_ms_max = config.fetch_wait_ms_max if role.has_fetched else 0
     return Fetch(
