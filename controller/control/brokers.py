@@ -11,6 +11,7 @@ from controller.control.state import ControlState, is_directory_online
 from controller.control.unsettled import PARTITIONS_PER_TURN, electable
 from controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from controller.metadata.features import METADATA_VERSION
+from controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from protocol.errors import ErrorCode, KafkaError
 from protocol.features import METADATA_VERSION_MIN
 from protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -104,7 +105,15 @@ def _former_incarnation_records(state: ControlState, request: BrokerRegistration
     if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
         return list(state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
     registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
-    lost = _replicas_in(state, broker_id, held, lambda directory: not is_directory_online(directory, registered))
+    # Where the controller was never told of a replica's directory, any that is missing may be the one.
+    is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
+
+    def is_lost(directory: bytes) -> bool:
+        if directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return is_any_missing
+        return not is_directory_online(directory, registered)
+
+    lost = _replicas_in(state, broker_id, held, is_lost)
     kept = [key for key in state.index.in_isr(broker_id) if key not in lost]
     records = list(state.leader_and_isr_changes(lost, unclean_shutdown=broker_id))
     return records + list(state.leader_and_isr_changes(kept, remove=broker_id))

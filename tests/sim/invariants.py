@@ -56,7 +56,6 @@ class Committed:
             at = batch.next_offset
         return at
 
-
     def _check_gap(self, base: int, last: int) -> None:
         """A log that starts later than others were last looked at leaves a gap, which another log may fill afterwards."""
         for other, (other_last, *_) in self.batches.items():
@@ -198,7 +197,9 @@ class Invariants:
         own = server.broker.metadata.image.cluster.brokers.get(node.number)
         epoch = server._lifecycle.broker_epoch
         if own is not None and own.epoch < epoch:
-            raise Violation("23", f"{node} leads {partition} by metadata in which its epoch is {own.epoch}, not {epoch}")
+            raise Violation(
+                "23", f"{node} leads {partition} by metadata in which its epoch is {own.epoch}, not {epoch}"
+            )
 
     def leads_by_newest(self, number: int, topic: str) -> bool:
         """Whether the node leads the partitions of the topic that it thinks it leads."""
@@ -281,7 +282,9 @@ class Invariants:
                 image = node.server.metadata.loader.image
                 other, known = images.setdefault(image.offset, (node, image))
                 if not image.same_content(known):
-                    raise Violation("21", f"the metadata at offset {image.offset} is not the same on {node} and {other}")
+                    raise Violation(
+                        "21", f"the metadata at offset {image.offset} is not the same on {node} and {other}"
+                    )
 
     def describe(self) -> Iterator[str]:
         """For a failing run: where every replica stands."""

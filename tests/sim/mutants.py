@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.coordinator import runtime as coordinator
@@ -27,6 +27,7 @@ from storage import replay
 from storage.log import Log
 from storage.producers import ProducerState
 from storage.segment import Segment
+from tests.sim import controller_mutants
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Mutant:
     text: str
     #: object, attribute, what is there instead
     patches: tuple[tuple[Any, str, Any], ...]
+    #: The invariants that it breaks; empty: any of them. An exception that is no violation is never a catch.
+    by: frozenset[str] = frozenset()
+
+    def is_caught_by(self, number: str) -> bool:
+        return number != "" and (not self.by or number.split()[0] in self.by)
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
@@ -108,15 +114,6 @@ def vote_for_all(self: Any, candidate: Any, log_is_up_to_date: bool, pre_vote: b
 
 def vote_for_any_log(self: Any, candidate: Any, log_is_up_to_date: bool, pre_vote: bool) -> bool:
     return self.voted is None or self.voted == candidate
-
-
-def commit_any_epoch(self: Leader) -> bool:
-    """A majority has it, so it is committed: wrong for records of earlier epochs (figure 8 of the Raft paper)."""
-    reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset if self.voters else -1
-    if reached <= self.high_watermark:
-        return False
-    self.high_watermark = reached
-    return True
 
 
 def commit_leaders_log(self: Leader) -> bool:
@@ -263,10 +260,6 @@ QUORUM = {
     "commits-alone": _mutant(
         "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)
     ),
-    "commits-older-epochs": _mutant(
-        "a majority commits records of earlier epochs (figure 8 of the Raft paper)",
-        (Leader, "_advance", commit_any_epoch),
-    ),
     "metadata-not-flushed": _mutant(
         "the quorum counts what is not on a disk", (driver.RaftNode, "_flush", flush_nothing)
     ),
@@ -280,7 +273,12 @@ COORDINATORS = {
         "read_committed is served up to the high watermark", (Log, "last_stable_offset", property(stable_is_committed))
     ),
 }
-MUTANTS: dict[str, Mutant] = {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}
+for rows in (controller_mutants.CONTROLLER, controller_mutants.QUORUM):
+    CONTROLLER.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
+MUTANTS: dict[str, Mutant] = {
+    name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
+    for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()
+}
 
 
 @contextmanager
