@@ -196,7 +196,7 @@ class Invariants:
         assert server is not None and server.broker is not None and server._lifecycle is not None
         own = server.broker.metadata.image.cluster.brokers.get(node.number)
         epoch = server._lifecycle.broker_epoch
-        if own is not None and own.epoch < epoch:
+        if own is not None and (epoch < 0 or own.epoch < epoch):
             raise Violation(
                 "23", f"{node} leads {partition} by metadata in which its epoch is {own.epoch}, not {epoch}"
             )

@@ -67,7 +67,9 @@ def choose(rng: random.Random) -> Plan:
             "internal.metadata.log.segment.bytes": "4000",
             "controller.quorum.fetch.snapshot.max.bytes": rng.choice(("700", "1048576")),
         }
-    metadata_version = rng.choice((16, 17, 25)) if rng.random() < 0.15 else None
+    if rng.random() < 0.2:
+        settings["controller.quorum.fetch.max.bytes"] = "1"  # one batch at a time
+    metadata_version = rng.choice((16, 16, 17, 25)) if rng.random() < 0.2 else None
     return Plan(roles, settings, min_isr, metadata_version, first_voters)
 
 
