@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 #: Kafka's: after a failure, doubled each time, up to broker.session.timeout.ms / 2 there.
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 1_000
+#: From this metadata.version on registrations name log directories (3.7-IV2).
+MV_DIRECTORIES = 17
 #: While leaders are moved away, the controller is asked this often whether it is done: a controlled restart is to take
 #: 0.2 s at most.
 SHUTDOWN_POLL_MS = 10
@@ -52,6 +54,10 @@ class RegistrationRefused(Exception):
     """The controller will not have this broker; the text says why and what to do."""
 
 
+class NoLogDirectory(RegistrationRefused):
+    """Every log directory of this broker has failed."""
+
+
 #: Refusals that time does not heal.
 FATAL = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the cluster has another cluster id: this node's log directories belong to a"
@@ -63,6 +69,9 @@ FATAL = {
 }
 DUPLICATE_ID = (
     "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
+)
+NO_DIRECTORY_LEFT = (
+    "all of its log directories have failed; see the errors above, repair or replace the disks, and start it again"
 )
 REPLACED = (
     "another process has taken over this node's id while this one was silent; only one may run: stop the other, or give"
@@ -109,6 +118,8 @@ class BrokerLifecycle:
         self._registration_timeout_ms = registration_timeout_ms
         self._ready = False
         self._registered = False
+        #: The registration is to be written again, by the same process and with the same epoch.
+        self._is_outdated = False
         self._offline_directories: list[bytes] = []
         self._cordoned_directories: list[bytes] | None = []
         self._wake = asyncio.Event()
@@ -139,6 +150,12 @@ class BrokerLifecycle:
             self._offline_directories.append(directory_id)
             self._wake.set()
 
+    def _check_directories_left(self) -> None:
+        """Without any log directory the broker serves nothing, and the process ends, as Kafka's does."""
+        directories = set(self._identity.directories)
+        if directories and directories <= set(self._offline_directories):
+            raise NoLogDirectory(f"Broker {self._identity.node_id} cannot go on: {NO_DIRECTORY_LEFT}")
+
     def cordon(self, directories: Sequence[bytes]) -> None:
         """Directories that are to get no new replicas (cordoned.log.dirs, KIP-1066)."""
         self._cordoned_directories = sorted(directories)
@@ -160,6 +177,12 @@ class BrokerLifecycle:
             return
         if self.state in (BrokerState.STARTING, BrokerState.PENDING_CONTROLLED_SHUTDOWN):
             self._wake.set()
+        if self._lacks_directories(image) and not self._is_outdated:
+            log.info(
+                "Broker %d registers again: the metadata version knows log directories now", self._identity.node_id
+            )
+            self._is_outdated = True
+            self._wake.set()
         if (
             self._registered
             and self._identity.node_id not in image.cluster.brokers
@@ -168,6 +191,17 @@ class BrokerLifecycle:
             log.warning("Broker %d was unregistered; registering again", self._identity.node_id)
             self._registered = False
             self._wake.set()
+
+    def _lacks_directories(self, image: MetadataImage) -> bool:
+        """Registered by a metadata.version below 17, which has been raised since: the controller knows no directory of
+        this broker, and can neither place replicas by them nor notice that one has failed (KIP-858)."""
+        own = image.cluster.brokers.get(self._identity.node_id)
+        return (
+            own is not None
+            and own.epoch == self.broker_epoch
+            and not own.directories
+            and image.features.metadata_version >= MV_DIRECTORIES
+        )
 
     async def controlled_shutdown(self, timeout_ms: int) -> bool:
         """Have the leaders moved away; whether the controller gave its leave in time."""
@@ -204,19 +238,26 @@ class BrokerLifecycle:
             while self.state is not BrokerState.SHUTTING_DOWN:
                 if self._replaced:
                     raise self._cannot_register(REPLACED)
-                if not self._registered:
+                if not self._registered or self._is_outdated:
                     await self._register()
                 else:
                     await self._beat()
         except RegistrationRefused as error:
             log.error("%s", error)
-            starting = [waiting for waiting in (self.caught_up, self.unfenced) if not waiting.done()]
-            for waiting in starting:
-                waiting.set_exception(error)
-                waiting.exception()  # whoever waits gets it; nobody waiting is no second failure
-            self._finish()
-            if not starting:
-                self.on_refused(error)
+            self._end(error)
+        except Exception as error:
+            # A broker that sends no heartbeats any more would go on answering until it is fenced, and never come back.
+            log.exception("The lifecycle of broker %d failed", self._identity.node_id)
+            self._end(RegistrationRefused(f"Broker {self._identity.node_id} cannot go on: {error!r}"))
+
+    def _end(self, error: RegistrationRefused) -> None:
+        starting = [waiting for waiting in (self.caught_up, self.unfenced) if not waiting.done()]
+        for waiting in starting:
+            waiting.set_exception(error)
+            waiting.exception()  # whoever waits gets it; nobody waiting is no second failure
+        self._finish()
+        if not starting:
+            self.on_refused(error)
 
     async def _register(self) -> None:
         """Until it succeeds; a refusal that will not change, or a time-out before the first success, ends it."""
@@ -243,6 +284,7 @@ class BrokerLifecycle:
         return RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {why}")
 
     async def _try_to_register(self) -> ErrorCode | None:
+        self._check_directories_left()
         identity = self._identity
         request = BrokerRegistrationRequest(
             broker_id=identity.node_id,
@@ -257,7 +299,7 @@ class BrokerLifecycle:
                 for name, (lowest, highest) in identity.features.items()
             ],
             rack=identity.rack,
-            log_dirs=sorted(identity.directories),
+            log_dirs=sorted(set(identity.directories) - set(self._offline_directories)),
             previous_broker_epoch=identity.previous_broker_epoch if self.broker_epoch < 0 else -1,
         )
         try:
@@ -271,6 +313,7 @@ class BrokerLifecycle:
             return code
         self.broker_epoch = response.broker_epoch
         self._registered = True
+        self._is_outdated = False
         log.info("Broker %d is registered with epoch %d", identity.node_id, self.broker_epoch)
         return None
 
@@ -290,6 +333,7 @@ class BrokerLifecycle:
         try:
             response = await self._controller.request(request, timeout_ms=self._heartbeat_interval_ms)
         except KafkaError as error:
+            self._check_directories_left()
             log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)
             if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
                 # No controller in a whole heartbeat interval: the quorum is stopping too, and nobody is left to hand over to.
@@ -297,6 +341,7 @@ class BrokerLifecycle:
                 return
             await self._pause(RETRY_MS_MIN)
             return
+        self._check_directories_left()
         if response.error_code != ErrorCode.NONE:
             await self._refused(ErrorCode(response.error_code))
             return

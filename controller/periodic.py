@@ -6,13 +6,21 @@ Each duty has one timer; none runs on a standby. A duty that is refused because 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
+from itertools import islice
 
 from controller.control.brokers import fence_records
 from controller.control.elections import elect_unclean_leaders, return_to_preferred_leaders
 from controller.control.heartbeats import NEVER_MS
+from controller.control.index import TopicIdPartition
 from controller.control.outcome import Outcome
-from controller.control.state import ControlState
+from controller.control.state import UNCLEAN_LEADER_ELECTION, ControlState
+from controller.control.unsettled import (
+    PARTITIONS_PER_TURN,
+    left_by_broker,
+    left_by_former_term,
+    settle,
+)
 from controller.runtime import Controller, Decide
 from protocol.errors import KafkaError
 from protocol.metadata_records import NoOpRecord
@@ -22,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # When a run of elections left some undone, the next follows after this, so that requests get their turn in between.
 NEXT_ELECTIONS_MS = 10
-# After a fencing that could not be written.
+# After a decision that could not be written.
 REFUSED_RETRY_MS = 1_000
 
 
@@ -31,6 +39,8 @@ class PeriodicDuties:
         self._controller = controller
         self._timers: dict[str, TimerHandle] = {}
         self._expiry_ms = NEVER_MS
+        #: Partitions that a broker's change of state has left for later turns (unsettled.py).
+        self._unsettled: dict[TopicIdPartition, None] = {}
         controller.on_activated = self._start
         controller.on_deactivated = self._stop
         controller.on_decided = self.check_sessions
@@ -56,8 +66,30 @@ class PeriodicDuties:
             )
             self.check_sessions()
 
+    def broker_changed(self, broker_id: int) -> None:
+        """A broker was fenced or let in: decide about what did not fit into that turn."""
+        if self._controller.is_active:
+            self._settle_later(left_by_broker(self._controller.state, broker_id))
+
+    def _settle_later(self, partitions: Iterable[TopicIdPartition]) -> None:
+        self._unsettled.update(dict.fromkeys(partitions))
+        if self._unsettled and "settle" not in self._timers:
+            self._later("settle", 0, self._settle)
+
+    def _settle(self) -> None:
+        self._timers.pop("settle", None)
+        now = list(islice(self._unsettled, PARTITIONS_PER_TURN))
+        if not self._write(lambda state: settle(state, now)):
+            if self._controller.is_active:
+                self._later("settle", REFUSED_RETRY_MS, self._settle)
+            return
+        for key in now:
+            self._unsettled.pop(key, None)
+        self._settle_later(())
+
     def _start(self) -> None:
         settings = self._controller.settings
+        self._settle_later(left_by_former_term(self._controller.state))
         self.check_sessions()
         if settings.metadata_max_idle_interval_ms > 0:
             self._later("no-op", settings.metadata_max_idle_interval_ms, self._no_op)
@@ -69,6 +101,7 @@ class PeriodicDuties:
         timers, self._timers = self._timers, {}
         for timer in timers.values():
             timer.cancel()
+        self._unsettled.clear()
 
     def _later(self, duty: str, delay_ms: float, run: Callable[[], None]) -> None:
         timer = self._timers.pop(duty, None)
@@ -81,7 +114,11 @@ class PeriodicDuties:
         try:
             self._controller.write(decide)
         except KafkaError as error:
-            log.info("A periodic duty was refused: %s", error)
+            log.info("A periodic decision was refused: %s", error)
+            return False
+        except Exception:
+            # A timer that is not set again would end all of them in this term: sessions would never expire.
+            log.exception("A periodic decision failed")
             return False
         return True
 
@@ -102,6 +139,7 @@ class PeriodicDuties:
                 if controller.is_active:
                     self._later("sessions", REFUSED_RETRY_MS, self._expire_sessions)
                 return
+            self.broker_changed(broker_id)
         self.check_sessions()
 
     def _no_op(self) -> None:
@@ -123,9 +161,9 @@ class PeriodicDuties:
         interval_ms = self._controller.settings.unclean_leader_election_interval_ms
         self._elections("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
 
-    def _configs_changed(self) -> None:
+    def _configs_changed(self, names: Container[str]) -> None:
         """Unclean elections may be allowed now; who allows them for a partition that is down does not want to wait for minutes."""
-        if "unclean" in self._timers:
+        if UNCLEAN_LEADER_ELECTION in names and "unclean" in self._timers:
             self._later("unclean", 0, self._elect_unclean)
 
     def _elections(
@@ -145,3 +183,5 @@ class PeriodicDuties:
 
         if self._write(decide):
             self._later(duty, NEXT_ELECTIONS_MS if more else interval_ms, again)
+        elif self._controller.is_active:
+            self._later(duty, min(interval_ms, REFUSED_RETRY_MS), again)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -81,7 +81,8 @@ class Controller:
         self.on_activated: Callable[[], None] = lambda: None
         self.on_deactivated: Callable[[], None] = lambda: None
         self.on_decided: Callable[[], None] = lambda: None
-        self.on_configs_changed: Callable[[], None] = lambda: None
+        #: Of the names of the configs that were set or removed.
+        self.on_configs_changed: Callable[[Container[str]], None] = lambda names: None
         self.last_append_ms = 0
         self._log = log_
         self._state: ControlState | None = None
@@ -168,6 +169,8 @@ class Controller:
         values = encode_metadata(records, image.features.metadata_version)
         try:
             last = self._log.append(values, self.epoch)
+        except KafkaError:
+            raise  # RECORD_LIST_TOO_LARGE: this node is the active controller all the same, and nothing has been changed
         except Exception:
             # Not leader any more, or a failed disk: the quorum tells us what follows. Nothing has been changed.
             log.warning("Could not append to the metadata log", exc_info=True)
@@ -178,13 +181,20 @@ class Controller:
             # of the process. As for all who wait, whether the records survive is for the next leader to say.
             raise self.not_controller()
         self.loader.appended.update(((self.epoch, first + index), record) for index, record in enumerate(records))
-        state.image = image
-        state.index.update(delta)
-        self._follow_brokers(delta)
-        if delta.configs is not None:
-            self.on_configs_changed()
         self._last_offset = last
         self.last_append_ms = self.clock.mono_ms()
+        try:
+            state.image = image
+            state.index.update(delta)
+            self._follow_brokers(delta)
+        except Exception:
+            # State and log are apart now. The next term, here or elsewhere, makes its state from the log.
+            log.exception("The active controller could not replay what it had appended, and resigns")
+            self._log.resign(self.epoch)
+            raise self.not_controller() from None
+        if delta.configs is not None:
+            changes = delta.configs.changed_resources.values()
+            self.on_configs_changed({name for changed in changes for name in changed})
 
     def _follow_brokers(self, delta: MetadataDelta) -> None:
         """Sessions begin and end with registrations."""

@@ -78,7 +78,7 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
         request_timeout_ms=config["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
-        segment_bytes=config["metadata.log.segment.bytes"],
+        segment_bytes=config["internal.metadata.log.segment.bytes"] or config["metadata.log.segment.bytes"],
         segment_ms=config["metadata.log.segment.ms"],
         retention_bytes=unlimited(config["metadata.max.retention.bytes"]),
         retention_ms=unlimited(config["metadata.max.retention.ms"]),

@@ -24,6 +24,11 @@ class ErrorCode(IntEnum):
         self.retriable = retriable
         return self
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode:
+        """A peer of a later release may send a code that this one does not know. As in Kafka, it is an unknown error."""
+        return cls.UNKNOWN_SERVER_ERROR
+
     UNKNOWN_SERVER_ERROR = -1, "the server failed in an unexpected way"
     NONE = 0, "no error"
     OFFSET_OUT_OF_RANGE = 1, "the offset is outside the range of offsets this replica has"

@@ -1,7 +1,8 @@
 """Keeping what runs: the tasks of a node, and the order in which its parts start and stop.
 
 This is the one place that makes tasks. A bare create_task would lose its exceptions, and its task at a garbage
-collection; here every task has a name, and a failure is logged at once and told to whoever must stop the node for it.
+collection; here every task has a name, and a failure is logged at once and given to `on_failure`. The parts without which a
+node would be a zombie, the Raft replica and the broker's lifecycle, catch their own failures and end the node.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Rand
                 permission_type=entry.permission_type,
             )
         )
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, results)
 
 
@@ -124,7 +124,7 @@ def delete_acls(state: ControlState, filters: Sequence[DeleteAclsFilter]) -> Out
             )
         )
     records: list[Any] = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in sorted(removed)]
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, results)
 
 

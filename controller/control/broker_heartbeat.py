@@ -8,6 +8,7 @@ from controller.control.brokers import (
     controlled_shutdown_records,
     cordoned_directories_records,
     fence_records,
+    has_lost_all_directories,
     offline_directories_records,
     unfence_records,
 )
@@ -28,11 +29,12 @@ def process_heartbeat(
     """`log_end`: the offset the records will get."""
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
     state.check_broker_epoch(broker_id, broker_epoch)
-    # The broker epoch is the offset at which the batch with its registration begins, and a batch is read as a whole.
+    # The broker epoch is the offset of its registration, the last record of that decision.
     caught_up = request.current_metadata_offset >= broker_epoch
+    has_lost_all = has_lost_all_directories(state, broker_id, request.offline_log_dirs)
     current, following = heartbeats.next_state(
         broker_id,
-        wants_fence=request.want_fence,
+        wants_fence=request.want_fence or has_lost_all,
         wants_shutdown=request.want_shut_down,
         caught_up=caught_up,
         leads_any=state.index.leads_any(broker_id),
@@ -42,12 +44,14 @@ def process_heartbeat(
         match following:
             case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
                 if not state.image.cluster.brokers[broker_id].fenced:
-                    records += fence_records(state, broker_id)
+                    records += fence_records(state, broker_id, has_lost_all=has_lost_all)
             case BrokerControlState.UNFENCED:
                 records += unfence_records(state, broker_id, broker_epoch)
             case BrokerControlState.CONTROLLED_SHUTDOWN:
                 records += controlled_shutdown_records(state, broker_id, broker_epoch)
-    if following is BrokerControlState.CONTROLLED_SHUTDOWN:
+    elif current is BrokerControlState.CONTROLLED_SHUTDOWN and state.index.leads_any(broker_id):
+        records += controlled_shutdown_records(state, broker_id, broker_epoch)
+    if following is BrokerControlState.CONTROLLED_SHUTDOWN and (records or following is not current):
         heartbeats.begin_controlled_shutdown(broker_id, log_end + len(records) - 1)
     heartbeats.touch(broker_id, following.fenced, request.current_metadata_offset, now_ms)
     if not records:

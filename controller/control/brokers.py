@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from controller.control.index import TopicIdPartition
 from controller.control.outcome import Outcome, check_records_max
-from controller.control.state import ControlState
+from controller.control.state import ControlState, is_directory_online
+from controller.control.unsettled import PARTITIONS_PER_TURN, electable
 from controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from controller.metadata.features import METADATA_VERSION
+from controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from protocol.errors import ErrorCode, KafkaError
 from protocol.features import METADATA_VERSION_MIN
 from protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -42,7 +45,10 @@ RESERVED_DIRECTORIES = 100
 def register_broker(
     state: ControlState, request: BrokerRegistrationRequest, new_epoch: int, *, has_session: bool
 ) -> Outcome[int]:
-    """Answers the broker epoch: the offset that the registration will have in the log, so it only ever grows.
+    """Answers the broker epoch: the offset of the RegisterBrokerRecord in the log, so it only ever grows.
+
+    Not the offset of the decision's first record: the decision may take several batches, and a broker that has read
+    only the first of them has not caught up: it would lead by the metadata of before its crash (old epochs).
 
     `has_session`: the broker of that id is alive as far as heartbeats say. A new incarnation without proof of a clean
     stop leaves every ISR and ELR before it is let in again (invariant 23).
@@ -79,20 +85,50 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        records += _former_incarnation_records(state, broker_id, request.previous_broker_epoch)
+        records += _former_incarnation_records(state, request)
+        record.broker_epoch = new_epoch + len(records)
     records.append(record)
     return Outcome(records, record.broker_epoch)
 
 
-def _former_incarnation_records(state: ControlState, broker_id: int, previous_broker_epoch: int) -> list[Any]:
-    """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts."""
+def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest) -> list[Any]:
+    """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts.
+
+    Even then a replica whose log directory was taken out of log.dirs is lost: the broker is going to make an empty log
+    elsewhere, which a clean election must not choose.
+    """
+    broker_id = request.broker_id
     former = state.image.cluster.brokers.get(broker_id)
     if former is None:
         return []
-    if state.image.features.elr_enabled and former.epoch != previous_broker_epoch:
-        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
-        return list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
-    return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
+    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
+        return list(state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
+    registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
+    # Where the controller was never told of a replica's directory, any that is missing may be the one.
+    is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
+
+    def is_lost(directory: bytes) -> bool:
+        if directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return is_any_missing
+        return not is_directory_online(directory, registered)
+
+    lost = _replicas_in(state, broker_id, held, is_lost)
+    kept = [key for key in state.index.in_isr(broker_id) if key not in lost]
+    records = list(state.leader_and_isr_changes(lost, unclean_shutdown=broker_id))
+    return records + list(state.leader_and_isr_changes(kept, remove=broker_id))
+
+
+def _replicas_in(
+    state: ControlState, broker_id: int, partitions: Iterable[TopicIdPartition], is_wanted: Callable[[bytes], bool]
+) -> dict[TopicIdPartition, None]:
+    """Those of the partitions whose replica on the broker lies in such a directory."""
+    found: dict[TopicIdPartition, None] = {}
+    for key in partitions:
+        partition = state.image.topics.partition(*key)
+        if partition is not None and is_wanted(partition.directory(broker_id)):
+            found[key] = None
+    return found
 
 
 def _check_cluster_id(state: ControlState, cluster_id: str) -> None:
@@ -191,15 +227,22 @@ def unregister_broker(state: ControlState, broker_id: int) -> Outcome[None]:
     # Its disk is gone for good, so it leaves the ELR as well: as after a shutdown that lost everything.
     records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, None)
 
 
-# The records of a change of state. They are not bounded: a fenced broker must leave all of its partitions at once.
-def fence_records(state: ControlState, broker_id: int) -> list[Any]:
-    """Leadership moves away first, so that no reader of the log sees a fenced leader."""
+# The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.
+def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = False) -> list[Any]:
+    """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not.
+
+    `has_lost_all`: no log directory of the broker works any more, so that it is not eligible for anything either.
+    """
     broker = state.image.cluster.brokers[broker_id]
-    records = list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
+    if has_lost_all:
+        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+        records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    else:
+        records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE))
     else:
@@ -213,10 +256,20 @@ def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> l
         first: Any = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
     else:
         first = UnfenceBrokerRecord(id=broker_id, epoch=broker_epoch)
-    return [first, *state.leader_and_isr_changes(state.index.leaderless(), add=broker_id)]
+    partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
+    return [first, *state.leader_and_isr_changes(partitions, add=broker_id)]
+
+
+def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Partitions that the broker leads or is in sync for, as many as one turn decides about."""
+    keys = dict.fromkeys(state.index.led_by(broker_id))
+    if len(keys) < PARTITIONS_PER_TURN:
+        keys.update(dict.fromkeys(state.index.in_isr(broker_id)))
+    return list(keys)[:PARTITIONS_PER_TURN]
 
 
 def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+    """At the first request and at each that follows, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
     records: list[Any] = []
     if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
@@ -225,24 +278,30 @@ def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoc
                 broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN
             )
         )
-    records += state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id)
+    records += state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id)
     return records
 
 
+def has_lost_all_directories(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> bool:
+    broker = state.image.cluster.brokers[broker_id]
+    knows_directories = state.image.features.metadata_version >= MV_DIRECTORIES and bool(broker.directories)
+    return knows_directories and set(broker.directories) <= set(offline)
+
+
 def offline_directories_records(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> list[Any]:
-    """Directories that were online until now take their replicas out of ISR and leadership."""
+    """What lies in a failed directory leaves ISR and ELR, as after an unclean shutdown: the next start may well find an
+    empty log in its place, and a clean election must not choose that."""
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
     if not lost or state.image.features.metadata_version < MV_DIRECTORIES:
         return []
-    partitions = []
-    for topic_id, index in state.index.in_isr(broker_id):
-        partition = state.image.topics.partition(topic_id, index)
-        if partition is not None and partition.directory(broker_id) in lost:
-            partitions.append((topic_id, index))
-    records = list(state.leader_and_isr_changes(partitions, remove=broker_id))
+    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    partitions = _replicas_in(state, broker_id, held, lambda directory: directory in lost)
+    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
     left = [directory for directory in broker.directories if directory not in lost]
-    records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
+    if left:
+        # An empty list would mean "no change": see has_lost_all_directories for a broker that has lost all of them.
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records
 
 

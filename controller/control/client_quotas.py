@@ -53,7 +53,7 @@ def alter_client_quotas(
             records += _alter(state, parts, entry)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome([] if validate_only else records, results)
 
 

@@ -77,7 +77,7 @@ class ConfigDecisions:
             except KafkaError as fault:
                 error = fault
             results.append(AlterResult(resource_type, resource, error))
-        check_records_max(records)
+        check_records_max(len(records))
         return Outcome([] if validate_only else records, results)
 
     def legacy_alter(

@@ -27,7 +27,6 @@ def assign_replicas_to_directories(
     if state.image.features.metadata_version < MV_DIRECTORIES:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
-    online = state.image.cluster.brokers[request.broker_id].directories
     records: list[Any] = []
     response = AssignReplicasToDirsResponse()
     for directory in request.directories:
@@ -45,7 +44,7 @@ def assign_replicas_to_directories(
                     assert topic is not None
                     records += _assign(
                         state, topic, each.partition_index, partition, request.broker_id, directory.id,
-                        online=directory.id in online,
+                        online=state.directory_online(request.broker_id, directory.id),
                     )  # fmt: skip
                 except KafkaError as error:
                     result.error_code = error.code
@@ -73,7 +72,7 @@ def _assign(
     *,
     online: bool,
 ) -> list[Any]:
-    """A replica that turns out to lie in a directory that is offline leaves the ISR in the same record."""
+    """A replica that turns out to lie in a directory that is offline leaves ISR and ELR in the same record."""
     is_active = state.image.cluster.is_active
     gone = NO_LEADER if online else broker_id
     change = state.change(
@@ -90,6 +89,7 @@ def _assign(
         )
     else:
         change.isr = tuple(broker for broker in partition.isr if broker != broker_id)
+        change.unclean_shutdown = frozenset((broker_id,))
     change.directories[broker_id] = directory
     record = change.record()
     return [] if record is None else [record]

@@ -108,8 +108,7 @@ class Heartbeats:
     def begin_controlled_shutdown(self, broker_id: int, log_end: int) -> None:
         session = self._sessions[broker_id]
         assert not session.fenced, f"fenced broker {broker_id} enters controlled shutdown"
-        if session.controlled_shutdown_offset < 0:
-            session.controlled_shutdown_offset = log_end
+        session.controlled_shutdown_offset = max(session.controlled_shutdown_offset, log_end)
 
     def next_state(
         self,

@@ -30,12 +30,25 @@ def has_collision_chars(topic: str) -> bool:
 
 
 class ClusterIndex:
-    __slots__ = ("_colliding", "_elr", "_isr", "_leads", "imbalanced", "reassigning")
+    __slots__ = (
+        "_colliding",
+        "_elr",
+        "_isr",
+        "_leaderless_of",
+        "_leads",
+        "_waits_for",
+        "imbalanced",
+        "reassigning",
+    )
 
     def __init__(self, image: MetadataImage) -> None:
         self._isr: dict[int, PartitionSet] = defaultdict(dict)
         self._elr: dict[int, PartitionSet] = defaultdict(dict)
         self._leads: dict[int, PartitionSet] = defaultdict(dict)
+        # Of the partitions without a leader: by those who would lead without losing anything known to be committed (ISR, ELR,
+        # last known leader), and by all replicas.
+        self._waits_for: dict[int, PartitionSet] = defaultdict(dict)
+        self._leaderless_of: dict[int, PartitionSet] = defaultdict(dict)
         self._colliding: dict[str, dict[str, None]] = defaultdict(dict)
         self.imbalanced: PartitionSet = {}
         self.reassigning: PartitionSet = {}
@@ -65,6 +78,17 @@ class ClusterIndex:
     def leads_any(self, broker_id: int) -> bool:
         return bool(self._leads.get(broker_id))
 
+    def led_by(self, broker_id: int) -> list[TopicIdPartition]:
+        return list(self._leads.get(broker_id, ()))
+
+    def waits_for(self, broker_id: int) -> list[TopicIdPartition]:
+        """Partitions without a leader that this broker could lead."""
+        return list(self._waits_for.get(broker_id, ()))
+
+    def leaderless_of(self, broker_id: int) -> list[TopicIdPartition]:
+        """Partitions without a leader that have a replica there, in whatever state."""
+        return list(self._leaderless_of.get(broker_id, ()))
+
     def leaderless(self) -> list[TopicIdPartition]:
         return list(self._leads.get(NO_LEADER, ()))
 
@@ -92,8 +116,18 @@ class ClusterIndex:
                 self._leads[before.leader].pop(key, None)
             if after is not None:
                 self._leads[after.leader][key] = None
+        was_leaderless = before is not None and before.leader == NO_LEADER
+        is_leaderless = after is not None and after.leader == NO_LEADER
+        if was_leaderless or is_leaderless:
+            old, new = before if was_leaderless else None, after if is_leaderless else None
+            _move(self._waits_for, key, _candidates(old), _candidates(new))
+            _move(self._leaderless_of, key, () if old is None else old.replicas, () if new is None else new.replicas)
         _mark(self.imbalanced, key, after is not None and not after.has_preferred_leader)
         _mark(self.reassigning, key, after is not None and after.reassigning)
+
+
+def _candidates(partition: PartitionRegistration | None) -> Iterable[int]:
+    return () if partition is None else (*partition.isr, *partition.elr, *partition.last_known_elr)
 
 
 def _move(sets: dict[int, PartitionSet], key: TopicIdPartition, old: Iterable[int], new: Iterable[int]) -> None:

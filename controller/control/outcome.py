@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
@@ -23,11 +22,10 @@ def own_words(error: KafkaError) -> str | None:
     return None if error.message == error.code.message else error.message
 
 
-def check_records_max(records: Sized) -> None:
+def check_records_max(count: int) -> None:
     """Refuse an operation that wants more records than one batch may hold."""
-    if len(records) > USER_RECORDS_MAX:
+    if count > USER_RECORDS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"Unable to perform excessively large batch operation: {len(records)} records are more than"
-            f" {USER_RECORDS_MAX}.",
+            f"Unable to perform excessively large batch operation: {count} records are more than {USER_RECORDS_MAX}.",
         )

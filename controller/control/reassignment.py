@@ -58,7 +58,7 @@ def alter_partition_reassignments(
             else:
                 if record is not None:
                     records.append(record)
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, response)
 
 

@@ -43,7 +43,7 @@ def alter_user_scram_credentials(
             results[change.name] = None
         except KafkaError as error:
             results[change.name] = error
-    check_records_max(records)
+    check_records_max(len(records))
     response = AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

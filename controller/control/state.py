@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,17 @@ from protocol.errors import ErrorCode, KafkaError
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+
+
+def is_directory_online(directory: bytes, registered: Container[bytes]) -> bool:
+    """KIP-858. `registered`: the directories that the broker's registration names.
+
+    An empty registration comes from a metadata.version below 17, which does not know directories: all are online
+    (KAFKA-16162: with the other answer, raising the version takes every partition of the cluster offline).
+    """
+    if directory == LOST_DIR:
+        return False
+    return directory in (UNASSIGNED_DIR, MIGRATING_DIR) or not registered or directory in registered
 
 
 @dataclass(slots=True)
@@ -85,9 +96,7 @@ class ControlState:
 
     def directory_online(self, broker_id: int, directory: bytes) -> bool:
         broker = self.image.cluster.brokers.get(broker_id)
-        if broker is None or directory == LOST_DIR:
-            return False
-        return directory in (UNASSIGNED_DIR, MIGRATING_DIR) or not broker.directories or directory in broker.directories
+        return broker is not None and is_directory_online(directory, broker.directories)
 
     # Partitions
     def change(

@@ -38,7 +38,7 @@ def create_topics(
     for topic in topics:
         try:
             new, result = _create(state, topic, configs, rng, topic.name in describable)
-            check_records_max(records + new)
+            check_records_max(len(records) + len(new))
         except KafkaError as error:
             result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=own_words(error))
         else:
@@ -154,7 +154,7 @@ def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> O
         else:
             records.append(RemoveTopicRecord(topic_id=topic_id))
         results.append(result)
-    check_records_max(records)
+    check_records_max(len(records))
     return Outcome(records, results)
 
 
@@ -167,7 +167,7 @@ def create_partitions(
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
             new = _add_partitions(state, topic, rng)
-            check_records_max(records + new)
+            check_records_max(len(records) + len(new))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, own_words(error)
         else:

@@ -25,7 +25,10 @@ def handle(parts: ControllerParts, request: BrokerHeartbeatRequest, context: Req
             state, controller.heartbeats, request, log_end=controller.next_offset, now_ms=controller.clock.mono_ms()
         )
 
+    before = controller.image.cluster.brokers.get(request.broker_id)
     answer = controller.write(decide)
+    if controller.image.cluster.brokers.get(request.broker_id) is not before:
+        parts.duties.broker_changed(request.broker_id)
     _watch(parts, request.broker_id, context)
     parts.duties.check_sessions()
     return answer

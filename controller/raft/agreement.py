@@ -3,7 +3,8 @@
 Configuration can say anything, and each node believes its own. What a node can find out, and what it does then:
 
     asked by a voter that its list does not have    INCONSISTENT_VOTER_SET, and no word of its own epoch: a node that is a
-                                                    quorum by itself must not take the leader of the others down
+                                                    quorum by itself must not take the leader of the others down. Not if
+                                                    the request proves that the voters are in the log by now
     refused so by a majority of its own list        stops, and says what to compare: it could never take part
     told for seconds that it leads, and it does     stops: another node has its id, and is the leader. (A leader whose disk
     not                                             was wiped is told so, too, until the others have elected a new one.)
@@ -74,7 +75,7 @@ def namesake(own_id: int) -> str:
     )
 
 
-def is_stranger(voters: VoterHistory, node_id: int) -> bool:
+def is_no_voter(voters: VoterHistory, node_id: int) -> bool:
     """Whether a node that acts as a voter is none by our list, and the list is configuration."""
     return voters.kraft_version < DYNAMIC_VOTERS and len(voters.last) > 0 and node_id not in voters.last.ids
 

@@ -130,7 +130,7 @@ class RaftNode:
 
     async def _resign(self) -> None:
         clock = self._world.clock
-        self._apply(self._core.resign(clock.mono_ms()))
+        self._turn(self._core.resign)
         deadline_ms = clock.mono_ms() + RESIGN_WAIT_MS
         while isinstance(self._core.role, Resigned) and self._core.role.unacknowledged:
             if not self._core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
@@ -222,7 +222,13 @@ class RaftNode:
         assert batches, "nothing to append"
         if self.failure is not None or self._stopped or epoch not in (None, self._core.epoch):
             raise NotLeader(self._core.leader_id, self._core.epoch)
-        last_offset, effects = self._core.append(batches, self._world.clock.mono_ms())
+        try:
+            last_offset, effects = self._core.append(batches, self._world.clock.mono_ms())
+        except NotLeader:
+            raise
+        except Exception as mistake:
+            self._fail(mistake)
+            raise NotLeader(-1, self._core.epoch) from mistake
         self._apply(effects)
         if self.failure is not None:
             raise NotLeader(-1, self._core.epoch)
@@ -244,7 +250,7 @@ class RaftNode:
     def resign(self, epoch: int | None = None) -> None:
         """Give up leadership (of this epoch); nothing happens if it is over already."""
         if epoch in (None, self._core.epoch) and self._core.is_leader:
-            self._apply(self._core.resign(self._world.clock.mono_ms()))
+            self._turn(self._core.resign)
 
     # Snapshots.
 
@@ -271,7 +277,17 @@ class RaftNode:
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """A frozen snapshot is ours; older ones and the log before them go when retention says so."""
+        if snapshot.offset < self._core.log.start_offset:
+            # While it was being written the log was reset to a newer one, which came from the leader.
+            self._log.snapshots.remove(snapshot)
+            return
         self._core.snapshot_created(snapshot)
+        try:
+            self._log.snapshot_created(self._world.clock.wall_ms())
+        except StorageFailure as failure:
+            self._fail(failure)
+            return
+        self._want_flush()  # it moves the recovery point
         self.apply_retention()
 
     def latest_snapshot(self) -> SnapshotReader | None:
@@ -312,24 +328,28 @@ class RaftNode:
 
     def _step(self, message: Message) -> None:
         if self.failure is None and not self._stopped:
-            try:
-                effects = self._core.step(message, self._world.clock.mono_ms())
-            except AssertionError as mistake:
-                self._fail(mistake)
-                raise
-            self._apply(effects)
+            self._turn(lambda now_ms: self._core.step(message, now_ms))
+
+    def _turn(self, transition: Callable[[int], Effects]) -> None:
+        """An exception of any kind leaves the core, or the disk, half changed: the replica ends."""
+        try:
+            effects = transition(self._world.clock.mono_ms())
+        except Exception as mistake:
+            self._fail(mistake)
+            raise
+        self._apply(effects)
 
     def _tick(self) -> None:
         self._timer = None
         self._timer_ms = NEVER
         if self.failure is None and not self._stopped:
-            self._apply(self._core.tick(self._world.clock.mono_ms()))
+            self._turn(self._core.tick)
 
     def _apply(self, effects: Effects) -> None:
         """Execute the fields in the order in which Effects declares them."""
         try:
             self._write(effects)
-        except (StorageFailure, CorruptFile, AssertionError) as failure:
+        except Exception as failure:
             self._fail(failure)
             return
         if effects.flush:
@@ -421,7 +441,7 @@ class RaftNode:
                 generation, offset = self._core.log.generation, self._core.log.end_offset
                 await self._world.workers.run(self._log.flush, self._world.clock.wall_ms())
                 self._step(Flushed(generation, offset))
-        except StorageFailure as failure:
+        except Exception as failure:
             self._fail(failure)
         finally:
             self._flushing = False
@@ -442,7 +462,7 @@ class RaftNode:
 
     def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
         assert reply.snapshot is not None
-        bytes_max = min(reply.bytes_max, self.config.fetch_bytes_max)
+        bytes_max = min(reply.bytes_max, self.config.snapshot_fetch_bytes_max)
         found = self._log.snapshot_chunk(reply.snapshot, reply.position, bytes_max)
         if found is None:
             return replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
@@ -456,7 +476,7 @@ class RaftNode:
             control = self._log.snapshots.finish(chunk.snapshot)
         except CorruptFile as fault:
             logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
-            self._apply(self._core.abandon_download(self._world.clock.mono_ms()))
+            self._turn(self._core.abandon_download)
             return
         except StorageFailure as failure:
             self._fail(failure)

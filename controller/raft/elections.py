@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.raft.agreement import is_stranger
+from controller.raft.agreement import is_no_voter
 from controller.raft.effects import ElectionState
 from controller.raft.messages import (
     BeginQuorumEpoch,
@@ -78,14 +78,20 @@ def on_vote(core: RaftCore, vote: Vote, now_ms: int) -> VoteReply:
     if core.is_foreign_cluster(vote.cluster_id):
         return VoteReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     is_meant = vote.candidate.id >= 0 and vote.candidate.id != core.key.id and _is_possible(vote)
-    if is_meant and _refuses_stranger(core, vote.candidate.id):
+    if is_meant and _refuses_non_voter(core, vote.candidate.id, vote.voter):
         return VoteReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error, granted = _judge_vote(core, vote, now_ms)
     return VoteReply(error, core.epoch, core.leader_id, core.leader_endpoints, granted)
 
 
-def _refuses_stranger(core: RaftCore, sender_id: int) -> bool:
-    if sender_id < 0 or not is_stranger(core.voters, sender_id):
+def _refuses_non_voter(core: RaftCore, sender_id: int, meant: ReplicaKey | None) -> bool:
+    """Whether a request comes from a node that is no voter by controller.quorum.voters.
+
+    A request that names this replica's directory is from a voter set in the log (KIP-853), which this replica may have
+    missed while it was down: a configured list names no directories. Refused, such a candidate could never be elected
+    where the votes of replicas that were down are needed for a majority.
+    """
+    if sender_id < 0 or meant == core.key or not is_no_voter(core.voters, sender_id):
         return False
     core.note(
         f"REFUSED: node {sender_id} acts as a voter, but controller.quorum.voters here is"
@@ -130,7 +136,7 @@ def is_own_key(core: RaftCore, meant: ReplicaKey | None) -> bool:
 def on_begin_quorum_epoch(core: RaftCore, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
     if core.is_foreign_cluster(begin.cluster_id):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    if _refuses_stranger(core, begin.leader_id):
+    if _refuses_non_voter(core, begin.leader_id, begin.voter):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error = _follow_sender(core, begin, now_ms)
     if error is ErrorCode.NONE and not is_own_key(core, begin.voter):
@@ -141,7 +147,8 @@ def on_begin_quorum_epoch(core: RaftCore, begin: BeginQuorumEpoch, now_ms: int) 
 def on_end_quorum_epoch(core: RaftCore, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
     if core.is_foreign_cluster(end.cluster_id):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    if _refuses_stranger(core, end.leader_id):
+    meant = core.key if core.key in end.preferred_candidates else None
+    if _refuses_non_voter(core, end.leader_id, meant):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error = _follow_sender(core, end, now_ms)
     role = core.role

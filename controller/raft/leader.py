@@ -130,9 +130,12 @@ class Leader:
         self.voters = voters
         self._fetched_since_check &= set(voters)
 
-    def progress_of(self, replica: ReplicaKey) -> Progress:
+    def progress_of(self, replica: ReplicaKey, now_ms: int) -> Progress:
         if self.is_counted(replica):
             return self.voters[replica.id]
+        if replica not in self.observers:
+            # Each restart with a new disk is another replica: else they would be kept for as long as this leader leads.
+            self.forget_silent_observers(now_ms)
         return self.observers.setdefault(replica, Progress(replica))
 
     def is_counted(self, replica: ReplicaKey) -> bool:
@@ -163,7 +166,7 @@ class Leader:
     def record_fetch(self, replica: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
         """Returns whether the high watermark moved."""
         self.admit(replica, now_ms)
-        self.progress_of(replica).fetched(offset, log_end_offset, now_ms)
+        self.progress_of(replica, now_ms).fetched(offset, log_end_offset, now_ms)
         self.record_contact(replica, now_ms)
         return self.is_counted(replica) and self._advance()
 

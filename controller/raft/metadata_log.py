@@ -1,6 +1,11 @@
 """The files of one replica of the metadata log: a storage Log, its snapshots, quorum-state and partition.metadata.
 
 It executes what the core decided and never decides itself, except which old snapshots and segments may go.
+
+An idle quorum writes a batch every half second, 1.2 million in the week that the log is kept; a start must not look at all of
+them. So a segment ends with each snapshot, and the recovery point is the newest snapshot's offset, once everything up to
+there is on this disk: it is committed, so no truncation ever goes below it. Recovery begins with the segment that
+holds it, and what the core must know of the log below it is in the snapshot and in leader-epoch-checkpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from controller.raft.messages import Batch, ControlRecords
 from controller.raft.snapshots import Snapshots
 from controller.raft.voters import VoterHistory
 from protocol.primitives import uuid_to_str
+from storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
 from storage.config import LogConfig
 from storage.errors import CorruptFile
 from storage.files import Files
@@ -48,6 +54,17 @@ class MetadataLog:
         self.voters = VoterHistory(config.static_voters)
         self._load(known)
 
+    @property
+    def _recovery_point_path(self) -> str:
+        return f"{self.directory}/{RECOVERY_POINT}"
+
+    def _read_recovery_point(self) -> int:
+        try:
+            return read_offsets(self._files, self._recovery_point_path).get((TOPIC, PARTITION), 0)
+        except CorruptFile as fault:
+            logger.warning("%s: the whole log is recovered", fault)
+            return 0
+
     def _open_log(self, snapshots: list[OffsetAndEpoch], now_ms: int) -> Log:
         log_config = LogConfig(
             retention_ms=UNLIMITED,
@@ -56,8 +73,18 @@ class MetadataLog:
             segment_bytes=self._config.segment_bytes,
             segment_ms=self._config.segment_ms,
         )
+        self._recovery_point = self._read_recovery_point()
         log = open_log(
-            self._files, Mappings(), self.directory, TOPIC, PARTITION, TOPIC_ID, log_config, clean=False, now_ms=now_ms
+            self._files,
+            Mappings(),
+            self.directory,
+            TOPIC,
+            PARTITION,
+            TOPIC_ID,
+            log_config,
+            clean=False,
+            recovery_point=self._recovery_point,
+            now_ms=now_ms,
         )
         partition_metadata = f"{self.directory}/partition.metadata"
         if not self._files.exists(partition_metadata):
@@ -90,15 +117,19 @@ class MetadataLog:
             # Segments are deleted whole: the log reaches back to before the snapshot that it starts at.
             log.advance_high_watermark(base.offset)
             log.delete_records(base.offset)
-        state.start_offset = state.end_offset = log.log_start_offset
-        for view in log.batches(log.log_start_offset):
+        latest = state.latest_snapshot
+        known_to = log.log_start_offset
+        if latest is not None and log.log_start_offset < latest.offset <= log.log_end_offset:
+            known_to = latest.offset
+        state.start_offset, state.end_offset = log.log_start_offset, known_to
+        state.epochs = _epochs_between(log.epochs.entries, log.log_start_offset, known_to)
+        for view in log.batches(known_to):
             state.append(view.base_offset, view.last_offset, view.partition_leader_epoch)
             if view.is_control:
                 control = read_control(view)
                 if control.voters is not None or control.kraft_version is not None:
                     voters.merge(view.last_offset, control.voters, control.kraft_version)
         state.flushed_offset = state.end_offset
-        latest = state.latest_snapshot
         if latest is not None and latest.offset > 0 and state.epoch_at(latest.offset) != latest.epoch:
             # The same crash, with a log that is longer than the snapshot but parts from it.
             log.truncate_fully_and_start_at(latest.offset)
@@ -121,14 +152,23 @@ class MetadataLog:
         self.log.truncate_to(offset)
 
     def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        for older in self.snapshots.open():
+        for older in self.snapshots.known():
             if older != snapshot:
                 self.snapshots.remove(older)
         self.log.truncate_fully_and_start_at(snapshot.offset)
 
     def flush(self, now_ms: int) -> None:
         """Run by a worker thread."""
+        end_offset, latest = self.log.log_end_offset, self.state.latest_snapshot
         self.log.flush(now_ms)
+        if latest is not None and self._recovery_point < latest.offset <= end_offset:
+            write_offsets(self._files, self._recovery_point_path, {(TOPIC, PARTITION): latest.offset})
+            self._recovery_point = latest.offset
+
+    def snapshot_created(self, now_ms: int) -> None:
+        """The segment ends here, so that recovery reads no more than what came since the snapshot before."""
+        if self.log.log_end_offset > self.log.segments.active.base_offset:
+            self.log.roll(now_ms)
 
     # Reading.
 
@@ -176,3 +216,9 @@ class MetadataLog:
 
     def close(self) -> None:
         self.log.close()
+
+
+def _epochs_between(entries: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    """The epochs of that piece of the log, the first of them from its start on."""
+    before = [(epoch, start) for epoch, began in entries if began <= start][-1:]
+    return [entry for entry in (*before, *((e, began) for e, began in entries if start < began)) if entry[1] < end]

@@ -55,15 +55,16 @@ class Snapshots:
         self._directory = directory
 
     def open(self) -> list[OffsetAndEpoch]:
-        """Removes what was left unfinished; names what is there, oldest first. A damaged one is not there."""
-        found = []
+        """Removes what a former process left unfinished; names what is there, oldest first."""
         for name in self._files.list_dir(self._directory):
-            match = _NAME.fullmatch(name)
             if name.endswith(SUFFIX + PART):
                 self._files.remove(f"{self._directory}/{name}")
-            elif match:
-                found.append(OffsetAndEpoch(int(match[1]), int(match[2])))
-        return sorted(found)
+        return self.known()
+
+    def known(self) -> list[OffsetAndEpoch]:
+        """Oldest first. Unfinished ones are left alone: this node may be writing one of them."""
+        names = (_NAME.fullmatch(name) for name in self._files.list_dir(self._directory))
+        return sorted(OffsetAndEpoch(int(name[1]), int(name[2])) for name in names if name)
 
     def path(self, snapshot: OffsetAndEpoch) -> str:
         return f"{self._directory}/{file_name(snapshot)}"

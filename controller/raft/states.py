@@ -58,6 +58,14 @@ class Votes:
         (self.rejected if granted else self.granted).discard(voter_id)
 
 
+def is_voted_for(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
+    """Whether a repeated request comes from the candidate that has this vote already.
+
+    The quorum-state file of static voters, version 0, keeps no directory: after a restart the node id alone decides.
+    """
+    return voted.id == candidate.id and (not voted.knows_directory or voted == candidate)
+
+
 @dataclass(slots=True)
 class Unattached:
     epoch: int
@@ -78,7 +86,7 @@ class Unattached:
         if pre_vote:
             return log_is_up_to_date
         if self.voted is not None:
-            return self.voted == candidate
+            return is_voted_for(self.voted, candidate)
         return self.leader_id < 0 and log_is_up_to_date
 
 
@@ -106,7 +114,7 @@ class Prospective:
         if pre_vote:
             return log_is_up_to_date
         if self.voted is not None:
-            return self.voted == candidate
+            return is_voted_for(self.voted, candidate)
         return self.leader_id < 0 and log_is_up_to_date
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from controller.control.index import ClusterIndex
 from controller.control.outcome import Outcome
 from controller.control.settings import ControlSettings
+from controller.control.unsettled import PARTITIONS_PER_TURN
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.loader import MetadataLoader
 from controller.periodic import PeriodicDuties
@@ -19,6 +21,7 @@ from protocol.metadata_records import (
     BeginTransactionRecord,
     BrokerFeature,
     NoOpRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
@@ -87,7 +90,9 @@ class HandLog:
         self.batches: list[Batch] = []
         self.committed = 0
         self.failing = False
+        self.before_append: Callable[[], None] = lambda: None
         self.on_append: Callable[[], None] = lambda: None
+        self.resigned: list[int] = []
 
     @property
     def log_end_offset(self) -> int:
@@ -96,13 +101,14 @@ class HandLog:
     def append(self, records: list[bytes], epoch: int) -> int:
         if self.failing:
             raise OSError("no space left")
+        self.before_append()
         self.batches.append(Batch(self.log_end_offset, records, epoch))
         last_offset = self.batches[-1].last_offset
         self.on_append()
         return last_offset
 
     def resign(self, epoch: int) -> None:
-        pass
+        self.resigned.append(epoch)
 
 
 class Quorum:
@@ -244,6 +250,53 @@ def test_what_cannot_be_appended_changes_nothing() -> None:
     assert "a" in quorum.loader.image.topics
 
 
+def test_a_batch_that_is_too_large_is_refused_by_its_name_and_the_controller_stays_active() -> None:
+    """As NOT_CONTROLLER, brokers would look for another controller, and ask again for 30 s."""
+    quorum = active()
+
+    def too_large() -> None:
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+
+    quorum.log.before_append = too_large
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(topic("a"))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert quorum.controller.is_active and "a" not in quorum.controller.state.image.topics
+
+
+def test_a_controller_that_cannot_replay_what_it_has_appended_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state would lack what is in the log; the next term makes its state from the log."""
+    quorum = active()
+
+    def fail(self: object, delta: object) -> None:
+        raise KeyError("by mistake")
+
+    monkeypatch.setattr(ClusterIndex, "update", fail)
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(topic("a"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert quorum.log.resigned == [1]
+
+
+@pytest.mark.parametrize("failure", [KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE), ValueError("by mistake")])
+def test_a_periodic_decision_that_failed_is_tried_again(failure: Exception) -> None:
+    quorum = active()
+    asked = []
+
+    def fail() -> None:
+        asked.append(quorum.clock.now_ms)
+        raise failure
+
+    write = quorum.controller.write
+    quorum.controller.write = lambda decide: fail()  # type: ignore[method-assign,assignment,return-value]
+    quorum.clock.advance(quorum.controller.settings.leader_imbalance_check_interval_ms + 5_000)
+    assert len(asked) > 3
+    assert {"no-op", "rebalance", "unclean"} <= set(quorum.duties._timers)
+    quorum.controller.write = write  # type: ignore[method-assign]
+    quorum.clock.advance(quorum.clock.now_ms + 2_000)
+    assert quorum.controller.is_active
+
+
 def test_an_error_of_a_decision_is_the_callers_and_leaves_no_trace() -> None:
     quorum = active()
 
@@ -306,6 +359,39 @@ def test_silent_brokers_are_fenced_when_their_sessions_end() -> None:
     assert fenced(quorum) == [1]
     quorum.clock.advance(13_001)
     assert fenced(quorum) == [1, 2]
+
+
+def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
+    """10,000 partitions decided about in one turn held the event loop for most of a second."""
+    quorum = active()
+    for broker_id in (1, 2):
+        register(quorum, broker_id)
+    many = 5 * PARTITIONS_PER_TURN
+    quorum.write(topic("a"))
+    for start in range(0, many, 1_000):
+        quorum.write(
+            *[
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic("a").topic_id,
+                    replicas=[1, 2],
+                    isr=[1, 2],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+                for index in range(start, start + 1_000)
+            ]
+        )
+    quorum.commit()
+    before = len(quorum.log.batches)
+    quorum.duties.connection_lost(1)
+    quorum.clock.advance(quorum.clock.now_ms + GRACE_MS + 100)
+    assert fenced(quorum) == [1]
+    sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
+    assert max(sizes) <= PARTITIONS_PER_TURN + 1 and sum(sizes) == many + 1
+    leaders = {p.leader for p in quorum.controller.state.image.topics.by_name("a").partitions.values()}  # type: ignore[union-attr]
+    assert leaders == {2}
 
 
 def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:

@@ -2,7 +2,8 @@
 
 --seeds A-B    those (0-999 without)            --seed N     one, with its trace
 --seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
---mutant NAME  with a known mistake put in; ends at the first seed that notices. --mutants lists them
+--mutant NAME  with a known mistake put in; ends at the first seed in which an invariant that it breaks notices. --mutants
+               lists them
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.sim.simulation import Result, Simulation
 #: One seed of so many is run twice: the same seed has to make the same trace.
 REPEAT_EVERY = 20
 FAILURES_SHOWN = 5
+PROGRESS_SECONDS = 10.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,14 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
         seeds, jobs = range(int(first), int(last or first) + 1), arguments.jobs
     began, seconds, acknowledged, failed = time.monotonic(), 0.0, 0, 0
     struck: Counter[str] = Counter()
+    others: Counter[str] = Counter()  # of a mutant's seeds: what was noticed, and is not what the mutant breaks
     tasks = [(seed, arguments.seconds, arguments.mutant, arguments.verbose) for seed in seeds]
-    for result in results(tasks, jobs):
+    progress = Progress(len(seeds))
+    for done, result in enumerate(results(tasks, jobs), 1):
+        progress.show(done, failed)
         seconds += result.virtual_seconds
         acknowledged += result.acknowledged
         struck.update(result.struck)
         if result.violation is None:
             continue
         if arguments.mutant is not None:
+            if not MUTANTS[arguments.mutant].is_caught_by(result.number):
+                others[result.violation[:80]] += 1
+                continue
             print(f"{arguments.mutant}: noticed after {result.seed - seeds.start + 1} seeds: {result.violation}")
             return 0
         failed += 1
@@ -86,8 +94,31 @@ def run(arguments: argparse.Namespace) -> int:
         f"{len(seeds)} seeds, {failed} failed; {seconds:.0f} virtual seconds in {took:.0f} s "
         f"({seconds / took:.0f} times real time); {acknowledged} operations acknowledged"
     )
+    if arguments.mutant is not None:
+        by = ", ".join(sorted(MUTANTS[arguments.mutant].by))
+        print(f"{arguments.mutant}: not noticed by invariant {by}; others: {dict(others)}")
     print("faults: " + ", ".join(f"{name} {count}" for name, count in struck.most_common()))
     return 1 if failed or arguments.mutant is not None else 0
+
+
+class Progress:
+    """A line now and then: how many seeds are done, how fast, how long the others will take."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._began = self._shown = time.monotonic()
+
+    def show(self, done: int, failed: int) -> None:
+        now = time.monotonic()
+        if now - self._shown < PROGRESS_SECONDS or done == self._count:
+            return
+        self._shown = now
+        rate = done / (now - self._began)
+        left = int((self._count - done) / rate)
+        print(
+            f"{done} of {self._count} seeds, {failed} failed, {60 * rate:.0f} a minute, {left // 60}:{left % 60:02} left",
+            flush=True,
+        )
 
 
 def show(result: Result, seconds: float, *, whole: bool) -> None:
@@ -104,7 +135,8 @@ def main() -> int:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
     if arguments.mutants:
-        print("\n".join(f"{name}: {mutant.text}" for name, mutant in MUTANTS.items()))
+        for name, mutant in MUTANTS.items():
+            print(f"{name}: {mutant.text} (invariants {', '.join(sorted(mutant.by)) or 'of any number'})")
         return 0
     return run(arguments)
 

@@ -49,6 +49,10 @@ class SimNode:
         return "controller" in self.properties["process.roles"]
 
     @property
+    def metadata_directory(self) -> str:
+        return self.properties["log.dirs"].split(",")[0]
+
+    @property
     def is_up(self) -> bool:
         """There is a process, and it has not been killed in the middle of a call."""
         return self.server is not None and not self.host.disk.killed

@@ -4,6 +4,8 @@ kill        of any nodes at any time: the kernel has their pages
 power       of one node; the next one only once this one is in sync everywhere again, and no other node is killed until then.
             With a flush before each acknowledgement: of any nodes, of all at once
 bad disk    a call fails, and what was not synced may be lost: as power
+lost disk   a directory, or the whole disk of a broker, is taken away for good: of one node as power, and only where every
+            partition has another replica in sync; flushes before acknowledgements do not help
 the rest    at any time
 """
 
@@ -14,9 +16,14 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from controller.raft.voters import ReplicaKey
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from storage.errors import StorageFailure
+from tests.sim.clients.admin import Admin
 from tests.sim.cluster import SUPERVISOR_SECONDS, SimCluster, SimNode
 from tests.sim.disk import CAPACITY_BYTES
 from tests.sim.history import History
+from tests.sim.world import DISK_SECONDS_MAX
 
 HOUR_MS = 3_600_000
 
@@ -29,6 +36,8 @@ class Fault:
     #: It may cost its node what was not synced, or make it look as if.
     kills: bool = False
     loses: bool = False
+    #: Its node's "disk", or one "directory" of it, does not come back.
+    takes: str = ""
     #: Every node that is up, whichever it was drawn for.
     of_all: bool = False
 
@@ -37,12 +46,20 @@ class Faults:
     """Strikes until told to end; `heal` undoes all that is undone by somebody, and starts what is down."""
 
     def __init__(
-        self, cluster: SimCluster, rng: random.Random, history: History, clients: Sequence[str], *, flushes: bool
+        self,
+        cluster: SimCluster,
+        rng: random.Random,
+        history: History,
+        clients: Sequence[str],
+        admin: Admin,
+        *,
+        flushes: bool,
     ) -> None:
-        self.cluster, self.rng, self.history, self.clients = cluster, rng, history, clients
+        self.cluster, self.rng, self.history, self.clients, self.admin = cluster, rng, history, clients, admin
         self.flushes = flushes
         self.struck: dict[str, int] = {}
         self._lossy: SimNode | None = None
+        self._taken: SimNode | None = None
         self._busy: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
@@ -71,6 +88,7 @@ class Faults:
         for node in self.cluster.nodes:
             node.host.disk.disarm()
             node.host.disk.room_bytes = CAPACITY_BYTES
+            node.host.disk_seconds_max = DISK_SECONDS_MAX
             node.host.resume()
             if node.has_failed or node.has_lost_directory:
                 await node.crash(power=False)
@@ -99,6 +117,8 @@ class Faults:
             return True
         if node.number in self._busy or not node.is_up or node.is_leaving:
             return False
+        if fault.takes and not self._may_take(fault, node):
+            return False
         if self.flushes or not (node.is_broker or fault.of_all):
             return True
         if self._lossy is not None and self._is_whole(self._lossy):
@@ -109,6 +129,23 @@ class Faults:
                 return True
             return False
         return self._lossy is None or (self._lossy is node and not fault.of_all)
+
+    def _may_take(self, fault: Fault, node: SimNode) -> bool:
+        """Every partition has a replica in sync elsewhere, and no other disk is still to be replaced."""
+        active = self.cluster.active_controller
+        if active is None or active.server is None or not node.is_broker or not node.is_serving:
+            return False
+        # A controller keeps its vote on its disk; of two directories it is in the first.
+        if node.is_controller if fault.takes == "disk" else "," not in node.properties["log.dirs"]:
+            return False
+        if self._taken is not None and not self._is_whole(self._taken):
+            return False
+        for topic in active.server.metadata.loader.image.topics:
+            for registration in topic.partitions.values():
+                if node.number in registration.replicas and not set(registration.isr) - {node.number}:
+                    return False
+        self._taken = node
+        return True
 
     def _is_whole(self, node: SimNode) -> bool:
         """The controller has it in every ISR, in its present life."""
@@ -203,6 +240,97 @@ class Faults:
         if node.has_failed or node.has_lost_directory:
             await self._down(node, power=False)
 
+    async def take_directory(self, node: SimNode) -> None:
+        """It fails, or its files are gone after a stop in order; the node goes on without it."""
+        paths = node.properties["log.dirs"].split(",")
+        server = node.server
+        if server is None or server.logs is None:
+            return
+        if self.rng.random() < 0.5:
+            for directory in server.logs.directories:
+                if directory.path == paths[-1] and directory.online:
+                    server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
+            await asyncio.sleep(self.rng.uniform(0, 3))
+        if node.is_serving and node.is_up:
+            await node.stop()
+        else:
+            await node.crash(power=False)
+        self._remove(node, paths[-1])
+        node.properties["log.dirs"] = paths[0]
+        await asyncio.sleep(self.rng.uniform(0.1, 2))
+        node.boot()
+        self.history.note(f"{node} goes on without {paths[-1]}")
+
+    async def replace(self, node: SimNode) -> None:
+        """The machine burns; another gets its name, after the operator has unregistered the old one, or not."""
+        await node.crash(power=False)
+        for path in node.properties["log.dirs"].split(","):
+            self._remove(node, path)
+        if self.rng.random() < 0.5:
+            self.admin.spawn(self.admin.send(UnregisterBrokerRequest(broker_id=node.number)), "unregisters")
+            await asyncio.sleep(self.rng.uniform(0.1, 3))
+        await asyncio.sleep(self.rng.uniform(0.1, 3))
+        node.boot()
+        self.history.note(f"{node} starts its life {node.life} on an empty disk")
+
+    def _remove(self, node: SimNode, path: str) -> None:
+        disk = node.host.disk
+        disk.remove_tree(path)
+        disk.sync_dir(path.rpartition("/")[0] or "/")
+
+    async def slow_disk(self, node: SimNode) -> None:
+        before, node.host.disk_seconds_max = node.host.disk_seconds_max, self.rng.choice((0.05, 0.3, 1.0))
+        await asyncio.sleep(self.rng.uniform(1, 8))
+        node.host.disk_seconds_max = before
+
+    async def stall_controller(self, node: SimNode) -> None:
+        """Whoever is the active controller stands still: the others are there, and may elect another."""
+        active = self.cluster.active_controller
+        if active is not None:
+            await self.stall(active)
+
+    async def leader_from_controller(self, node: SimNode) -> None:
+        """A leader that clients and one follower still reach, and neither controllers nor the other follower do."""
+        active = self.cluster.active_controller
+        if active is None or active.server is None:
+            return
+        led = sorted(
+            {
+                registration.leader
+                for topic in active.server.metadata.loader.image.topics
+                for registration in topic.partitions.values()
+                if registration.leader >= 0
+            }
+        )
+        leaders = [self.cluster.by_number[number] for number in led if number != active.number]
+        if not leaders:
+            return
+        leader = self.rng.choice(leaders)
+        others = [each for each in self.cluster.brokers if each not in (leader, active)]
+        cut_off = [active, self.rng.choice(others)] if others else [active]
+        links = [(leader.host.name, each.host.name) for each in self.cluster.nodes if each.is_controller]
+        reached = {each.host.name for each in others if each not in cut_off}
+        links = [link for link in links if link[1] not in reached and link[1] != leader.host.name]
+        links += [(leader.host.name, each.host.name) for each in cut_off]
+        await self._cut(list(dict.fromkeys(links)), both=True)
+
+    async def change_voters(self, node: SimNode) -> None:
+        """One joins or leaves the quorum, where the voters are in the log (KIP-853)."""
+        active = self.cluster.active_controller
+        if active is None or active.server is None:
+            return
+        voters = active.server.metadata.raft.core.voters
+        if voters.kraft_version < 1:
+            return
+        outside = [each for each in self.cluster.nodes if each.is_controller and each.number not in voters.last.ids]
+        if outside and (len(voters.last) < 3 or self.rng.random() < 0.6):
+            joining = self.rng.choice(outside)
+            if joining.is_up and joining.server is not None and joining.server.started_metadata:
+                await self.admin.add_voter(joining.server.metadata.raft.core.key, joining.host.name)
+        elif len(voters.last) > 2:
+            leaving = self.rng.choice(list(voters.last))
+            await self.admin.remove_voter(ReplicaKey(*leaving.key))
+
     async def full_disk(self, node: SimNode) -> None:
         disk = node.host.disk
         disk.room_bytes = disk.used_bytes() + self.rng.choice((0, 500, 5000))
@@ -287,6 +415,8 @@ FAULTS = (
     Fault("power loss", 6, Faults.power, loses=True),
     Fault("power loss of all", 2, Faults.power_of_all, loses=True),
     Fault("bad disk", 3, Faults.bad_disk, loses=True),
+    Fault("directory taken", 8, Faults.take_directory, loses=True, takes="directory"),
+    Fault("disk replaced", 8, Faults.replace, loses=True, takes="disk"),
     Fault("full disk", 2, Faults.full_disk, kills=True),
     Fault("restart", 4, Faults.restart, kills=True),
     Fault("pause", 8, Faults.stall),
@@ -297,4 +427,8 @@ FAULTS = (
     Fault("slow connections", 6, Faults.slow_connections),
     Fault("reset", 6, Faults.reset),
     Fault("clock skew", 2, Faults.skew),
+    Fault("slow disk", 3, Faults.slow_disk),
+    Fault("controller stall", 3, Faults.stall_controller),
+    Fault("leader from controller", 3, Faults.leader_from_controller),
+    Fault("voters change", 4, Faults.change_voters),
 )

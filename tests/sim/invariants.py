@@ -48,13 +48,19 @@ class Committed:
                 if not adds:
                     break
                 if batch.base_offset < self.end:
-                    raise Violation("3", f"a batch at {batch.base_offset} where others have none, of {self.end}")
+                    self._check_gap(batch.base_offset, batch.last_offset)
                 self.batches[batch.base_offset] = found
-                self.end = batch.next_offset
+                self.end = max(self.end, batch.next_offset)
             elif known != found:
                 raise Violation("3", f"at {batch.base_offset} was {known}, now is {found}")
             at = batch.next_offset
         return at
+
+    def _check_gap(self, base: int, last: int) -> None:
+        """A log that starts later than others were last looked at leaves a gap, which another log may fill afterwards."""
+        for other, (other_last, *_) in self.batches.items():
+            if other <= last and other_last >= base:
+                raise Violation("3", f"a batch {base}-{last} where others have {other}-{other_last}")
 
 
 class Once:
@@ -164,12 +170,16 @@ class Invariants:
         if not 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset:
             start, high, end = log.log_start_offset, log.high_watermark, log.log_end_offset
             raise Violation("12", f"{node} {partition}: start {start}, high watermark {high}, end {end}")
+        if log.epochs.latest > partition.leader_epoch:
+            epochs = f"epoch {log.epochs.latest}, and follows the leader of {partition.leader_epoch}"
+            raise Violation("17", f"{node} {partition} has records of {epochs}: it was given what a fence keeps back")
         if log.last_stable_offset > log.high_watermark:
             raise Violation("32", f"{node} {partition}: stable up to {log.last_stable_offset} of {log.high_watermark}")
         self._once.grows("12", (life, key, "log start"), log.log_start_offset)
         self._read("3", node, key, log, log.high_watermark)
         if partition.leader_log is not None:
             epoch = partition.leader_epoch
+            self._knows_itself(node, partition)
             self._once.check("17", (key, "is led in", epoch), node.number)
             self._once.grows("8", (life, key, epoch, "high watermark"), log.high_watermark)
             if not partition.maximal_isr >= partition.isr:
@@ -179,6 +189,17 @@ class Invariants:
                 raise Violation(
                     "4", f"{node} leads {partition} and ends at {log.log_end_offset}, committed is {known.end}"
                 )
+
+    def _knows_itself(self, node: SimNode, partition: Partition) -> None:
+        """23: in metadata that is older than its registration a broker leads what its crash may have lost."""
+        server = node.server
+        assert server is not None and server.broker is not None and server._lifecycle is not None
+        own = server.broker.metadata.image.cluster.brokers.get(node.number)
+        epoch = server._lifecycle.broker_epoch
+        if own is not None and (epoch < 0 or own.epoch < epoch):
+            raise Violation(
+                "23", f"{node} leads {partition} by metadata in which its epoch is {own.epoch}, not {epoch}"
+            )
 
     def leads_by_newest(self, number: int, topic: str) -> bool:
         """Whether the node leads the partitions of the topic that it thinks it leads."""
@@ -190,7 +211,7 @@ class Invariants:
         )
 
     def _in_sync(self) -> None:
-        """Every member of an ISR that runs in the life that the controller knows holds all that is committed."""
+        """Every member of ISR or ELR that runs in the life that the controller knows holds all that is committed."""
         active = self._cluster.active_controller
         if active is None or active.server is None:
             return
@@ -199,7 +220,7 @@ class Invariants:
             for index, registration in topic.partitions.items():
                 known = self.committed.get((topic.id, index))
                 if known is not None:
-                    for number in registration.isr:
+                    for number in (*registration.isr, *registration.elr):
                         self._member(image, number, (topic.id, index), known)
 
     def _member(self, image: MetadataImage, number: int, key: tuple[bytes, int], known: Committed) -> None:
@@ -213,7 +234,9 @@ class Invariants:
             return
         log = partition.log
         if log.log_end_offset < known.end:
-            raise Violation("5", f"{node} is in sync for {partition} and ends at {log.log_end_offset} of {known.end}")
+            raise Violation(
+                "5", f"{node} is in sync or eligible for {partition} and ends at {log.log_end_offset} of {known.end}"
+            )
         place = ((number, node.life), key)
         self._in_sync_to[place] = known.read(log, self._in_sync_to.get(place, 0), known.end, adds=False)
 
@@ -250,6 +273,18 @@ class Invariants:
         if replica is None or replica.log is None:
             return False
         return replica.log.log_end_offset > last_offset
+
+    def same_metadata(self) -> None:
+        """21: whether a node has it from the log or from a snapshot, the metadata at one offset is the same."""
+        images: dict[int, tuple[SimNode, MetadataImage]] = {}
+        for node in self._cluster.nodes:
+            if node.is_up and node.server is not None and node.server.started_metadata:
+                image = node.server.metadata.loader.image
+                other, known = images.setdefault(image.offset, (node, image))
+                if not image.same_content(known):
+                    raise Violation(
+                        "21", f"the metadata at offset {image.offset} is not the same on {node} and {other}"
+                    )
 
     def describe(self) -> Iterator[str]:
         """For a failing run: where every replica stands."""

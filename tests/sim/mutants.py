@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.coordinator import runtime as coordinator
@@ -33,6 +33,7 @@ from storage.producers import ProducerState
 from storage.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
+from tests.sim import controller_mutants
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Mutant:
     text: str
     #: object, attribute, what is there instead
     patches: tuple[tuple[Any, str, Any], ...]
+    #: The invariants that it breaks; empty: any of them. An exception that is no violation is never a catch.
+    by: frozenset[str] = frozenset()
+
+    def is_caught_by(self, number: str) -> bool:
+        return number != "" and (not self.by or number.split()[0] in self.by)
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
@@ -126,15 +132,6 @@ def vote_for_any_log(self: Any, candidate: Any, log_is_up_to_date: bool, pre_vot
     return self.voted is None or self.voted == candidate
 
 
-def commit_any_epoch(self: Leader) -> bool:
-    """A majority has it, so it is committed: wrong for records of earlier epochs (figure 8 of the Raft paper)."""
-    reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset if self.voters else -1
-    if reached <= self.high_watermark:
-        return False
-    self.high_watermark = reached
-    return True
-
-
 def commit_leaders_log(self: Leader) -> bool:
     reached = max((progress.end_offset for progress in self.voters.values()), default=-1)
     if reached <= max(self.epoch_start_offset, self.high_watermark):
@@ -153,7 +150,8 @@ def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def former_is_clean(state: ControlState, broker_id: int, previous_broker_epoch: int) -> list[Any]:
+def former_is_clean(state: ControlState, request: Any) -> list[Any]:
+    broker_id = request.broker_id
     if state.image.cluster.brokers.get(broker_id) is None:
         return []
     return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
@@ -305,10 +303,6 @@ QUORUM = {
     "commits-alone": _mutant(
         "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)
     ),
-    "commits-older-epochs": _mutant(
-        "a majority commits records of earlier epochs (figure 8 of the Raft paper)",
-        (Leader, "_advance", commit_any_epoch),
-    ),
     "metadata-not-flushed": _mutant(
         "the quorum counts what is not on a disk", (driver.RaftNode, "_flush", flush_nothing)
     ),
@@ -344,7 +338,12 @@ COORDINATORS = {
         (TransactionShard, "on_loaded", transaction_mutants.abort_what_was_prepared),
     ),
 }
-MUTANTS: dict[str, Mutant] = {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}
+for rows in (controller_mutants.CONTROLLER, controller_mutants.QUORUM):
+    CONTROLLER.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
+MUTANTS: dict[str, Mutant] = {
+    name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
+    for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()
+}
 
 
 @contextmanager

@@ -24,15 +24,17 @@ from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
+from tests.sim.plan import SLOW_DISK_SECONDS, choose, format_nodes, settings_of
 from tests.sim.replication_checks import ReplicationChecks
 
-MIN_ISR = 2
 CHECK_SECONDS = 0.2
 START_SECONDS_MAX = 20
 #: Of a run of 60 s: how long faults strike, and how long clients go on after them.
 FAULT_SHARE, CALM_SECONDS = 0.6, 5.0
 #: Invariants 42 and 54: all is well again within so long after the last fault.
 HEAL_SECONDS_MAX = 45.0
+#: A sign of life each half second; a snapshot or an election that ends late may add some.
+QUIET_SECONDS, QUIET_RECORDS_MAX = 3.0, 12
 OFFSETS_TOPIC = "__consumer_offsets"
 TOPICS = {"orders": 2, "events": 1}
 
@@ -47,6 +49,8 @@ class Result:
     struck: dict[str, int]
     turns: int
     violation: str | None = None
+    #: The invariant's; empty for any other exception.
+    number: str = ""
     trace: list[str] = field(default_factory=list)
 
 
@@ -66,11 +70,12 @@ class Simulation:
         return 0.0 if self._loop is None else self._loop.time()
 
     def run(self) -> Result:
-        violation = None
+        violation, number = None, ""
         try:
             run(self._main())
         except Exception as failure:  # whatever it is, the seed has failed
             violation = f"{type(failure).__name__}: {failure}"
+            number = failure.number if isinstance(failure, Violation) else ""
             if not isinstance(failure, Violation):
                 logging.getLogger(__name__).exception("seed %d", self.seed)
             if self._loop is not None and hasattr(self, "invariants"):
@@ -86,6 +91,7 @@ class Simulation:
             {} if self.faults is None else self.faults.struck,
             0 if self._loop is None else self._loop.turns,
             violation,
+            number,
             list(self.history.trace) if violation else [],
         )
 
@@ -94,15 +100,20 @@ class Simulation:
         assert isinstance(loop, SimLoop)
         self._loop = loop
         rng = self.rng
-        roles, settings = choose_cluster(rng)
-        self.history.note(f"seed {self.seed}: {roles} {settings}")
-        self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), roles, settings)
-        self.invariants = Invariants(cluster, MIN_ISR)
+        self.plan = plan = choose(rng)
+        self.history.note(f"seed {self.seed}: {plan.describe()}")
+        self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), plan.roles, plan.settings)
+        for node in cluster.nodes:
+            node.properties |= settings_of(plan, node.number, rng)
+        if rng.random() < 0.15:
+            rng.choice(cluster.nodes).host.disk_seconds_max = rng.choice(SLOW_DISK_SECONDS)
+        format_nodes(plan, cluster)
+        self.invariants = Invariants(cluster, plan.min_isr)
         self.replication = ReplicationChecks(cluster)
         clients = self._clients()
         names = [client.name for client in clients]
-        flushes = "log.flush.interval.messages" in settings
-        self.faults = Faults(cluster, random.Random(rng.getrandbits(64)), self.history, names, flushes=flushes)
+        faults_rng = random.Random(rng.getrandbits(64))
+        self.faults = Faults(cluster, faults_rng, self.history, names, self.admin, flushes=plan.flushes)
         pause_seconds = rng.choice((0.7, 1.5, 3.0, 6.0))
         async with self._watched():
             cluster.start()
@@ -121,6 +132,7 @@ class Simulation:
             await self._until("all is well", lambda: self._unwell() is None)
             await self._readable()
             check_history(self.history, self.consumers, self.invariants)
+            await self._quiet()
             await asyncio.sleep(max(0.0, self.seconds - loop.time()))
         self.history.note(f"end: {sorted((k[1], c.end) for k, c in self.invariants.committed.items())}")
 
@@ -209,6 +221,7 @@ class Simulation:
         assert isinstance(admin, Admin)
         admin.brokers = tuple(node.number for node in self.cluster.brokers)
         admin.moved = self.partitions
+        admin.raises_features = self.plan.metadata_version is not None
         self.admin = admin
         return list(self._all_clients)
 
@@ -265,6 +278,18 @@ class Simulation:
             raise Violation("25", f"{left} have been deleted and are there")
         return None
 
+    async def _quiet(self) -> None:
+        """54: with nothing left to decide the controller writes its signs of life and no more."""
+        self.invariants.same_metadata()
+        active = self.cluster.active_controller
+        assert active is not None and active.server is not None
+        raft = active.server.metadata.raft
+        end = raft.log_end_offset
+        await asyncio.sleep(QUIET_SECONDS)
+        written = raft.log_end_offset - end
+        if written > QUIET_RECORDS_MAX:
+            raise Violation("54", f"{written} records of metadata in {QUIET_SECONDS} quiet seconds")
+
     async def _readable(self) -> None:
         """Everything from its beginning, at both levels, and the group's offset."""
         self.invariants.check()  # learns of what has been committed since the last look
@@ -290,30 +315,3 @@ class Simulation:
                 return
             await asyncio.sleep(0.5)
         raise Violation("39", "the group's offset cannot be read")
-
-
-def choose_cluster(rng: random.Random) -> tuple[dict[int, str], dict[str, str]]:
-    both = "broker,controller"
-    roles = rng.choices(
-        (
-            {1: both, 2: both, 3: both},
-            {1: both, 2: both, 3: both, 4: "broker"},
-            {1: "broker", 2: "broker", 3: "broker", 4: "controller", 5: "controller", 6: "controller"},
-        ),
-        (6, 2, 2),
-    )[0]
-    session_ms = rng.choice((3000, 6000, 9000))
-    settings = {
-        "broker.session.timeout.ms": str(session_ms),
-        "broker.heartbeat.interval.ms": str(session_ms // 4),
-        # Half as many fetches that find nothing: a fetch is answered at once when there is something.
-        "replica.fetch.wait.max.ms": "1000",
-        "replica.lag.time.max.ms": rng.choice(("2500", "5000", "15000")),
-        "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
-        "log.flush.offset.checkpoint.interval.ms": rng.choice(("1000", "60000")),
-    }
-    if rng.random() < 0.2:
-        settings["log.dirs"] = "/data/a,/data/b"
-    if rng.random() < 0.25:
-        settings["log.flush.interval.messages"] = "1"
-    return roles, settings

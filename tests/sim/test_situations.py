@@ -18,9 +18,10 @@ from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
 from tests.sim.disk import SimDisk
-from tests.sim.history import History
+from tests.sim.history import History, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import run
+from tests.sim.mutants import MUTANTS, applied
 
 APART = {1: "broker", 2: "broker", 3: "broker", 4: "controller"}
 TOGETHER = dict.fromkeys((1, 2, 3), "broker,controller")
@@ -153,6 +154,39 @@ def test_a_new_leader_tells_no_end_that_is_smaller_than_the_last_one_has_told() 
         assert await end(5) == (ErrorCode.NONE, 5)
 
     run(main())
+
+
+async def commit_beside_a_proposed_isr() -> None:
+    """A leader that is cut off from the controller and from one follower wants to go on with the other alone. Until the
+    controller has agreed it may elect the one that lags (KAFKA-13582, invariant 6)."""
+    settings = {"replica.lag.time.max.ms": "2500", "broker.session.timeout.ms": "9000"}
+    situation = Situation(APART, {**settings, "broker.heartbeat.interval.ms": "2000"})
+    await situation.begin()
+    leader, lagging, other = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    controller = situation.cluster.by_number[4]
+    situation.cluster.hub.partition([leader.host.name], [lagging.host.name, controller.host.name])
+    (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
+    await asyncio.sleep(0.5)
+    partition.append(batch([b"x"]), -1, leader.host.clock.wall_ms())
+    await situation.until(
+        "it goes on without the one that lags",
+        lambda: partition.proposed_isr is not None or lagging.number not in partition.isr,
+    )
+    partition.append(batch([b"y"]), -1, leader.host.clock.wall_ms())
+    await asyncio.sleep(0.5)
+    situation.invariants.check()
+    await situation.until("another leads", lambda: situation.registration.leader not in (leader.number, -1))
+    (successor,) = (p for p in situation.leader().partitions() if p.topic == TOPIC)
+    await situation.until("it knows", lambda: successor.leader_log is not None)
+    situation.invariants.check()
+    assert other.is_serving
+
+
+def test_what_only_a_proposed_isr_has_is_not_committed() -> None:
+    run(commit_beside_a_proposed_isr())
+    with applied("isr-before-answer"), pytest.raises(Violation) as caught:
+        run(commit_beside_a_proposed_isr())
+    assert MUTANTS["isr-before-answer"].is_caught_by(caught.value.number)
 
 
 def test_a_controller_whose_disk_has_failed_does_not_keep_a_core_busy_with_sessions_that_end() -> None:

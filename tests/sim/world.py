@@ -14,6 +14,7 @@ from tests.sim.loop import Lane, SimLoop
 from tests.sim.network import SimHub
 
 T = TypeVar("T")
+DISK_SECONDS_MAX = 0.005
 #: The run begins at this wall time: any fixed one will do, as long as it is not near zero.
 EPOCH_MS = 1_700_000_000_000
 
@@ -41,11 +42,11 @@ class SimClock:
 class SimWorkers:
     """Runs the work at once, and lets its caller wait as long as a disk might."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self, rng: random.Random, seconds_max: Callable[[], float]) -> None:
+        self._rng, self._seconds_max = rng, seconds_max
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
-        await asyncio.sleep(self._rng.uniform(0.0001, 0.005))
+        await asyncio.sleep(self._rng.uniform(0.0001, self._seconds_max()))
         return function(*args)
 
     def process(self) -> SimProcess:
@@ -79,6 +80,8 @@ class SimHost:
         self.disk.on_killed = self._process_ended
         self.lane = Lane(name)
         self.tasks: Tasks | None = None
+        #: How long work on another thread takes at most, which is a flush in most cases.
+        self.disk_seconds_max = DISK_SECONDS_MAX
 
     def _process_ended(self) -> None:
         """What still runs of it, until `crash`, has no way to tell anybody."""
@@ -93,7 +96,8 @@ class SimHost:
         self.clock = SimClock(loop, self.clock.skew_ms)
         self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
-        return World(self.clock, rng, self.disk, self.hub.host(self.name), SimWorkers(rng), self.tasks.spawn)
+        workers = SimWorkers(rng, lambda: self.disk_seconds_max)
+        return World(self.clock, rng, self.disk, self.hub.host(self.name), workers, self.tasks.spawn)
 
     def pause(self) -> None:
         """SIGSTOP: no line of the process runs until `resume`; its kernel goes on taking what it is sent."""

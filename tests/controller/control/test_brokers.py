@@ -17,6 +17,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.features import supported_levels
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.metadata_records import RegisterBrokerRecord
 from tests.controller.situation import CLUSTER_ID, Situation, directory
 
 
@@ -65,6 +66,31 @@ def test_a_new_incarnation_is_fenced_and_out_of_the_isr_before_it_is_let_in() ->
         register(cluster, registration(previous_broker_epoch=previous_epoch))
         assert cluster.image.cluster.brokers[1].fenced
         assert cluster.show("orders") == f"replicas 1 2 isr 2 {elr}leader 2 epoch 1"
+
+
+def test_the_epoch_is_the_offset_of_the_registration_not_of_the_decisions_first_record() -> None:
+    """Above 10,000 records the decision takes several batches: a broker that has read the first has not caught up."""
+    cluster = Situation()
+    cluster.topic("orders", "1 2", min_isr=2, partitions=3)
+    records, epoch = register_broker(cluster.state, registration(), 5_000, has_session=False)
+    assert isinstance(records[-1], RegisterBrokerRecord)
+    assert len(records) == 4
+    assert epoch == records[-1].broker_epoch == 5_003
+
+
+@pytest.mark.parametrize("elr", [True, False])
+def test_a_replica_in_a_directory_that_the_broker_no_longer_has_is_not_eligible(elr: bool) -> None:
+    """The mark of a clean stop says nothing about a directory that was taken out of log.dirs."""
+    cluster = Situation(elr=elr)
+    cluster.topic("orders", "1 2", min_isr=2)
+    cluster.fence(1)
+    register(cluster, registration(previous_broker_epoch=101, log_dirs=[directory(1, 2)]))
+    assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
+    cluster = Situation(elr=elr)
+    cluster.topic("orders", "1 2", min_isr=2)
+    cluster.fence(1)
+    register(cluster, registration(previous_broker_epoch=101, log_dirs=[directory(1, 1), directory(1, 2)]))
+    assert cluster.show("orders") == f"replicas 1 2 isr 2 {'elr 1 ' if elr else ''}leader 2 epoch 1"
 
 
 REFUSED: list[tuple[dict[str, Any], ErrorCode, str]] = [

@@ -149,3 +149,31 @@ def test_failed_and_cordoned_directories_are_written_down_once() -> None:
 def test_without_brokers_nothing_expires() -> None:
     assert Heartbeats(SESSION_MS).next_expiry_ms() == NEVER_MS
     assert BrokerControlState.SHUTDOWN_NOW.fenced and not BrokerControlState.CONTROLLED_SHUTDOWN.fenced
+
+
+def test_a_failed_directory_takes_its_replicas_out_of_isr_and_elr() -> None:
+    """The next start may well find an empty log in its place."""
+    beating = Beating()
+    cluster = beating.cluster
+    cluster.broker(1, directories=2)
+    cluster.topic("orders", min_isr=3)
+    cluster.topic("paid", min_isr=3)
+    cluster.fence(2)
+    assert cluster.show("orders") == "replicas 1 2 3 isr 1 3 elr 2 leader 1 epoch 0"
+    beating.beat(1, offline=[directory(1)])
+    assert cluster.show("orders") == "replicas 1 2 3 isr 3 elr 2 leader 3 epoch 1"
+
+
+def test_a_broker_whose_directories_have_all_failed_is_fenced_and_writes_no_more_records() -> None:
+    beating = Beating()
+    cluster = beating.cluster
+    cluster.broker(1, directories=2)
+    cluster.topic("orders", min_isr=3)
+    lost = [directory(1, 1), directory(1, 2)]
+    assert beating.beat(1, offline=lost).is_fenced
+    assert beating.state(1) == "fenced"
+    assert cluster.show("orders") == "replicas 1 2 3 isr 2 3 leader 2 epoch 1"
+    records = cluster.offset
+    for _ in range(3):
+        assert beating.beat(1, offline=lost).is_fenced
+    assert cluster.offset == records

@@ -79,6 +79,23 @@ def test_a_replica_in_a_directory_that_is_offline_loses_its_leadership() -> None
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
 
 
+def test_a_replica_in_a_directory_that_is_offline_is_not_eligible_either() -> None:
+    cluster = Situation()
+    cluster.topic("orders", "1 2", min_isr=2)
+    assert assign(cluster, 1, directory(1, 9)) == "NONE"
+    assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
+
+
+def test_a_broker_registered_without_directories_has_them_all_online() -> None:
+    """KAFKA-16162: registered by a metadata.version below 17, which has been raised since."""
+    cluster = Situation(brokers=1)
+    cluster.broker(2, directories=0)
+    cluster.topic("orders", "2 1")
+    assert assign(cluster, 2, directory(2)) == "NONE"
+    assert cluster.partition("orders").directory(2) == directory(2)
+    assert cluster.show("orders") == "replicas 2 1 isr 2 1 leader 2 epoch 0"
+
+
 def quota(cluster: Situation, entity: dict[str, str | None], **ops: float | None) -> tuple[int, str | None]:
     entry = EntryDataRequest(
         entity=[EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()],

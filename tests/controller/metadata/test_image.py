@@ -230,6 +230,8 @@ def contents(index: ClusterIndex) -> dict[str, Any]:
         "isr": {broker: set(members) for broker, members in index._isr.items() if members},
         "elr": {broker: set(members) for broker, members in index._elr.items() if members},
         "leads": {broker: set(members) for broker, members in index._leads.items() if members},
+        "waits for": {broker: set(members) for broker, members in index._waits_for.items() if members},
+        "leaderless": {broker: set(members) for broker, members in index._leaderless_of.items() if members},
         "names": {name: set(members) for name, members in index._colliding.items() if members},
         "imbalanced": set(index.imbalanced),
         "reassigning": set(index.reassigning),

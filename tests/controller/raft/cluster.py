@@ -36,8 +36,6 @@ from protocol.errors import ErrorCode
 
 CLUSTER_ID = "cluster"
 LISTENER = "CONTROLLER"
-#: Few per reply, so that followers lag.
-BATCHES_PER_FETCH = 3
 SNAPSHOT_CHUNK = 2
 
 
@@ -78,6 +76,8 @@ class Settings:
     flush_ms_max: int = 5
     #: Probability per flush that the replica crashes while it runs: where losing unflushed records hurts most.
     crash_in_flush: float = 0.0
+    #: Few per reply, so that followers lag.
+    batches_per_fetch: int = 3
 
 
 class Replica:
@@ -276,7 +276,9 @@ class Replica:
     def _reply(self, reply: Reply) -> None:
         body = reply.body
         if isinstance(body, FetchReply) and body.records_from is not None:
-            body = replace(body, batches=tuple(self.batches_from(body.records_from)[:BATCHES_PER_FETCH]))
+            body = replace(
+                body, batches=tuple(self.batches_from(body.records_from)[: self.cluster.settings.batches_per_fetch])
+            )
         elif isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
             snapshot = next((kept for kept in self.snapshots if kept.id == body.snapshot), None)
             assert snapshot is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from random import Random
+from typing import Any
 
 from controller.raft.core import NotLeader
 from controller.raft.effects import Effects, ElectionState
@@ -22,8 +23,19 @@ FAULTS_MS = 20_000
 HEAL_MS = 30_000
 
 
+class Broken(AssertionError):
+    """An invariant does not hold; `number` is its name in docs/SIMULATOR.md."""
+
+    def __init__(self, number: str, text: str) -> None:
+        super().__init__(f"invariant {number}: {text}")
+        self.number = number
+
+
 class Invariants(Checks):
-    def __init__(self) -> None:
+    def __init__(self, rules: bool = True) -> None:
+        """`rules`: also what the algorithm prescribes, step by step. Without it only what follows when it is not kept:
+        that is what a mutant has to be caught by, for else the check would only repeat what the mutant changes."""
+        self.rules = rules
         self.leader_of: dict[int, int] = {}
         self.voted: dict[tuple[int, int], ReplicaKey] = {}
         self.epoch_of: dict[int, int] = {}
@@ -34,44 +46,57 @@ class Invariants(Checks):
 
     def on_election(self, replica: Replica, election: ElectionState) -> None:
         """18: epochs grow, and a replica votes once in an epoch, whatever it forgets."""
-        assert election.epoch >= self.epoch_of.get(replica.id, 0), "epoch went back"
+        if self.rules and election.epoch < self.epoch_of.get(replica.id, 0):
+            raise Broken("18", f"the epoch of {replica.id} went back to {election.epoch}")
         self.epoch_of[replica.id] = election.epoch
         if election.voted is not None:
             voted = self.voted.setdefault((replica.id, election.epoch), election.voted)
-            assert voted == election.voted, f"{replica.id} votes twice in epoch {election.epoch}"
+            if voted != election.voted:
+                raise Broken("18", f"{replica.id} votes twice in epoch {election.epoch}")
 
     def on_step(self, replica: Replica, effects: Effects) -> None:
         core = replica.core
-        assert replica.disk.election is None or replica.disk.election == core.role.election, "role not durable"
-        for reply in effects.replies:
-            if isinstance(reply.body, VoteReply) and reply.body.granted and replica.disk.election is not None:
-                assert replica.disk.election.epoch == reply.body.epoch, "a vote was sent before it was durable"
-        for request in effects.requests:
-            body = request.body
-            if isinstance(body, Vote) and not body.pre_vote:
-                assert isinstance(core.role, Candidate) and replica.disk.election is not None
-                assert replica.disk.election.voted == core.key, "asks for votes without having voted for itself"
+        if self.rules:
+            self._check_rules(replica, effects)
         role = core.role
         if isinstance(role, Leader):
-            # 18: one leader in an epoch.
-            assert self.leader_of.setdefault(role.epoch, replica.id) == replica.id, f"two leaders in {role.epoch}"
-            # 20: a watermark is exposed only past a record of the leader's own epoch.
-            assert role.high_watermark == -1 or role.high_watermark > role.epoch_start_offset
+            if self.leader_of.setdefault(role.epoch, replica.id) != replica.id:
+                raise Broken("18", f"{self.leader_of[role.epoch]} and {replica.id} lead in epoch {role.epoch}")
             if role.epoch == max(self.leader_of):
                 self._check_complete(replica)
         # Monotonic high watermark, within one life of a replica.
         key = (replica.id, replica.incarnation)
-        assert core.high_watermark >= self.watermark_of.get(key, -1), "the high watermark went back"
+        if core.high_watermark < self.watermark_of.get(key, -1):
+            raise Broken("20", f"the high watermark of {replica.id} went back to {core.high_watermark}")
         self.watermark_of[key] = core.high_watermark
         if effects.high_watermark is not None or effects.appends:
             self._check_committed(replica)
+
+    def _check_rules(self, replica: Replica, effects: Effects) -> None:
+        core, disk = replica.core, replica.disk
+        if disk.election is not None and disk.election != core.role.election:
+            raise Broken("18", f"the role of {replica.id} is not durable")
+        for reply in effects.replies:
+            granted = isinstance(reply.body, VoteReply) and reply.body.granted
+            if granted and disk.election is not None and disk.election.epoch != reply.body.epoch:
+                raise Broken("18", "a vote was sent before it was durable")
+        for request in effects.requests:
+            body = request.body
+            if isinstance(body, Vote) and not body.pre_vote:
+                assert isinstance(core.role, Candidate)
+                if disk.election is None or disk.election.voted != core.key:
+                    raise Broken("18", f"{replica.id} asks for votes without having voted for itself")
+        role = core.role
+        if isinstance(role, Leader) and -1 < role.high_watermark <= role.epoch_start_offset:
+            raise Broken("20", "a watermark is exposed before a record of the leader's own epoch")
 
     def _check_complete(self, replica: Replica) -> None:
         """4: a leader has everything committed. The newest committed record stands for all before it (log matching)."""
         last = self.committed_end - 1
         if last >= replica.core.log.start_offset:
             epoch = replica.core.log.epoch_at(last + 1)
-            assert epoch == self.committed[last][0], f"leader {replica.id} lacks committed offset {last}"
+            if epoch != self.committed[last][0]:
+                raise Broken("4", f"leader {replica.id} lacks committed offset {last}")
 
     def _check_committed(self, replica: Replica) -> None:
         """19: committed records never change, and all replicas have the same."""
@@ -82,7 +107,8 @@ class Invariants(Checks):
             known = self.committed.get(batch.last_offset)
             what = (batch.epoch, repr(batch.data) if isinstance(batch.data, list) else "control")
             if known is not None:
-                assert known == what, f"{replica.id} has {what} at {batch.last_offset}, committed was {known}"
+                if known != what:
+                    raise Broken("19", f"{replica.id} has {what} at {batch.last_offset}, committed was {known}")
                 if batch.last_offset < self.committed_end - 50:
                     break
             else:
@@ -93,21 +119,22 @@ class Invariants(Checks):
 
 
 class Simulation:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, voters: int | None = None, batches_per_fetch: int = 3, rules: bool = True) -> None:
         self.seed = seed
         rng = Random(seed)
-        self.checks = Invariants()
+        self.checks = Invariants(rules)
         settings = Settings(
             delay_ms_max=rng.choice([5, 20, 100]),
             drop=rng.choice([0.0, 0.01, 0.1]),
             duplicate=rng.choice([0.0, 0.05]),
             flush_ms_max=rng.choice([0, 5, 50, 300]),
             crash_in_flush=rng.choice([0.0, 0.01, 0.05]),
+            batches_per_fetch=batches_per_fetch,
         )
         self.dynamic = rng.random() < 0.4
-        voters, observers = rng.choice([1, 3, 3, 5]), rng.choice([0, 1, 2])
+        count, observers = rng.choice([1, 3, 3, 5]), rng.choice([0, 1, 2])
         self.cluster: Cluster = make_cluster(
-            voters, observers, seed=seed, dynamic=self.dynamic, settings=settings, checks=self.checks
+            voters or count, observers, seed=seed, dynamic=self.dynamic, settings=settings, checks=self.checks
         )
         self.rng = rng
         self.next_value = 0
@@ -123,7 +150,8 @@ class Simulation:
                 self._append()
             self._collect()
         self._heal()
-        assert cluster.run_until(cluster.now_ms + HEAL_MS, self._agreed), "no agreement after the last fault"
+        if not cluster.run_until(cluster.now_ms + HEAL_MS, self._agreed):
+            raise Broken("54", "no agreement after the last fault")
         self._collect()
         self._check_acknowledged()
 
@@ -229,18 +257,22 @@ class Simulation:
         """1: what was acknowledged is there, on every replica, in the same place; 21: snapshots and logs say the same."""
         replicas = list(self.cluster.replicas.values())
         for replica in replicas:
-            assert replica.delivered == replicas[0].delivered, f"{replica.id} delivered something else"
+            if replica.delivered != replicas[0].delivered:
+                raise Broken("21", f"{replica.id} delivered something else")
         delivered = replicas[0].delivered
         places = {value: index for index, value in enumerate(delivered)}
-        assert len(places) == len(delivered), "a value was delivered twice"
-        order = [places.get(value, -1) for _, value in sorted(self.acked)]
+        if len(places) != len(delivered):
+            raise Broken("26", "a value was delivered twice")
         missing = [value for _, value in self.acked if value not in places]
-        assert not missing, f"acknowledged and lost: {missing[:5]}"
-        assert order == sorted(order), "acknowledged out of order"
+        if missing:
+            raise Broken("1", f"acknowledged and lost: {missing[:5]}")
+        order = [places[value] for _, value in sorted(self.acked)]
+        if order != sorted(order):
+            raise Broken("27", "acknowledged out of order")
 
 
-def run(seed: int) -> Simulation:
-    simulation = Simulation(seed)
+def run(seed: int, **options: Any) -> Simulation:
+    simulation = Simulation(seed, **options)
     try:
         simulation.run()
     except AssertionError as failure:

@@ -349,6 +349,43 @@ def test_who_is_no_voter_by_our_list_moves_nothing_and_learns_nothing(
     assert (core.leader_id, core.epoch) == (2, 5)
 
 
+@pytest.mark.parametrize(
+    "request_of_a_new_voter",
+    [
+        Vote(None, ReplicaKey(1, directory_of(1)), 9, ReplicaKey(7, directory_of(7)), OffsetAndEpoch(99, 8)),
+        BeginQuorumEpoch(None, ReplicaKey(1, directory_of(1)), 9, 7, (endpoint_of(7),)),
+        EndQuorumEpoch(None, 9, 7, (ReplicaKey(1, directory_of(1)),), (endpoint_of(7),)),
+    ],
+)
+def test_a_request_that_names_our_directory_is_from_voters_in_the_log_that_we_have_not_read_yet(
+    request_of_a_new_voter: Any,
+) -> None:
+    core = follower()
+    effects = core.step(Received(request_of_a_new_voter, "him"), 1)
+    assert [reply.body.error for reply in effects.replies] == [ErrorCode.NONE]
+    assert core.epoch == 9
+
+
+def test_a_repeated_vote_request_is_granted_where_the_file_did_not_keep_the_directory() -> None:
+    """quorum-state of static voters, version 0, has the node id alone."""
+    core = make(election=ElectionState(5, -1, ReplicaKey(2)), epochs=[(4, 0)], end=10)
+    for candidate, granted in ((2, True), (3, False)):
+        vote = Vote(None, None, 5, ReplicaKey(candidate, directory_of(candidate)), OffsetAndEpoch(10, 4))
+        effects = core.step(Received(vote, "him"), 1)
+        assert [reply.body.granted for reply in effects.replies] == [granted]
+
+
+def test_observers_that_fetch_no_more_are_forgotten_when_others_come() -> None:
+    core = elected()
+    leader = core.role
+    assert isinstance(leader, Leader)
+    for number in range(50):
+        observer = ReplicaKey(9, number.to_bytes(16, "big"))
+        core.step(Received(Fetch(None, observer, core.epoch, core.log.end), number), 3_000 + number * 60_000)
+        leader.check_quorum_deadline_ms = 1 << 40
+    assert len(leader.observers) <= 6, "restarted with a new disk each minute; they are described for five"
+
+
 def test_a_voter_of_the_list_that_lives_in_the_past_is_told_of_the_present() -> None:
     effects = follower().step(Received(BeginQuorumEpoch(None, None, 4, 3, (endpoint_of(3),)), "him"), 1)
     assert [(reply.body.error, reply.body.epoch) for reply in effects.replies] == [(ErrorCode.FENCED_LEADER_EPOCH, 5)]

@@ -177,6 +177,40 @@ async def test_a_snapshot_of_what_is_not_committed_is_refused(tmp_path: Path) ->
             node.raft.create_snapshot(OffsetAndEpoch(10, 1), 0)
 
 
+async def test_a_snapshot_that_the_log_has_overtaken_is_not_kept(tmp_path: Path) -> None:
+    """The log was reset to a newer one of the leader's while it was being written."""
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        node.raft.append([b"a", b"b"])
+        await until(lambda: len(node.state.records) == 2, "the commit")
+        older = OffsetAndEpoch(node.raft.log_end_offset, node.raft.epoch)
+        writer = node.raft.create_snapshot(older, 0)
+        assert writer is not None
+        writer.append([b"a", b"b"])
+        writer.freeze()
+        node.raft.append([b"c"])
+        await until(lambda: len(node.state.records) == 3, "the commit")
+        newer = take_snapshot(node)
+        node.raft.core.start_log_at(newer)
+        node.raft.snapshot_created(older)
+        assert node.raft.core.log.snapshots == [newer]
+        assert node.raft._log.snapshots.known() == [newer]
+
+
+async def test_any_exception_of_the_core_ends_the_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half changed, it could answer anything; the others elect anew."""
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+
+        def fail(*args: object) -> None:
+            raise KeyError("by mistake")
+
+        monkeypatch.setattr(node.raft.core, "append_batch", fail)
+        with pytest.raises(NotLeader):
+            node.raft.append([b"a"])
+        assert isinstance(node.raft.failure, KeyError)
+
+
 async def test_a_damaged_quorum_state_is_not_guessed_at(tmp_path: Path) -> None:
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]

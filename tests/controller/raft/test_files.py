@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from controller.raft.config import RaftConfig
 from controller.raft.effects import ElectionState
 from controller.raft.election_store import ElectionStore
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.metadata_log import MetadataLog
 from controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from storage.errors import CorruptFile
@@ -57,7 +59,9 @@ def write(directory: Path, records: list[bytes], kraft_version: int = 1) -> Snap
         voters=VOTERS,
         now_ms=5678,
     )
-    assert snapshots.open() == [] or writer.is_frozen, "an unfinished snapshot is none"
+    assert snapshots.known() == [], "an unfinished snapshot is none"
+    assert snapshots.open() == []
+    assert FILES.list_dir(str(directory)) == [], "what a former process left unfinished is removed"
     writer = SnapshotWriter(
         FILES,
         snapshots.path(SNAPSHOT),
@@ -132,6 +136,25 @@ def test_a_download_arrives_in_pieces_and_a_damaged_one_is_dropped(tmp_path: Pat
     with pytest.raises(CorruptFile):
         snapshots.finish(SNAPSHOT)
     assert [path.name for path in other.iterdir()] == ["00000000000000000120-0000000007.checkpoint"]
+
+
+def test_a_log_that_starts_anew_leaves_the_snapshot_alone_that_is_being_written(tmp_path: Path) -> None:
+    """Removed, its file was made again with a hole in place of what had been written."""
+    config = RaftConfig(1, DIRECTORY_ID, "cluster", (Endpoint("CONTROLLER", "host", 9093),), static_voters=VOTERS)
+    log = MetadataLog(FILES, str(tmp_path), config, 0)
+    own = OffsetAndEpoch(100, 7)
+    writer = SnapshotWriter(
+        FILES, log.snapshots.path(own), own, last_contained_log_timestamp=1, kraft_version=0, voters=None, now_ms=1
+    )
+    writer.append([b"first"])
+    log.reset_to_snapshot(SNAPSHOT)
+    writer.append([b"second"])
+    writer.freeze()
+    assert [record for batch in log.snapshots.reader(own) for record in batch.records if not batch.is_control] == [
+        b"first",
+        b"second",
+    ]
+    log.close()
 
 
 def test_bootstrap_checkpoint(tmp_path: Path) -> None:

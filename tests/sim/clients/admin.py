@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from controller.raft.voters import ReplicaKey
 from protocol.errors import ErrorCode
+from protocol.messages import add_raft_voter
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -23,10 +25,15 @@ from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.history import TopicPartition
 
 TIMEOUT_MS = 5_000
+CONTROLLER_PORT = 9093
+METADATA_VERSION = 30
+UPGRADE = 1
 TOPIC = 2
 PREFERRED = 0
 
@@ -38,18 +45,31 @@ class Admin(Client):
     brokers: tuple[int, ...] = ()
     replication_factor = 3
     pause_seconds = 3.0
+    #: The cluster was formatted with an older release's levels.
+    raises_features = False
 
     def start(self) -> None:
         self.existing: dict[str, int] = {}  # partitions
         self.gone: set[str] = set()
-        self._made = 0
+        self._made = self._raised = 0
         super().start()
 
     async def run(self) -> None:
-        operations = (self._create, self._delete, self._grow, self._configure, self._move, self._elect)
+        operations = (
+            self._create,
+            self._delete,
+            self._grow,
+            self._configure,
+            self._move,
+            self._move,
+            self._cancel,
+            self._elect,
+        )
         while not self.stopping:
             await self.pause(self.pause_seconds)
             await self.rng.choice(operations)()
+            if self.raises_features and self.rng.random() < 0.3:
+                await self._raise_features()
 
     async def create(self, name: str, partitions: int, configs: dict[str, str], replication_factor: int) -> bool:
         topic = CreatableTopic(
@@ -105,6 +125,48 @@ class Admin(Client):
             timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=topic, partitions=[row])]
         )
         await self._do("reassign", (topic, partition, replicas), request)
+
+    async def _cancel(self) -> None:
+        """A reassignment that is under way, if there is one."""
+        topic, partition = self.rng.choice(self.moved)
+        row = ReassignablePartition(partition_index=partition, replicas=None)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=topic, partitions=[row])]
+        )
+        await self._do("cancel", (topic, partition), request)
+
+    async def _raise_features(self) -> None:
+        """metadata.version first: what else is to be raised needs it."""
+        names = ("metadata.version", "eligible.leader.replicas.version")
+        levels = {"metadata.version": METADATA_VERSION, "eligible.leader.replicas.version": 1}
+        name = names[self._raised]
+        update = FeatureUpdateKey(feature=name, max_version_level=levels[name], upgrade_type=UPGRADE)
+        code = await self._do("raise", name, UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[update]))
+        if code is ErrorCode.NONE:
+            self._raised += 1
+            self.raises_features = self._raised < len(names)
+
+    # -- What others ask it to do ------------------------------------------------------------------------------------
+
+    async def send(self, request: Any) -> ErrorCode | None:
+        return await self._do("asks", type(request).__name__, request)
+
+    async def add_voter(self, voter: ReplicaKey, host: str) -> None:
+        listener = add_raft_voter.Listener(name="CONTROLLER", host=host, port=CONTROLLER_PORT)
+        await self.send(
+            add_raft_voter.AddRaftVoterRequest(
+                cluster_id=None,
+                timeout_ms=TIMEOUT_MS,
+                voter_id=voter.id,
+                voter_directory_id=voter.directory_id,
+                listeners=[listener],
+            )
+        )
+
+    async def remove_voter(self, voter: ReplicaKey) -> None:
+        await self.send(
+            RemoveRaftVoterRequest(cluster_id=None, voter_id=voter.id, voter_directory_id=voter.directory_id)
+        )
 
     async def _elect(self) -> None:
         request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS)

@@ -1,0 +1,231 @@
+"""Known ways to get Raft wrong, put into the core. Each must be noticed by what follows from it: by an invariant that it
+breaks, not by a check that repeats the rule which it leaves out, and not by an exception of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from controller.raft import elections, log_state, reconfiguration, replication, states
+from controller.raft.core import RaftCore
+from controller.raft.leader import Leader, Progress
+from controller.raft.log_state import LogState
+from controller.raft.voters import VoterHistory
+from tests.controller.raft.cluster import Replica
+
+Patch = pytest.MonkeyPatch
+
+
+def vote_is_not_durable(patch: Patch) -> None:
+    write = Replica.apply
+
+    def apply(self: Replica, effects: Any) -> None:
+        if effects.election is not None and effects.election.voted is not None:
+            checked, effects.election = effects.election, None
+            self.cluster.checks.on_election(self, checked)
+        write(self, effects)
+
+    patch.setattr(Replica, "apply", apply)
+
+
+def watermark_without_a_record_of_the_own_epoch(patch: Patch) -> None:
+    """Figure 8 of the Raft paper: on a majority, and replaced by another leader all the same."""
+
+    def advance(self: Leader) -> bool:
+        reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    patch.setattr(Leader, "_advance", advance)
+
+
+def fetching_before_the_flush(patch: Patch) -> None:
+    patch.setattr(LogState, "is_flushed", property(lambda self: True))
+
+
+def leader_counts_itself_before_the_flush(patch: Patch) -> None:
+    append, record = RaftCore.append_batch, Leader.record_local_end
+
+    def append_and_count(self: RaftCore, count: int, data: Any) -> int:
+        last = append(self, count, data)
+        if isinstance(self.role, Leader) and self.key.id in self.role.voters:
+            self.role.voters[self.key.id].end_offset = self.log.end_offset
+        return last
+
+    def keep(self: Leader, offset: int) -> bool:
+        own = self.voters.get(self.own_key.id)
+        return record(self, max(offset, own.end_offset if own else -1))
+
+    patch.setattr(RaftCore, "append_batch", append_and_count)
+    patch.setattr(Leader, "record_local_end", keep)
+
+
+def votes_for_logs_that_are_behind(patch: Patch) -> None:
+    patch.setattr(log_state.OffsetAndEpoch, "is_up_to_date_with", lambda self, other: True)
+
+
+def votes_twice_in_an_epoch(patch: Patch) -> None:
+    patch.setattr(states.Unattached, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+
+
+def a_restarted_leader_may_vote_in_its_epoch(patch: Patch) -> None:
+    """It forgets that it led. No thousand seeds get there: test_simulation.py goes there by hand."""
+    initial = elections.initial_role
+
+    def start(core: Any, election: Any, now_ms: int) -> Any:
+        role = initial(core, election, now_ms)
+        return states.Unattached(role.epoch, now_ms) if isinstance(role, states.Resigned) else role
+
+    patch.setattr(elections, "initial_role", start)
+
+
+def divergence_is_not_looked_for(patch: Patch) -> None:
+    patch.setattr(LogState, "validate", lambda self, fetched: log_state.VALID)
+
+
+def a_majority_is_half(patch: Patch) -> None:
+    patch.setattr(states.Votes, "majority", property(lambda self: max(1, len(self.voters) // 2)))
+
+
+def a_removed_voter_gives_up_at_once(patch: Patch) -> None:
+    patch.setattr(RaftCore, "is_voter", property(lambda self: self.voters.last.is_voter(self.key)))
+
+
+def candidates_vote_for_others(patch: Patch) -> None:
+    patch.setattr(states.Candidate, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+
+
+def followers_vote_in_their_leaders_epoch(patch: Patch) -> None:
+    patch.setattr(states.Follower, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+
+
+def votes_of_former_epochs_count(patch: Patch) -> None:
+    def record(core: Any, voter_id: int, vote: Any, granted: bool, now_ms: int) -> None:
+        role = core.role
+        if isinstance(role, states.Prospective | states.Candidate):
+            role.votes.record(voter_id, granted)
+            if isinstance(role, states.Prospective) and role.votes.is_lost and not role.votes.is_won:
+                elections._return_from_pre_vote(core, role, now_ms)
+
+    patch.setattr(elections, "record_vote", record)
+
+
+def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
+    """Whoever would have been voted for leads."""
+    become = RaftCore.become_candidate
+
+    def lead(self: RaftCore, now_ms: int) -> None:
+        granted = set(self.role.votes.granted)  # type: ignore[union-attr]
+        become(self, now_ms)
+        self.role.votes.granted |= granted  # type: ignore[union-attr]
+
+    patch.setattr(RaftCore, "become_candidate", lead)
+
+
+def observers_count_for_the_majority(patch: Patch) -> None:
+    def everybody(self: Leader) -> list[Progress]:
+        known = [*self.voters.values(), *self.observers.values()]
+        return sorted(known, key=lambda progress: (-progress.end_offset, progress.key.id))
+
+    patch.setattr(Leader, "voters_by_descending_end", everybody)
+
+
+def half_of_the_voters_commit(patch: Patch) -> None:
+    def advance(self: Leader) -> bool:
+        if not self.voters:
+            return False
+        reached = self.voters_by_descending_end()[max(0, len(self.voters) // 2 - 1)].end_offset
+        if reached <= self.epoch_start_offset or reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    patch.setattr(Leader, "_advance", advance)
+
+
+def a_flush_of_before_a_truncation_counts(patch: Patch) -> None:
+    flushed = replication.on_flushed
+
+    def count(core: Any, generation: int, offset: int, now_ms: int) -> None:
+        flushed(core, core.log.generation, offset, now_ms)
+
+    patch.setattr(replication, "on_flushed", count)
+
+
+def voters_change_before_the_last_change_is_committed(patch: Patch) -> None:
+    patch.setattr(reconfiguration, "_check_state", lambda core: None)
+
+
+def voters_of_a_truncated_log_stay(patch: Patch) -> None:
+    patch.setattr(VoterHistory, "truncate_to", lambda self, end_offset: None)
+
+
+def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
+    truncate = LogState.truncate_to
+
+    def keep(self: LogState, offset: int) -> None:
+        epochs = list(self.epochs)
+        truncate(self, offset)
+        self.epochs = [entry for entry in epochs if entry[1] <= offset]
+
+    patch.setattr(LogState, "truncate_to", keep)
+
+
+def a_resigned_leader_votes_in_its_epoch(patch: Patch) -> None:
+    patch.setattr(states.Resigned, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+
+
+def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
+    """Who restarts begins with epoch 0, whatever was durable."""
+    patch.setattr(
+        elections, "initial_role", lambda core, election, now_ms: states.Unattached(core.log.last_epoch, now_ms)
+    )
+
+
+@dataclass(frozen=True)
+class Mutant:
+    put_in: Callable[[Patch], None]
+    #: The invariants that must notice it.
+    by: frozenset[str]
+    #: Of the simulation: where its seeds need luck that five voters, or one batch a fetch, make likelier.
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.put_in.__name__
+
+
+def _mutant(put_in: Callable[[Patch], None], by: str, **options: Any) -> Mutant:
+    return Mutant(put_in, frozenset(by.split()), options)
+
+
+#: Two leaders of one epoch soon have two records at one offset: 4 and 19 are what follows from 18.
+MUTANTS = (
+    _mutant(vote_is_not_durable, "18"),
+    _mutant(watermark_without_a_record_of_the_own_epoch, "4 19", voters=5, batches_per_fetch=1),
+    _mutant(fetching_before_the_flush, "1 4 19"),
+    _mutant(leader_counts_itself_before_the_flush, "1 4 19"),
+    _mutant(votes_for_logs_that_are_behind, "1 4 19"),
+    _mutant(votes_twice_in_an_epoch, "18"),
+    _mutant(divergence_is_not_looked_for, "1 4 19 21"),
+    _mutant(a_majority_is_half, "4 18 19"),
+    _mutant(a_removed_voter_gives_up_at_once, "54"),
+    _mutant(candidates_vote_for_others, "18"),
+    _mutant(followers_vote_in_their_leaders_epoch, "18"),
+    _mutant(votes_of_former_epochs_count, "4 18 19"),
+    _mutant(a_pre_vote_counts_as_a_vote, "4 18 19"),
+    _mutant(observers_count_for_the_majority, "1 4 19"),
+    _mutant(half_of_the_voters_commit, "1 4 19"),
+    _mutant(a_flush_of_before_a_truncation_counts, "1 4 19"),
+    _mutant(voters_change_before_the_last_change_is_committed, "1 4 18 19"),
+    _mutant(voters_of_a_truncated_log_stay, "4 18 19 54"),
+    _mutant(epochs_of_a_truncated_log_stay, "1 4 19 21 54"),
+    _mutant(a_resigned_leader_votes_in_its_epoch, "18"),
+    _mutant(the_epoch_of_the_log_is_forgotten, "18"),
+)

@@ -1,0 +1,57 @@
+"""Voters that were down while the voters changed, on replicas of the pure core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.raft.messages import AddVoter, ControlRecords, Received, RemoveVoter
+from controller.raft.reconfiguration import voters_with_directories
+from controller.raft.voters import ReplicaKey
+from protocol.errors import ErrorCode
+from tests.controller.raft.cluster import Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
+
+
+def leader_of(cluster: Cluster) -> Replica:
+    assert cluster.leader is not None
+    return cluster.leader
+
+
+def settle(cluster: Cluster) -> None:
+    assert cluster.run_until(cluster.now_ms + 30_000, cluster.settled)
+
+
+def change(cluster: Cluster, request: AddVoter | RemoveVoter) -> None:
+    said: list[Any] = []
+    leader_of(cluster).step(Received(request, said.append))
+    cluster.run_until(cluster.now_ms + 5_000, lambda: bool(said))
+    settle(cluster)
+    assert said[0].error is ErrorCode.NONE, said
+
+
+def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_was_added_since() -> None:
+    """1, 2, 3 by configuration; 3 goes down, the voters become 2, 3, 4; 2 dies and 3 comes back: 3 and 4 are a majority."""
+    cluster = make_cluster(3, 1, seed=5, settings=Settings(delay_ms_max=2, flush_ms_max=2))
+    replicas = cluster.replicas
+    settle(cluster)
+    while leader_of(cluster).id == 3:
+        leader_of(cluster).apply(leader_of(cluster).core.resign(cluster.now_ms))
+        cluster.run_until(cluster.now_ms + 300)
+        settle(cluster)
+    cluster.run_until(cluster.now_ms + 2_000)  # all have fetched: their directories are known
+    voters = voters_with_directories(leader_of(cluster).core)
+    replicas[3].crash()
+    leader = leader_of(cluster)
+    _, effects = leader.core.append([(2, ControlRecords(kraft_version=1, voters=voters))], cluster.now_ms)
+    leader.apply(effects)
+    settle(cluster)
+    change(cluster, AddVoter(None, ReplicaKey(4, directory_of(4)), (endpoint_of(4),), 1000))
+    change(cluster, RemoveVoter(None, ReplicaKey(1, directory_of(1))))
+    cluster.run_until(cluster.now_ms + 3_000)
+    settle(cluster)
+    assert leader_of(cluster).core.voters.last.ids == (2, 3, 4)
+    replicas[1].crash()
+    replicas[2].crash()
+    replicas[3].start()
+    settle(cluster)
+    assert leader_of(cluster).id in (3, 4)
+    assert replicas[3].core.voters.kraft_version == 1

@@ -1,0 +1,127 @@
+"""What a seed chooses before it begins: roles, voters, time-outs, how its nodes were formatted, how good its disks are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.raft.snapshots import write_bootstrap, write_initial_voters
+from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.formatting import prepare
+from protocol.metadata_records import FeatureLevelRecord, encode_record
+from storage.log_dirs import read_meta_properties
+from tests.sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SimCluster, SimNode
+
+BOTH = "broker,controller"
+TWO_DIRECTORIES = "/data/a,/data/b"
+NEWEST_METADATA_VERSION = 30
+#: How long a slow disk's calls take, at most; others take 5 ms.
+SLOW_DISK_SECONDS = (0.03, 0.15)
+
+
+@dataclass(frozen=True)
+class Plan:
+    roles: Mapping[int, str]
+    settings: Mapping[str, str]
+    min_isr: int = 2
+    #: The metadata.version that the cluster was formatted with, to be raised while it runs; None: the newest.
+    metadata_version: int | None = None
+    #: The voters are in the log (KIP-853) and change; those that it begins with.
+    first_voters: tuple[int, ...] = ()
+
+    @property
+    def flushes(self) -> bool:
+        return "log.flush.interval.messages" in self.settings
+
+    def describe(self) -> str:
+        formatted = f" metadata.version {self.metadata_version}" if self.metadata_version else ""
+        voters = f" voters {self.first_voters}" if self.first_voters else ""
+        return f"{dict(self.roles)} {dict(self.settings)}{formatted}{voters}"
+
+
+def choose(rng: random.Random) -> Plan:
+    roles, first_voters = _roles(rng)
+    session_ms = rng.choice((3000, 6000, 9000))
+    settings = {
+        "broker.session.timeout.ms": str(session_ms),
+        "broker.heartbeat.interval.ms": str(session_ms // 4),
+        # Half as many fetches that find nothing: a fetch is answered at once when there is something.
+        "replica.fetch.wait.max.ms": "1000",
+        "replica.lag.time.max.ms": rng.choice(("2500", "5000", "15000")),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(("1000", "60000")),
+    }
+    if rng.random() < 0.3:
+        settings["log.dirs"] = TWO_DIRECTORIES
+    min_isr = 2
+    if rng.random() < 0.25:
+        settings["log.flush.interval.messages"] = "1"
+        if rng.random() < 0.3:
+            min_isr = 1
+            settings |= {"min.insync.replicas": "1", "transaction.state.log.min.isr": "1"}
+    if rng.random() < 0.4:
+        settings |= {
+            "metadata.log.max.record.bytes.between.snapshots": rng.choice(("3000", "10000")),
+            "metadata.max.retention.bytes": "6000",
+            "internal.metadata.log.segment.bytes": "4000",
+            "controller.quorum.fetch.snapshot.max.bytes": rng.choice(("700", "1048576")),
+        }
+    if rng.random() < 0.2:
+        settings["controller.quorum.fetch.max.bytes"] = "1"  # one batch at a time
+    metadata_version = rng.choice((16, 16, 17, 25)) if rng.random() < 0.2 else None
+    return Plan(roles, settings, min_isr, metadata_version, first_voters)
+
+
+def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:
+    """And the first voters, where they are in the log."""
+    return rng.choices(
+        (
+            ({1: BOTH, 2: BOTH, 3: BOTH}, ()),
+            ({1: BOTH, 2: BOTH, 3: BOTH, 4: "broker"}, ()),
+            ({1: "broker", 2: "broker", 3: "broker", 4: "controller", 5: "controller", 6: "controller"}, ()),
+            ({1: BOTH, 2: BOTH, 3: BOTH, 4: "controller", 5: "controller"}, ()),
+            ({1: BOTH, 2: BOTH, 3: BOTH, 4: "controller"}, (1, 2, 3)),
+        ),
+        (11, 4, 4, 1, 2),
+    )[0]
+
+
+def settings_of(plan: Plan, number: int, rng: random.Random) -> dict[str, str]:
+    """Of one node, beside those of all."""
+    settings: dict[str, str] = {}
+    if "broker" in plan.roles[number]:
+        settings["broker.rack"] = rng.choice(("north", "south"))
+    if plan.first_voters:
+        servers = (f"n{n}:{CONTROLLER_PORT}" for n in plan.first_voters)
+        settings |= {"controller.quorum.bootstrap.servers": ",".join(servers), "controller.quorum.voters": ""}
+    return settings
+
+
+def format_nodes(plan: Plan, cluster: SimCluster) -> None:
+    """As `kafka-storage format` would, where the nodes are not to do it themselves."""
+    if plan.metadata_version is None and not plan.first_voters:
+        return
+    directories = {node.number: _format(plan, node) for node in cluster.nodes}
+    if plan.first_voters:
+        voters = VoterSet.of(
+            Voter(ReplicaKey(n, directories[n]), (Endpoint("CONTROLLER", f"n{n}", CONTROLLER_PORT),))
+            for n in plan.first_voters
+        )
+        for number in plan.first_voters:
+            node = cluster.by_number[number]
+            write_initial_voters(node.host.disk, f"{node.metadata_directory}/__cluster_metadata-0", voters, 0)
+            node.host.disk.sync_dir(node.metadata_directory)
+
+
+def _format(plan: Plan, node: SimNode) -> bytes:
+    """The id of the directory with the metadata log."""
+    disk = node.host.disk
+    paths = node.properties["log.dirs"].split(",")
+    prepare(disk, paths, node.number, CLUSTER_ID, random.Random(node.number))
+    if plan.metadata_version is not None:
+        level = FeatureLevelRecord(name="metadata.version", feature_level=plan.metadata_version)
+        write_bootstrap(disk, node.metadata_directory, [encode_record(level, 0)], 0)
+    meta = read_meta_properties(disk, node.metadata_directory)
+    assert meta is not None and meta.directory_id is not None
+    return meta.directory_id

@@ -1,0 +1,207 @@
+"""What the controller decides about log directories, feature levels and registrations, on a simulated cluster of real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from broker.replication.partition import Partition
+from controller.metadata.image import MetadataImage
+from controller.raft.snapshots import write_bootstrap
+from ottla.formatting import prepare
+from protocol.errors import ErrorCode
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.metadata_records import FeatureLevelRecord, encode_record
+from server.network.client import Channel
+from storage.errors import StorageFailure
+from storage.log import Log
+from tests.broker.records import batch
+from tests.sim.cluster import BROKER_PORT, CLUSTER_ID, SimNode
+from tests.sim.history import Violation
+from tests.sim.loop import run
+from tests.sim.mutants import MUTANTS, applied
+from tests.sim.test_situations import APART, TOPIC, Situation
+
+UPGRADE = 1
+
+
+def image_of(situation: Situation) -> MetadataImage:
+    active = situation.cluster.active_controller
+    assert active is not None and active.server is not None
+    return active.server.metadata.loader.image
+
+
+def partition_of(node: SimNode) -> Partition:
+    (found,) = (each for each in node.partitions() if each.topic == TOPIC)
+    return found
+
+
+def log_of(node: SimNode) -> Log:
+    log = partition_of(node).log
+    assert log is not None
+    return log
+
+
+def fail_directory_of_partition(node: SimNode) -> str:
+    """Its path: the disk that holds the partition gives errors from now on."""
+    assert node.server is not None and node.server.logs is not None
+    directory = node.server.logs.directory_of(log_of(node))
+    node.server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
+    return directory.path
+
+
+@pytest.mark.parametrize(("begins_with", "elr"), [(16, 0), (17, 0), (16, 1)])
+def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_with: int, elr: int) -> None:
+    """KAFKA-16162: the registrations of before name no directory, and each broker registers again."""
+
+    async def main() -> None:
+        situation = Situation(APART)
+        for node in situation.cluster.nodes:
+            prepare(node.host.disk, ["/data"], node.number, CLUSTER_ID, random.Random(node.number))
+            level = FeatureLevelRecord(name="metadata.version", feature_level=begins_with)
+            write_bootstrap(node.host.disk, "/data", [encode_record(level, 0)], 0)
+        await situation.begin()
+        before = situation.registration
+        channel = Channel(situation.admin.world, "n1", BROKER_PORT, "tool")
+        levels = [FeatureUpdateKey("metadata.version", 30, upgrade_type=UPGRADE)]
+        if elr:
+            levels.append(FeatureUpdateKey("eligible.leader.replicas.version", 1, upgrade_type=UPGRADE))
+        answer = await channel.request(UpdateFeaturesRequest(feature_updates=levels))
+        assert answer.error_code == ErrorCode.NONE
+        channel.close()
+
+        def directories() -> list[int]:
+            return [len(broker.directories) for broker in image_of(situation).cluster.brokers.values()]
+
+        await situation.until("all have registered again", lambda: directories() == [1, 1, 1])
+        await situation.until(
+            "it is known where each replica is",
+            lambda: (
+                set(situation.registration.directories)
+                == {broker.directories[0] for broker in image_of(situation).cluster.brokers.values()}
+            ),
+        )
+        after = situation.registration
+        assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
+
+    run(main())
+
+
+async def a_directory_fails_and_is_taken_away() -> None:
+    """KIP-966: the replica of a failed directory is not eligible, although its broker stops in order afterwards."""
+    situation = Situation(APART, {"log.dirs": "/data/a,/data/b"})
+    await situation.begin()
+    leader, losing, third = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    partition_of(leader).append(batch([b"x"]), -1, leader.host.clock.wall_ms())
+    await situation.until("it is committed", lambda: log_of(leader).high_watermark == 1)
+    situation.invariants.check()
+    await third.crash(power=False)
+    await situation.until("it is fenced", lambda: third.number not in situation.registration.isr)
+    lost = fail_directory_of_partition(losing)
+    await situation.until("it is out", lambda: losing.number not in situation.registration.isr)
+    await leader.crash(power=False)
+    await situation.until("nothing leads", lambda: situation.registration.leader == -1)
+    await losing.stop()
+    losing.properties["log.dirs"] = "/data/a" if lost == "/data/b" else "/data/b"
+    losing.boot()
+    await situation.until("it serves", lambda: losing.is_serving)
+    await asyncio.sleep(1)
+    situation.invariants.check()
+    leader.boot()
+    await situation.until("it leads again", lambda: situation.registration.leader == leader.number)
+    await situation.until("it has all", lambda: losing.number in situation.registration.isr)
+    assert log_of(losing).log_end_offset == log_of(leader).log_end_offset == 1
+
+
+async def a_directory_is_taken_away_between_two_clean_stops() -> None:
+    """The marks of the remaining directories agree, so the stop was clean; the replica is empty all the same."""
+    situation = Situation(APART, {"log.dirs": "/data/a,/data/b"})
+    await situation.begin()
+    first, second, last = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    partition_of(first).append(batch([b"x"]), -1, first.host.clock.wall_ms())
+    await situation.until("all have it", lambda: log_of(last).high_watermark == 1)
+    await situation.until("the controller knows where it is", lambda: len(set(situation.registration.directories)) == 3)
+    situation.invariants.check()
+    assert last.server is not None and last.server.logs is not None
+    held = last.server.logs.directory_of(log_of(last)).path
+    for node in (first, second, last):
+        await node.stop()
+        await situation.until("it has left", lambda node=node: node.number not in situation.registration.isr)  # type: ignore[misc]
+    assert last.number in situation.registration.elr, "eligible, by a clean stop"
+    last.properties["log.dirs"] = "/data/a" if held == "/data/b" else "/data/b"
+    last.boot()
+    await situation.until("it serves", lambda: last.is_serving)
+    await asyncio.sleep(1)
+    situation.invariants.check()
+    second.boot()
+    await situation.until("a whole replica leads", lambda: situation.registration.leader == second.number)
+    await situation.until("it has all", lambda: last.number in situation.registration.isr)
+    assert log_of(last).log_end_offset == 1
+
+
+async def all_die_and_register_again_in_several_batches() -> None:
+    """The controllers too, so that nobody was fenced: the decision about a broker's former partitions and its registration
+    take more than one batch, and the broker gets one batch a fetch. Having read the first it has not caught up."""
+    situation = Situation(APART, {"controller.quorum.fetch.max.bytes": "1"})
+    await situation.begin()
+    assert await situation.admin.spawn(situation.admin.create("more", 8, {}, 3), "creates")
+    await situation.until("all lead", lambda: len({p.topic for p in situation.leader().partitions()}) == 2)
+    for broker in situation.cluster.brokers:
+        for link in ((broker.host.name, "n4"), ("n4", broker.host.name)):
+            situation.cluster.hub.slow_down(*link, 20)
+    for _ in range(3):
+        for node in situation.cluster.nodes:
+            await node.crash(power=False)
+        for node in situation.cluster.nodes:
+            node.boot()
+        for _ in range(2_000):
+            await asyncio.sleep(0.005)
+            situation.invariants.check()
+            if all(node.is_serving for node in situation.cluster.nodes):
+                break
+        await situation.until("all serve", lambda: all(node.is_serving for node in situation.cluster.nodes))
+
+
+BY_HAND = {
+    "failed-directory-stays-eligible": a_directory_fails_and_is_taken_away,
+    "removed-directory-stays-eligible": a_directory_is_taken_away_between_two_clean_stops,
+    "epoch-of-first-record": all_die_and_register_again_in_several_batches,
+    "caught-up-at-once": all_die_and_register_again_in_several_batches,
+    "old-metadata": all_die_and_register_again_in_several_batches,
+}
+
+
+@pytest.mark.parametrize("happens", list(dict.fromkeys(BY_HAND.values())), ids=lambda happens: happens.__name__)
+def test_nothing_is_led_without_what_was_committed_when(happens: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run(happens())
+
+
+@pytest.mark.parametrize("mutant", BY_HAND)
+def test_the_same_shows_the_mutant(mutant: str) -> None:
+    """Seeds get there too, but not within a few hundred."""
+    with applied(mutant), pytest.raises(Violation) as caught:
+        run(BY_HAND[mutant]())
+    assert MUTANTS[mutant].is_caught_by(caught.value.number), caught.value
+
+
+def test_a_broker_whose_directories_have_all_failed_is_fenced_once_and_ends() -> None:
+    """An empty list of directories means no change in the record: it was written again with every heartbeat."""
+
+    async def main() -> None:
+        settings = {"log.dirs": "/logs/a,/logs/b", "metadata.log.dir": "/data", "broker.heartbeat.interval.ms": "200"}
+        situation = Situation(APART, settings)
+        await situation.begin()
+        broker = situation.cluster.by_number[1]
+        assert broker.server is not None and broker.server.logs is not None
+        for directory in broker.server.logs.directories:
+            broker.server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
+        await situation.until("the process ends", lambda: broker.server is not None and broker.server.failed.done())
+        assert "log directories have failed" in str(broker.server.failed.result())
+        await situation.until("it is fenced", lambda: image_of(situation).cluster.brokers[1].fenced)
+        assert 1 not in situation.registration.isr and 1 not in situation.registration.elr
+
+    run(main())
