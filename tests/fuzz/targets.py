@@ -1,0 +1,8 @@
+"""All fuzz targets by name. A new one is a row in the table of its file."""
+
+from __future__ import annotations
+
+from tests.fuzz import batches, files, wire
+from tests.fuzz.target import Target
+
+TARGETS: dict[str, Target] = {target.name: target for target in (*wire.TARGETS, *batches.TARGETS, *files.TARGETS)}
