@@ -1,7 +1,7 @@
 """The inputs that are kept in the tree, a file of text per target: one input a line in hex, and why it is there.
 
-    what a mistake was found by    stays for good, with a comment; it is run by the tests
-    what reaches code that nothing else does    written by `python -m tests.fuzz --keep` after a long run
+    what a mistake was found by                  stays for good, with a comment after #
+    what reaches code that the seeds do not      written by `python -m tests.fuzz --keep` after a long run
 
 All of it is bounded (a test checks it): a corpus is to be read and cloned.
 """

@@ -110,8 +110,7 @@ class Judge:
             pass
         except (Exception, Hung) as error:
             self._running = False
-            place = product_frame(error)
-            found(Finding(self.target.name, f"{type(error).__name__} in {place}", data, traceback.format_exc()))
+            found(Finding(self.target.name, kind_of(error), data, traceback.format_exc()))
         finally:
             self._running = False
 
@@ -168,21 +167,23 @@ def _status_kb(name: str) -> int:
     return int(found[1])
 
 
-def product_frame(error: BaseException) -> str:
-    """File and function where it was raised, as far as that is the product; generated codecs by what they read."""
-    place = "the harness"
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        filename = frame.f_code.co_filename
-        if filename.startswith("<"):
-            place = f"{filename.strip('<>').split(' ')[0]} of a generated codec"
-            continue
-        try:
-            path = Path(filename).relative_to(ROOT)
-        except ValueError:
-            continue
-        if path.parts[0] in PRODUCT or path.parts[0] == "tests":
-            place = f"{path}:{frame.f_code.co_name}"
-    return place
+def kind_of(error: BaseException) -> str:
+    """What and where. A typed error is at fault where it leaves the product, any other where it was raised."""
+    places = product_places(error) or ["the harness"]
+    name = type(error).__name__
+    if type(error).__module__.partition(".")[0] in PRODUCT:
+        return f"{name} out of {places[0]}"
+    return f"{name} in {places[-1]}"
+
+
+def product_places(error: BaseException) -> list[str]:
+    """File and function of the frames within the product, outermost first; of the harness, where there is none."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    places = [(Path(code.co_filename), code.co_name) for code in frames if code.co_filename.startswith(str(ROOT))]
+    inside = [(path.relative_to(ROOT), name) for path, name in places]
+    return [f"{path}:{name}" for path, name in inside if path.parts[0] in PRODUCT] or [
+        f"{path}:{name}" for path, name in inside if path.parts[0] == "tests" and path.name != "judge.py"
+    ]
 
 
 def short_name(data: bytes) -> str:

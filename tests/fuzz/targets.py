@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz import batches, files, wire
+from tests.fuzz import batches, files, logs, state, texts, wire
 from tests.fuzz.target import Target
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*wire.TARGETS, *batches.TARGETS, *files.TARGETS)}
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (*wire.TARGETS, *batches.TARGETS, *files.TARGETS, *logs.TARGETS, *state.TARGETS, *texts.TARGETS)
+}
