@@ -70,7 +70,7 @@ def stamp(log: bytearray, pos: int, end: int) -> None:
     struct.pack_into(">I", log, pos + CRC_AT, crc32c(bytes(log[pos + ATTRIBUTES_AT : end])))
 
 
-def produced(data: bytes) -> None:
+def validated(data: bytes) -> None:
     """A client's batch for topics of three kinds: accepted, it can be stored by every codec and read back."""
     if not data:
         return
@@ -170,7 +170,7 @@ def payload_seeds() -> Iterator[bytes]:
 
 
 TARGETS = [
-    Target("produced", produced, batch_seeds, (KafkaError,), bytes_max=1024, share=15),
+    Target("validate", validated, batch_seeds, (KafkaError,), bytes_max=1024, share=15),
     Target("stored", stored, batch_seeds, (KafkaError, ProtocolError), bytes_max=1024, share=20),
-    Target("payload", payload, payload_seeds, (KafkaError,), bytes_max=4096, share=15),
+    Target("payload", payload, payload_seeds, (KafkaError,), bytes_max=4096, share=40),
 ]

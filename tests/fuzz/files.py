@@ -272,6 +272,6 @@ def snapshot_seeds() -> Iterator[bytes]:
 
 
 TARGETS = [
-    Target("files", small, small_seeds, (CorruptFile, InconsistentLogDirectory), bytes_max=512, share=20),
-    Target("snapshot", snapshot, snapshot_seeds, (CorruptFile,), bytes_max=1024, share=10),
+    Target("files", small, small_seeds, (CorruptFile, InconsistentLogDirectory), bytes_max=512, share=25),
+    Target("snapshot", snapshot, snapshot_seeds, (CorruptFile,), bytes_max=1024, share=4),
 ]

@@ -257,8 +257,8 @@ def metadata_seeds() -> Iterator[bytes]:
 
 
 TARGETS = [
-    Target("groups", groups, group_seeds, (ProtocolError, KafkaError), bytes_max=1024, share=15),
-    Target("transactions", transactions, transaction_seeds, (ProtocolError, KafkaError), bytes_max=512, share=10),
+    Target("groups", groups, group_seeds, (ProtocolError, KafkaError), bytes_max=1024, share=8),
+    Target("transactions", transactions, transaction_seeds, (ProtocolError, KafkaError), bytes_max=512, share=8),
     # A log that contradicts itself stops the node by an assertion, before anything is built upon it.
-    Target("metadata", metadata_log, metadata_seeds, (ProtocolError, AssertionError), bytes_max=1024, share=10),
+    Target("metadata", metadata_log, metadata_seeds, (ProtocolError, AssertionError), bytes_max=1024, share=12),
 ]

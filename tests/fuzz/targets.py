@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from tests.fuzz import batches, files, logs, state, texts, wire
+from tests.fuzz import appends, batches, files, logs, state, texts, wire
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
     target.name: target
-    for target in (*wire.TARGETS, *batches.TARGETS, *files.TARGETS, *logs.TARGETS, *state.TARGETS, *texts.TARGETS)
+    for target in (
+        *wire.TARGETS,
+        *batches.TARGETS,
+        *appends.TARGETS,
+        *files.TARGETS,
+        *logs.TARGETS,
+        *state.TARGETS,
+        *texts.TARGETS,
+    )
 }

@@ -121,7 +121,7 @@ def other_seeds() -> Iterator[bytes]:
 
 
 TARGETS = [
-    Target("configs", configs, config_seeds, (ConfigError,), bytes_max=256, share=10),
+    Target("configs", configs, config_seeds, (ConfigError,), bytes_max=256, share=6),
     Target(
         "patterns",
         patterns,
