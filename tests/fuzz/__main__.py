@@ -54,7 +54,7 @@ def replay(target: Target, source: str) -> int:
 
 def main() -> int:
     arguments = parser().parse_args()
-    logging.disable(logging.CRITICAL)
+    logging.basicConfig(level=logging.ERROR, handlers=[logging.NullHandler()])
     plain = arguments.replay is not None or arguments.list
     if not plain and not engine.can_guide():
         print("atheris is missing: pip install atheris (Linux or macOS, Python 3.11 to 3.13)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import appends, batches, files, logs, state, texts, wire
+from tests.fuzz import appends, batches, files, logs, nodes, state, texts, wire
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
@@ -15,5 +15,6 @@ TARGETS: dict[str, Target] = {
         *logs.TARGETS,
         *state.TARGETS,
         *texts.TARGETS,
+        *nodes.TARGETS,
     )
 }

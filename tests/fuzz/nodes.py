@@ -1,0 +1,153 @@
+"""Requests to a whole node, in virtual time: one that can be decoded is answered in the words of its API.
+
+The node plays both roles and runs on the simulator's loop, disk and network; the requests come straight into its listener.
+A finding is a failure that it logs (the client gets UNKNOWN_SERVER_ERROR then), or a callback that fails. The node is made
+anew after so many inputs, because what they leave behind (topics, groups) adds up. So an input may need those before it:
+the text of a finding has the traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.api import APIS
+from protocol.compile import encode
+from protocol.headers import encode_request_header
+from protocol.records.builder import build_batch
+from protocol.schema import Field, WireType, fields
+from server.network.connection import Connection
+from server.network.listener import Listener
+from tests.fuzz.target import Target
+from tests.fuzz.wire import SentBytes, deliver
+from tests.sim.cluster import SimCluster
+from tests.sim.loop import SimLoop
+from tests.sim.world import EPOCH_MS
+
+INPUTS_PER_NODE = 300
+SETTINGS = dict.fromkeys(("default.replication.factor", "min.insync.replicas", "offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr"), "1") | {"auto.create.topics.enable": "true", "unstable.api.versions.enable": "true"}
+#: Virtual: long enough for a write to be committed, too short for most things that wait.
+ANSWER_S_MAX = 0.1
+START_S_MAX = 20
+
+
+class OneNode:
+    """A node that serves, and its loop."""
+
+    def __init__(self) -> None:
+        self.inputs = 0
+        self.loop = SimLoop()
+        asyncio.set_event_loop(self.loop)
+        self.cluster: SimCluster = self.loop.run_until_complete(self._start())
+
+    async def _start(self) -> SimCluster:
+        cluster = SimCluster(random.Random(1), {1: "broker,controller"}, SETTINGS)
+        cluster.start()
+        assert await cluster.all_serve(START_S_MAX)
+        self.loop.on_failure = lambda lane, failure: cluster.unexpected.add(lane, "a callback failed", failure)
+        return cluster
+
+    def ask(self, listener: int, frame: bytes) -> None:
+        self.inputs += 1
+        seen = self.cluster.unexpected.seen
+        seen.clear()
+        logging.getLogger().addHandler(self.cluster.unexpected)
+        try:
+            self.loop.run_until_complete(self._ask(listener, frame))
+        finally:
+            logging.getLogger().removeHandler(self.cluster.unexpected)
+        if seen:
+            raise seen[0][1]
+
+    async def _ask(self, listener: int, frame: bytes) -> None:
+        node = self.cluster.nodes[0]
+        assert node.server is not None
+        listeners: list[Listener] = node.server.listeners
+        client, transport = self._connect(listeners[listener % len(listeners)])
+        node.host.lane.context.run(deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
+        ends = self.loop.time() + ANSWER_S_MAX
+        while not transport.sent and not client.closed and self.loop.time() < ends:
+            await asyncio.sleep(0.001)
+        node.host.lane.context.run(client.connection_lost, None)
+
+    def _connect(self, listener: Listener) -> tuple[Connection, SentBytes]:
+        client, transport = Connection(listener, listener._dispatcher, 0), SentBytes()
+        client.connection_made(transport)
+        return client, transport
+
+    def close(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.close()
+
+
+_node: list[OneNode] = []
+
+
+def node(data: bytes) -> None:
+    """The first byte says which listener."""
+    if not data:
+        return
+    if _node and _node[0].inputs >= INPUTS_PER_NODE:
+        _node.pop().close()
+    if not _node:
+        _node.append(OneNode())
+    try:
+        _node[0].ask(data[0], data[1:])
+    except BaseException:
+        _node.pop().close()
+        raise
+
+
+# Seeds
+
+NAMES = ("t", "u")
+BATCH = build_batch([(b"k", b"v", EPOCH_MS)])
+
+
+def tame(cls: type[Any], version: int, number: int) -> Any:
+    """A request that may mean something: one element in each list, few names, small numbers."""
+    chosen = {field.name: _tame(field, version, number) for field in fields(cls) if version in field.versions}
+    return cls(**chosen)
+
+
+def _tame(field: Field, version: int, number: int) -> Any:
+    if version in field.nullable and number < 0:
+        return None
+    return _value(field.type, version, number)
+
+
+def _value(wire_type: WireType, version: int, number: int) -> Any:
+    if wire_type.item is not None:
+        return [_value(wire_type.item, version, number)]
+    if wire_type.struct is not None:
+        return tame(wire_type.struct, version, number)
+    name = NAMES[number % 2]
+    return {
+        "bool": number > 0,
+        "float64": float(number),
+        "uuid": bytes(16),
+        "str": name,
+        "bytes": name.encode(),
+        "Records": BATCH,
+        "uint16": max(0, number),
+        "uint32": max(0, number),
+    }.get(wire_type.name, number)
+
+
+def node_seeds() -> Iterator[bytes]:
+    for api in APIS.values():
+        for version in {api.min_version, api.max_version}:
+            for number in (1, 0, -1):
+                header = encode_request_header(api.key, version, 7, "fuzz")
+                data = header + encode(tame(api.request, version, number), version)
+                yield b"\0" + data
+                if number == 1:
+                    yield b"\1" + data
+
+
+TARGETS = [Target("node", node, node_seeds, bytes_max=512, share=1)]
