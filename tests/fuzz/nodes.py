@@ -13,6 +13,7 @@ import logging
 import random
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from protocol.api import APIS
@@ -29,10 +30,34 @@ from tests.sim.loop import SimLoop
 from tests.sim.world import EPOCH_MS
 
 INPUTS_PER_NODE = 300
-SETTINGS = dict.fromkeys(("default.replication.factor", "min.insync.replicas", "offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr"), "1") | {"auto.create.topics.enable": "true", "unstable.api.versions.enable": "true"}
+SETTINGS = dict.fromkeys(
+    (
+        "default.replication.factor",
+        "min.insync.replicas",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    ),
+    "1",
+) | {"auto.create.topics.enable": "true", "unstable.api.versions.enable": "true"}
 #: Virtual: long enough for a write to be committed, too short for most things that wait.
 ANSWER_S_MAX = 0.1
 START_S_MAX = 20
+
+
+class Transport(SentBytes):
+    """`done` once there is an answer, or none to be expected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self.done.set()
+
+    def close(self) -> None:
+        self.done.set()
 
 
 class OneNode:
@@ -69,13 +94,12 @@ class OneNode:
         listeners: list[Listener] = node.server.listeners
         client, transport = self._connect(listeners[listener % len(listeners)])
         node.host.lane.context.run(deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
-        ends = self.loop.time() + ANSWER_S_MAX
-        while not transport.sent and not client.closed and self.loop.time() < ends:
-            await asyncio.sleep(0.001)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(transport.done.wait(), ANSWER_S_MAX)
         node.host.lane.context.run(client.connection_lost, None)
 
-    def _connect(self, listener: Listener) -> tuple[Connection, SentBytes]:
-        client, transport = Connection(listener, listener._dispatcher, 0), SentBytes()
+    def _connect(self, listener: Listener) -> tuple[Connection, Transport]:
+        client, transport = Connection(listener, listener._dispatcher, 0), Transport()
         client.connection_made(transport)
         return client, transport
 
