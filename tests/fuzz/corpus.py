@@ -15,7 +15,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent / "corpus"
 BYTES_MAX = 1_000_000
 #: Of the text of one target's file.
-TARGET_BYTES_MAX = 40_000
+TARGET_BYTES_MAX = 25_000
 
 
 class Kept(NamedTuple):
