@@ -44,7 +44,10 @@ def replay(target: Target, source: str) -> int:
     """Run one input as the fuzzer would, and show what becomes of it."""
     data = Path(source).read_bytes() if Path(source).exists() else bytes.fromhex(source)
     found: list[Finding] = []
-    Judge(target, found.append)(data)
+    judge = Judge(target, found.append)
+    judge.watch()
+    judge(data)
+    judge.watch(False)
     for finding in found:
         print(f"{finding.kind}\n{finding.text}")
     if not found:

@@ -5,7 +5,8 @@ input says what is put right before it is read:
 
     bit 0        length and CRC of the header
     bits 1-3     the codec that the payload is compressed with here (0: it stays as it is)
-    bit 4        the record count: what the header says against what is there, with last offset delta
+    bit 4        last offset delta fits the record count, whatever that claims
+    bits 5-6     the payload is repeated 1, 4, 16 or 64 times, and so is the count with bit 4
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ def put_right(data: bytes) -> bytearray:
     codec = how >> 1 & 7
     if len(batch) < HEADER_BYTES:
         return batch
+    times = 4 ** (how >> 5 & 3)
+    batch[HEADER_BYTES:] = batch[HEADER_BYTES:] * times
     if 0 < codec < len(CODECS):
         batch[HEADER_BYTES:] = compress(codec, bytes(batch[HEADER_BYTES:]))
         batch[ATTRIBUTES_AT + 1] = batch[ATTRIBUTES_AT + 1] & ~CODEC_MASK | codec
     if how & 16:
-        count = max(1, min(batch[60], 50))
+        count = int.from_bytes(batch[57:61], "big") * times & 0x7FFF_FFFF
         struct.pack_into(">i", batch, 23, count - 1)
         struct.pack_into(">i", batch, 57, count)
     if how & 1:
@@ -159,6 +162,7 @@ def batch_seeds() -> Iterator[bytes]:
         for codec in range(1, len(CODECS)):
             if not batch[22] & CODEC_MASK:
                 yield bytes((1 | 16 | codec << 1,)) + batch
+        yield b"\x71" + batch
 
 
 def payload_seeds() -> Iterator[bytes]:

@@ -35,6 +35,7 @@ NOTICED_BYTES = 8 * 1024 * 1024
 TICK_S = 0.25
 RERUNS = 3
 PRODUCT = ("protocol", "storage", "server", "controller", "broker", "ottla")
+TOO_LONG, TOO_MUCH = "takes too long", "takes too much memory"
 CLEAR_REFS = "/proc/self/clear_refs"
 
 
@@ -86,33 +87,40 @@ class Judge:
     def __call__(self, data: bytes) -> None:
         self._number += 1
         began = cpu_ns()
-        self._run(data, self._found)
-        if cpu_ns() - began > CPU_NS_MAX:
+        ended = self._run(data, self._found)
+        if ended and cpu_ns() - began > CPU_NS_MAX:
             self._check_time(data)
         if peak_kb() - self._peak_kb > NOTICED_BYTES // 1024:
             self._check_memory(data)
 
-    def watch(self) -> None:
+    def watch(self, on: bool = True) -> None:
         """From now on inputs that hang are interrupted."""
-        signal.signal(signal.SIGVTALRM, self._tick)
-        signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S, TICK_S)
+        signal.signal(signal.SIGVTALRM, self._tick if on else signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S if on else 0, TICK_S)
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
         if self._running and not APART.now and self._number == self._number_at_tick:
             raise Hung
         self._number_at_tick = self._number
 
-    def _run(self, data: bytes, found: Callable[[Finding], None]) -> None:
+    def _run(self, data: bytes, found: Callable[[Finding], None]) -> bool:
+        """Whether it came to its end."""
         try:
             self._running = True
             self.target.run(data)
         except self.target.refusals:
             pass
-        except (Exception, Hung) as error:
+        except Exception as error:
             self._running = False
             found(Finding(self.target.name, kind_of(error), data, traceback.format_exc()))
+        except Hung:
+            self._running = False
+            # Where it was interrupted is chance: the traceback says it, the kind does not.
+            found(Finding(self.target.name, TOO_LONG, data, traceback.format_exc()))
+            return False
         finally:
             self._running = False
+        return True
 
     def _check_time(self, data: bytes) -> None:
         times = []
@@ -124,14 +132,14 @@ class Judge:
             self._number += 1
         if min(times) > CPU_NS_MAX:
             text = f"{len(data)} bytes took {min(times) / 1e6:.0f} ms of CPU\n"
-            self._found(Finding(self.target.name, "takes too long", data, text))
+            self._found(Finding(self.target.name, TOO_LONG, data, text))
 
     def _check_memory(self, data: bytes) -> None:
         used = memory_of(lambda: self._run(data, _drop))
         self._number += 1
         if used > MEMORY_BYTES_MAX:
             text = f"{len(data)} bytes took {used / 2**20:.0f} MiB of memory\n"
-            self._found(Finding(self.target.name, "takes too much memory", data, text))
+            self._found(Finding(self.target.name, TOO_MUCH, data, text))
         self._peak_kb = peak_kb()
 
 

@@ -104,7 +104,9 @@ def ask(log: Log) -> None:
     log.end_offset_for_epoch(1)
     for question in (log.max_timestamp, lambda: log.offset_for_timestamp(NOW_MS)):
         with suppress(KafkaError):
-            question()
+            answer = question() or ()
+            if any(not -(2**63) <= number < 2**63 for number in answer):
+                raise Wrong(f"{answer} does not fit an answer")
 
 
 def seeds() -> Iterator[bytes]:
