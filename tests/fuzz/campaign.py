@@ -100,10 +100,10 @@ class Campaign:
         shutil.rmtree(place, ignore_errors=True)
         (place / "corpus").mkdir(parents=True)
 
-        seeds = list(target.seeds())
+        unmended = {each.data for each in known.known(target.name)}
+        seeds = [*target.seeds(), *(kept.data for kept in corpus.read(target.name) if kept.data not in unmended)]
         if self.seeds_max is not None and len(seeds) > self.seeds_max:
             seeds = random.Random(self.seed).sample(seeds, self.seeds_max)
-        seeds += [kept.data for kept in corpus.read(target.name)]
         inputs = [engine.write_inputs(place / "seeds", (seed[: target.bytes_max] for seed in seeds))]
         flags = self._flags(target)
         return engine.in_child(lambda: engine.fuzz(target, place, inputs, flags, _Recorder(place)), place / "log.txt")

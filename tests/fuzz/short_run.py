@@ -13,7 +13,7 @@ from tests.fuzz.judge import ROOT
 
 SECONDS = 30
 #: Instrumenting the codecs of all APIs would take longer than the run: each time it starts from other versions.
-SEEDS = 50
+SEEDS = 15
 
 needs_atheris = pytest.mark.skipif(not engine.can_guide(), reason="there is no atheris for this platform or Python")
 
