@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from protocol.api import APIS
+from protocol.api import APIS, Api, ApiKey
 from protocol.compile import encode
 from protocol.headers import encode_request_header
 from protocol.records.builder import build_batch
 from protocol.schema import Field, WireType, fields
 from server.network.connection import Connection
 from server.network.listener import Listener
+from tests.fuzz.logs import CUT
 from tests.fuzz.target import Target
 from tests.fuzz.wire import SentBytes, deliver
 from tests.sim.cluster import SimCluster
@@ -42,6 +43,7 @@ SETTINGS = dict.fromkeys(
 ) | {"auto.create.topics.enable": "true", "unstable.api.versions.enable": "true"}
 #: Virtual: long enough for a write to be committed, too short for most things that wait.
 ANSWER_S_MAX = 0.1
+FRAMES_MAX = 6
 START_S_MAX = 20
 
 
@@ -76,26 +78,31 @@ class OneNode:
         self.loop.on_failure = lambda lane, failure: cluster.unexpected.add(lane, "a callback failed", failure)
         return cluster
 
-    def ask(self, listener: int, frame: bytes) -> None:
+    def ask(self, listener: int, frames: list[bytes]) -> None:
+        """The frames of one client, each after the answer to the one before."""
         self.inputs += 1
         seen = self.cluster.unexpected.seen
         seen.clear()
         logging.getLogger().addHandler(self.cluster.unexpected)
         try:
-            self.loop.run_until_complete(self._ask(listener, frame))
+            self.loop.run_until_complete(self._ask(listener, frames))
         finally:
             logging.getLogger().removeHandler(self.cluster.unexpected)
         if seen:
             raise seen[0][1]
 
-    async def _ask(self, listener: int, frame: bytes) -> None:
+    async def _ask(self, listener: int, frames: list[bytes]) -> None:
         node = self.cluster.nodes[0]
         assert node.server is not None
         listeners: list[Listener] = node.server.listeners
         client, transport = self._connect(listeners[listener % len(listeners)])
-        node.host.lane.context.run(deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(transport.done.wait(), ANSWER_S_MAX)
+        for frame in frames:
+            transport.done.clear()
+            node.host.lane.context.run(deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(transport.done.wait(), ANSWER_S_MAX)
+            if client.closed:
+                break
         node.host.lane.context.run(client.connection_lost, None)
 
     def _connect(self, listener: Listener) -> tuple[Connection, Transport]:
@@ -113,7 +120,7 @@ _node: list[OneNode] = []
 
 
 def node(data: bytes) -> None:
-    """The first byte says which listener."""
+    """The first byte says which listener; then up to FRAMES_MAX requests, separated by CUT."""
     if not data:
         return
     if _node and _node[0].inputs >= INPUTS_PER_NODE:
@@ -121,7 +128,7 @@ def node(data: bytes) -> None:
     if not _node:
         _node.append(OneNode())
     try:
-        _node[0].ask(data[0], data[1:])
+        _node[0].ask(data[0], data[1:].split(CUT)[:FRAMES_MAX])
     except BaseException:
         _node.pop().close()
         raise
@@ -163,15 +170,31 @@ def _value(wire_type: WireType, version: int, number: int) -> Any:
     }.get(wire_type.name, number)
 
 
+def _seed(api: Api, version: int, number: int) -> bytes:
+    header = encode_request_header(api.key, version, 7, "fuzz")
+    return header + encode(tame(api.request, version, number), version)
+
+
 def node_seeds() -> Iterator[bytes]:
     for api in APIS.values():
         for version in {api.min_version, api.max_version}:
             for number in (1, 0, -1):
-                header = encode_request_header(api.key, version, 7, "fuzz")
-                data = header + encode(tame(api.request, version, number), version)
+                data = _seed(api, version, number)
                 yield b"\0" + data
                 if number == 1:
                     yield b"\1" + data
 
+    for keys in STORIES:
+        yield b"\0" + CUT.join(_seed(APIS[key], APIS[key].max_version, 1) for key in keys)
 
-TARGETS = [Target("node", node, node_seeds, bytes_max=512, share=1)]
+
+STORIES = (
+    (ApiKey.CREATE_TOPICS, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.DELETE_RECORDS, ApiKey.DELETE_TOPICS),
+    (ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN),
+    (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP),
+    (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS, ApiKey.OFFSET_DELETE, ApiKey.DELETE_GROUPS, ApiKey.LIST_GROUPS),
+    (ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_CLIENT_QUOTAS),
+    (ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_TOPIC_PARTITIONS),
+    (ApiKey.CREATE_TOPICS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_REPLICA_LOG_DIRS),
+)  # fmt: skip
+TARGETS = [Target("node", node, node_seeds, bytes_max=1024, share=1)]
