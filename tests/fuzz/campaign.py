@@ -17,8 +17,6 @@ from tests.fuzz.judge import Finding, short_name
 from tests.fuzz.target import Target
 
 _EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
-#: Of a corpus as libFuzzer merges it.
-MERGE_S_MAX = 300
 
 
 @dataclass
@@ -53,7 +51,9 @@ class Campaign:
         self._in_processes(self._start, self._finish)
         took = time.monotonic() - began
         if keep:
-            self._in_processes(self._start_merge, self._finish_merge)
+            for target in self.targets:
+                reached = (self._place(target) / "corpus").iterdir()
+                corpus.write(target.name, [path.read_bytes() for path in reached])
         return self._verdict(took)
 
     def _verdict(self, took: float) -> int:
@@ -128,28 +128,6 @@ class Campaign:
         print(
             f"{target.name:12} {executed:9} executions, {corners:5} inputs reached new code, {new} findings", flush=True
         )
-
-    # Keeping
-
-    def _start_merge(self, target: Target) -> int:
-        place = self._place(target)
-        shutil.rmtree(place / "merged", ignore_errors=True)
-        place.rename(old := place.with_suffix(".old"))
-        (place / "corpus").mkdir(parents=True)
-        flags = ["-merge=1", f"-max_total_time={MERGE_S_MAX}"]
-        inputs = [old / "seeds", old / "corpus"]
-        return engine.in_child(lambda: engine.fuzz(target, place, inputs, flags, _Recorder(place)), place / "log.txt")
-
-    def _finish_merge(self, target: Target, code: int) -> None:
-        """Only what the seeds do not reach by themselves is worth a place in the tree."""
-        place = self._place(target)
-        old = place.with_suffix(".old")
-        seeds = {path.name for path in (old / "seeds").iterdir()}
-        merged = [path for path in (place / "corpus").iterdir() if short_name(path.read_bytes()) not in seeds]
-        corpus.write(target.name, (path.read_bytes() for path in merged))
-        print(f"{target.name}: {len(merged)} inputs beside the seeds; kept in {corpus.path_of(target.name)}")
-        shutil.rmtree(place)
-        old.rename(place)
 
 
 class _Recorder:

@@ -1,7 +1,7 @@
 """The inputs that are kept in the tree, a file of text per target: one input a line in hex, and why it is there.
 
     what a mistake was found by                  stays for good, with a comment after #
-    what reaches code that the seeds do not      written by `python -m tests.fuzz --keep` after a long run
+    what reaches code that the seeds do not      added by `python -m tests.fuzz --keep` after a long run
 
 All of it is bounded (a test checks it): a corpus is to be read and cloned.
 """
@@ -38,12 +38,13 @@ def _kept(line: str) -> Kept:
 
 
 def write(target: str, found: Iterable[bytes]) -> None:
-    """Those with a reason, and of the new ones as many of the smallest as have room."""
-    regressions = [kept for kept in read(target) if kept.why]
-    lines = [f"{kept.data.hex()}  # {kept.why}" for kept in regressions]
-    known = {kept.data for kept in regressions}
+    """All that has a reason; of the others, known and found, the smallest that have room."""
+    kept = read(target)
+    lines = [f"{each.data.hex()}  # {each.why}" for each in kept if each.why]
+    reasons = {each.data for each in kept if each.why}
+    others = {each.data for each in kept} | set(found)
     size = sum(len(line) + 1 for line in lines)
-    for data in sorted(set(found) - known, key=lambda data: (len(data), data)):
+    for data in sorted(others - reasons, key=lambda data: (len(data), data)):
         line = data.hex()
         size += len(line) + 1
         if line and size < TARGET_BYTES_MAX:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr
 from importlib import import_module, util
@@ -97,6 +98,8 @@ def in_child(work: Callable[[], None], log: Path) -> int:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         work()
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(70)
 
