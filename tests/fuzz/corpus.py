@@ -49,5 +49,7 @@ def write(target: str, found: Iterable[bytes]) -> None:
         size += len(line) + 1
         if line and size < TARGET_BYTES_MAX:
             lines.append(line)
+    if not lines:
+        return
     HERE.mkdir(exist_ok=True)
     path_of(target).write_text("".join(f"{line}\n" for line in lines))
