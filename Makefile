@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run failover test check bench compat chaos sim demo spark-jars clean
+.PHONY: run failover test check bench compat chaos sim fuzz demo spark-jars clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -69,6 +69,10 @@ chaos: $(VENV)/dev
 # Whole clusters in virtual time, by seed: docs/SIMULATOR.md.
 sim: $(VENV)/dev
 	$(PY) -m tests.sim $(ARGS)
+
+# Coverage-guided, of all that reads bytes of others; ARGS="--count 5000000" or "--seconds 600": docs/TESTING.md.
+fuzz: $(VENV)/dev
+	$(PY) -m tests.fuzz $(ARGS)
 
 # The connector of format("kafka") for the pinned pyspark; kafka-clients of the version it was built with.
 SPARK_VERSION ?= 4.0.0

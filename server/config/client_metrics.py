@@ -57,7 +57,8 @@ def match_patterns(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
             if not separator or selector.strip() not in SELECTORS:
                 raise ValueError(entry)
             patterns[selector.strip()] = re.compile(pattern.strip())
-        except (ValueError, re.error):
+        except (ValueError, OverflowError, RecursionError, re.error):
+            # The last three are `re`'s for what Java calls a PatternSyntaxException: a repetition over 2^32, deep groups.
             message = f"Illegal client matching pattern: {entry}"
             raise ConfigError("match", entry, "", message=message) from None
     return patterns

@@ -196,7 +196,12 @@ class Dispatcher:
             except ProtocolError as malformed:
                 connection.refuse(f"Error getting request for apiKey: {api.name}, apiVersion: {version}: {malformed}")
                 return
-            self._answer(connection, codec, correlation_id, error_reply(api_key, version, request, error))
+            reply = error_reply(api_key, version, request, error)
+            if reply is None:
+                # Produce with acks=0: without an answer the producer would go on writing into nothing.
+                connection.refuse(f"this node does not serve {api.name}, and the request wants no answer")
+                return
+            self._answer(connection, codec, correlation_id, reply)
 
     def _decode_unserved(self, codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
         size = read_header(buf, pos)[3]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from protocol.api import APIS, ApiKey
 from protocol.errors import KafkaError
 from protocol.ranges import NONE, Versions, parse
-from protocol.schema import fields
+from protocol.schema import Field, fields
 
 
 class Each(NamedTuple):
@@ -197,8 +197,8 @@ def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaErro
         for names in each.copy:
             target, separator, name = names.partition("=")
             value = getattr(item, name or target) if name or not separator else item
-            # A name may be null where an id says which topic is meant, and then has to be in the answer as it is not.
-            if value is not None or target not in NOT_NULL:
+            # A name may be null in a request: where an id says which topic is meant, or by mistake (Metadata v10 and v11).
+            if value is not None or _may_be_null(element_class, target, version):
                 setattr(element, target, value)
         for name, fixed in each.fixed:
             setattr(element, name, fixed)
@@ -212,12 +212,17 @@ def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaErro
     return elements
 
 
-NOT_NULL = frozenset({"topic", "topic_name"})
+def _may_be_null(element_class: type[Any], name: str, version: int) -> bool:
+    return version in _field(element_class, name).nullable
+
+
+def _field(cls: type[Any], name: str) -> Field:
+    return next(field for field in fields(getattr(cls, "__plain__", cls)) if field.name == name)
 
 
 def _element_class(cls: type[Any], name: str) -> type[Any]:
     plain = getattr(cls, "__plain__", cls)
-    field = next(field for field in fields(plain) if field.name == name)
+    field = _field(cls, name)
     assert field.type.item is not None and field.type.item.struct is not None, f"{plain.__name__}.{name}"
     return field.type.item.struct
 

@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.produce import ProduceRequest
 from server.network.listener import ConnectionLimits
 from server.network.route import Route
-from tests.server.tiny_node import API_VERSIONS, HEARTBEAT, LIST_GROUPS, TinyNode, heartbeat, request, tiny_node, until
+from tests.server.tiny_node import (
+    API_VERSIONS,
+    HEARTBEAT,
+    LIST_GROUPS,
+    PRODUCE,
+    TinyNode,
+    heartbeat,
+    request,
+    tiny_node,
+    until,
+)
 
 CASES = {
     "a negative size": (struct.pack(">i", -5) + b"abc", "size = -5"),
@@ -88,6 +99,16 @@ async def test_an_api_that_only_kafka_serves_gets_an_error_and_not_a_hang() -> N
         client = await node.client()
         client.send(request(LIST_GROUPS, 4, ListGroupsRequest(), 8))
         assert (await client.frame())[:11] == struct.pack(">ixih", 8, 0, ErrorCode.UNSUPPORTED_VERSION)
+        assert await serves(node)
+
+
+async def test_an_api_that_only_kafka_serves_and_that_wants_no_answer_closes_the_connection() -> None:
+    """Produce with acks=0, at a listener of controllers for example."""
+    async with tiny_node() as node:
+        client = await node.client()
+        client.send(request(PRODUCE, 9, ProduceRequest(acks=0), 8))
+        assert await client.is_closed_by_peer()
+        assert node.listener.refused == 1
         assert await serves(node)
 
 

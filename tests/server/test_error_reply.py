@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema import Struct, WireType, fields
+from protocol.schema import Field, Struct, WireType, fields
 from server.network.error_reply import error_reply
 
 CASES = [(api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
@@ -40,6 +40,28 @@ def sample(wire_type: WireType, version: int) -> Any:
     return {"str": "name", "bool": False, "bytes": b"b", "uuid": b"u" * 16, "Records": b"", "float64": 0.5}.get(
         wire_type.name, 1
     )
+
+
+def without_nullable(cls: type[Any], version: int) -> Any:
+    """As `filled`, but whatever may be null is; the outermost arrays stay, or there would be nothing to answer."""
+    message = filled(cls, version)
+    for field in fields(cls):
+        if version in field.versions:
+            setattr(message, field.name, nulled(field, version, outermost=True))
+    return message
+
+
+def nulled(field: Field, version: int, outermost: bool = False) -> Any:
+    if version in field.nullable and not (outermost and field.type.item is not None):
+        return None
+    struct = field.type.struct or (field.type.item.struct if field.type.item is not None else None)
+    if struct is None:
+        return sample(field.type, version)
+    element = struct()
+    for inner in fields(struct):
+        if version in inner.versions:
+            setattr(element, inner.name, nulled(inner, version))
+    return element if field.type.item is None else [element]
 
 
 def codes(value: Any) -> list[int]:
@@ -108,3 +130,11 @@ def test_offset_fetch_says_it_per_group_since_version_8() -> None:
     ]
     assert response.error_code == ErrorCode.NONE
     assert error_reply(ApiKey.OFFSET_FETCH, 5, asked, REFUSED).error_code == REFUSED.code
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=lambda value: str(value))
+def test_a_request_with_nulls_is_refused_in_a_version_that_cannot_say_them(key: ApiKey, version: int) -> None:
+    """Metadata v10 and v11 take a topic without a name, and their answers do not."""
+    request = without_nullable(APIS[key].request, version)
+    response = error_reply(key, version, request, REFUSED)
+    assert encode(response, version)

@@ -112,6 +112,7 @@ CLIENT_METRICS_ATTEMPTS = [
     ({"match": "foo"}, "Illegal client matching pattern: foo"),
     ({"match": "foo=bar"}, "Illegal client matching pattern: foo=bar"),
     ({"match": "client_id=["}, "Illegal client matching pattern: client_id=["),
+    ({"match": "client_id=a{4294967296}"}, "Illegal client matching pattern: client_id=a{4294967296}"),
     ({"nosuch": "1"}, "Unknown client metrics configuration: nosuch"),
     ({"metrics": "", "interval.ms": "60000", "match": "client_id=a.*"}, None),
 ]
@@ -138,6 +139,11 @@ def test_groups(configs: dict[str, str], expected: str | None) -> None:
 @pytest.mark.parametrize(("configs", "expected"), CLIENT_METRICS_ATTEMPTS, ids=str)
 def test_client_metrics(configs: dict[str, str], expected: str | None) -> None:
     assert said(check_client_metrics, configs) == expected
+
+
+def test_client_metrics_patterns_that_are_too_deep_are_refused() -> None:
+    text = "client_id=" + "(" * 5000
+    assert said(check_client_metrics, {"match": text}) == f"Illegal client matching pattern: {text}"
 
 
 def test_a_subscription_nobody_knows_is_an_invalid_request() -> None:

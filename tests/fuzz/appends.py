@@ -1,0 +1,113 @@
+"""Batches on their way into a log: a client's, and what a follower or a voter fetched from its leader.
+
+Input: how, then the appends, separated by CUT. What is refused has changed nothing; what is accepted can be read, looked
+up, rolled, recovered, and never stands in the way of what comes after it.
+
+    bit 0       magic, length and CRC of the batches are put right
+    bits 1-2    the topic: plain, compacted, recompressed with zstd, with LogAppendTime
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.errors import KafkaError
+from protocol.records.builder import build_batch
+from storage.config import LogConfig
+from storage.errors import UnexpectedAppendOffset
+from storage.log import Log, Origin
+from storage.mappings import Mappings
+from storage.recovery import open_log
+from tests.fuzz.batches import batch_seeds
+from tests.fuzz.files import HERE, disk_with, stamp_all
+from tests.fuzz.logs import CUT, NOW_MS, ask, read, seeds
+from tests.fuzz.target import Target, Wrong, equal
+from tests.sim.disk import SimDisk
+
+_SMALL = {
+    "segment_bytes": 4096,
+    "index_interval_bytes": 100,
+    "segment_index_bytes": 256,
+    "max_decompressed_message_bytes": 1 << 24,
+}
+CONFIGS = (
+    LogConfig(**_SMALL),  # type: ignore[arg-type]
+    LogConfig(cleanup_policy=("compact",), **_SMALL),  # type: ignore[arg-type]
+    LogConfig(compression_type="zstd", **_SMALL),  # type: ignore[arg-type]
+    LogConfig(message_timestamp_type="LogAppendTime", **_SMALL),  # type: ignore[arg-type]
+)
+REFUSALS = (KafkaError, UnexpectedAppendOffset)
+SOUND = build_batch([(b"k", b"v", NOW_MS)])
+
+
+def produced(data: bytes) -> None:
+    """A client's batches, the last of them a sound one that must be taken."""
+    if data:
+        _append(data, Origin.CLIENT)
+
+
+def replicated(data: bytes) -> None:
+    """A Fetch answer's records, to a follower and to a voter of the quorum."""
+    if data:
+        _append(data, Origin.REPLICATION)
+        _append(data, Origin.RAFT)
+
+
+def _append(data: bytes, origin: Origin) -> None:
+    disk, config = disk_with({}), CONFIGS[data[0] >> 1 & 3]
+    log = _open(disk, config)
+    for part in data[1:].split(CUT)[:8]:
+        records = bytearray(part)
+        if data[0] & 1:
+            stamp_all(records)
+        _one(log, records, origin)
+    if origin is Origin.CLIENT:
+        end = log.log_end_offset
+        equal(log.append(SOUND, leader_epoch=3, now_ms=NOW_MS).first_offset, end, "the offset of a sound batch")
+    served = read(log)
+    ask(log)
+    log.roll(NOW_MS)
+    end = log.log_end_offset
+    log.close()
+    again = _open(disk, config)
+    equal((again.log_end_offset, read(again)), (end, served), "the log after a start that trusts nothing")
+
+
+def _one(log: Log, records: bytearray, origin: Origin) -> None:
+    before = log.log_end_offset, log.size
+    try:
+        log.append(records, leader_epoch=2, now_ms=NOW_MS, origin=origin)
+    except REFUSALS:
+        if (log.log_end_offset, log.size) != before:
+            raise Wrong("the refused batch is in the log") from None
+        return
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def _open(disk: SimDisk, config: LogConfig) -> Log:
+    return open_log(disk, Mappings(), HERE, "t", 0, bytes(16), config, clean=False, now_ms=NOW_MS)
+
+
+def produced_seeds() -> Iterator[bytes]:
+    batches = [seed[1:] for seed in batch_seeds() if seed[0] == 1 and len(seed) < 400]
+    for place, batch in enumerate(batches):
+        yield bytes((1 | (place % 4) << 1,)) + batch
+    rows = [(b"k", b"v" * 20, NOW_MS)]
+    sequence = [
+        build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=number, transactional=bool(number & 2))
+        for number in range(4)
+    ]
+    for how in range(8):
+        yield bytes((how,)) + CUT.join(sequence)
+
+
+def replicated_seeds() -> Iterator[bytes]:
+    """Whole logs, as a follower gets them."""
+    yield from (seed for seed in seeds() if CUT not in seed)
+    yield from produced_seeds()
+
+
+TARGETS = [
+    Target("produce", produced, produced_seeds, bytes_max=1024, share=1),
+    Target("replicate", replicated, replicated_seeds, bytes_max=1024, share=1),
+]

@@ -1,0 +1,180 @@
+"""Record batches, as a producer sends them and as they stand in a log: validation, every codec, records, control records.
+
+A mutated batch nearly always fails its CRC, and mutated compressed bytes nearly never decompress. So the first byte of an
+input says what is put right before it is read:
+
+    bit 0        length and CRC of the header
+    bits 1-3     the codec that the payload is compressed with here (0: it stays as it is)
+    bit 4        last offset delta fits the record count, whatever that claims
+    bits 5-6     the payload is repeated 1, 4, 16 or 64 times, and so is the count with bit 4
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from controller.raft.batches import as_batch
+from protocol.errors import KafkaError, ProtocolError
+from protocol.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CRC_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchView,
+    check_batch,
+    iter_batches,
+)
+from protocol.records.builder import build_batch, rebuild_batch
+from protocol.records.compression import CODEC_IDS, CODECS, compress, decompress
+from protocol.records.control import ControlType, control_batch, end_txn_batch, end_txn_marker
+from protocol.records.convert import recompress
+from protocol.records.crc import crc32c
+from protocol.records.validate import RecordRules, restamp, validate_header, validate_records
+from tests.fuzz.target import Target, Wrong, equal
+from tests.protocol.catalog import golden
+from tests.protocol.records.golden_batches import load
+
+NOW_MS = 1_700_000_000_000
+#: What a topic would set to bound memory; its own default is far above what an input may cost here.
+DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
+RULES = (
+    RecordRules(check_records=True, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX),
+    RecordRules(compacted=True, log_append_time=True, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX),
+    RecordRules(timestamp_before_max_ms=1000, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX),
+)
+
+
+def put_right(data: bytes) -> bytearray:
+    """The batch that the input means."""
+    how, batch = data[0], bytearray(data[1:])
+    codec = how >> 1 & 7
+    if len(batch) < HEADER_BYTES:
+        return batch
+    times = 4 ** (how >> 5 & 3)
+    batch[HEADER_BYTES:] = batch[HEADER_BYTES:] * times
+    if 0 < codec < len(CODECS):
+        batch[HEADER_BYTES:] = compress(codec, bytes(batch[HEADER_BYTES:]))
+        batch[ATTRIBUTES_AT + 1] = batch[ATTRIBUTES_AT + 1] & ~CODEC_MASK | codec
+    if how & 16:
+        count = int.from_bytes(batch[57:61], "big") * times & 0x7FFF_FFFF
+        struct.pack_into(">i", batch, 23, count - 1)
+        struct.pack_into(">i", batch, 57, count)
+    if how & 1:
+        stamp(batch, 0, len(batch))
+    return batch
+
+
+def stamp(log: bytearray, pos: int, end: int) -> None:
+    """Length, magic and CRC of the batch that fills log[pos:end]."""
+    struct.pack_into(">i", log, pos + 8, end - pos - LOG_OVERHEAD_BYTES)
+    log[pos + 16] = 2
+    struct.pack_into(">I", log, pos + CRC_AT, crc32c(bytes(log[pos + ATTRIBUTES_AT : end])))
+
+
+def validated(data: bytes) -> None:
+    """A client's batch for topics of three kinds: accepted, it can be stored by every codec and read back."""
+    if not data:
+        return
+    batch = put_right(data)
+    refusals: list[KafkaError] = []
+    for rules in RULES:
+        try:
+            _append(bytearray(batch), rules)
+        except KafkaError as refusal:
+            refusals.append(refusal)
+    if len(refusals) == len(RULES):
+        raise refusals[0]
+
+
+def _append(batch: bytearray, rules: RecordRules) -> None:
+    view = memoryview(batch)
+    header = validate_header(view, 0, len(batch), rules, NOW_MS)
+    records = validate_records(view, rules, NOW_MS)
+    for codec in (CODEC_IDS["zstd"], CODEC_IDS["none"]):
+        stored = recompress(view, codec, max_bytes=DECOMPRESSED_BYTES_MAX)
+        found = BatchView(memoryview(stored))
+        if not found.crc_is_valid():
+            raise Wrong("the CRC of the recompressed batch")
+        equal(found.records(max_bytes=DECOMPRESSED_BYTES_MAX), records, "records after recompression")
+    restamp(batch, 0, header, rules, NOW_MS)
+    check_batch(view, 0, len(batch))
+
+
+def stored(data: bytes) -> None:
+    """Bytes of a log or of a Fetch answer: batch after batch, each read, rebuilt as compaction does, and read again."""
+    if not data:
+        return
+    batch = memoryview(bytes(put_right(data)))
+    failed: KafkaError | None = None
+    for view in iter_batches(batch):
+        try:
+            _read(view)
+        except KafkaError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+def _read(view: BatchView) -> None:
+    records = view.records(max_bytes=DECOMPRESSED_BYTES_MAX)
+    if view.is_control:
+        end_txn_marker(view)
+        as_batch(view)
+    if any(record.offset > view.last_offset or record.offset < view.base_offset for record in records):
+        return  # a broker that accepted it does not compact it
+    rebuilt = BatchView(memoryview(rebuild_batch(view, records)))
+    if not rebuilt.crc_is_valid():
+        raise Wrong("the CRC of the rebuilt batch")
+    equal(rebuilt.records(), records, "records of the rebuilt batch")
+    equal(rebuilt.last_offset, view.last_offset, "last offset of the rebuilt batch")
+
+
+def payload(data: bytes) -> None:
+    """Compressed bytes alone, in the codec that the first byte says."""
+    if data:
+        decompress(data[0] % 8, data[1:], DECOMPRESSED_BYTES_MAX)
+
+
+def _some() -> Iterator[bytes]:
+    rows = [(b"key", b"value" * 9, NOW_MS), (None, None, NOW_MS + 3, (("header", b"x"), ("none", None)))]
+    yield build_batch(rows)
+    yield build_batch(rows, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
+    yield build_batch(rows, base_offset=1 << 40, timestamp_type=1)
+    yield end_txn_batch(committed=True, producer_id=7, producer_epoch=1, coordinator_epoch=2, timestamp=NOW_MS)
+    raft = {
+        "LeaderChangeMessage": ControlType.LEADER_CHANGE,
+        "SnapshotHeaderRecord": ControlType.SNAPSHOT_HEADER,
+        "KRaftVersionRecord": ControlType.KRAFT_VERSION,
+        "VotersRecord": ControlType.KRAFT_VOTERS,
+    }
+    for case in golden():
+        if (kind := raft.get(case.cls.__name__)) is not None:
+            yield control_batch([(kind, case.data)], timestamp=NOW_MS)
+    for name in ("apache-kafka-4.3.1", "librdkafka-2.16.0"):
+        yield from (batch for batch in load(name).values() if len(batch) < 2000)
+
+
+def batch_seeds() -> Iterator[bytes]:
+    for batch in _some():
+        yield b"\1" + batch
+        for codec in range(1, len(CODECS)):
+            if not batch[22] & CODEC_MASK:
+                yield bytes((1 | 16 | codec << 1,)) + batch
+        yield b"\x71" + batch
+
+
+def payload_seeds() -> Iterator[bytes]:
+    for batch in _some():
+        plain = batch[HEADER_BYTES:]
+        for codec in range(1, len(CODECS)):
+            yield bytes((codec,)) + compress(codec, plain)
+        yield bytes((CODEC_IDS["snappy"],)) + compress(CODEC_IDS["snappy"], plain)[20:]  # a raw block
+
+
+TARGETS = [
+    Target("validate", validated, batch_seeds, (KafkaError,), bytes_max=1024, share=15),
+    Target("stored", stored, batch_seeds, (KafkaError, ProtocolError), bytes_max=1024, share=20),
+    Target("payload", payload, payload_seeds, (KafkaError,), bytes_max=4096, share=40),
+]

@@ -1,0 +1,198 @@
+"""The judge of one input: which exceptions, how much time and how much memory it may cost.
+
+    exceptions   only the refusals of the target
+    time         100 ms of this process's CPU; measured again before it counts, because a garbage collection is not its fault
+    memory       64 MiB more than before; the peak is reset and the input run again when the process has grown
+    hangs        a timer of CPU time that interrupts an input which is still running after a quarter of a second
+
+A finding goes by its kind and the innermost function of the product, so that a thousand inputs of one mistake are one
+finding. Its input is the smallest seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import hashlib
+import os
+import re
+import resource
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from tests.fuzz.target import Target
+
+ROOT = Path(__file__).parent.parent.parent
+CPU_NS_MAX = 100_000_000
+MEMORY_BYTES_MAX = 64 * 1024 * 1024
+#: Growth of the peak that is looked at. Below it is what libFuzzer itself keeps of its inputs.
+NOTICED_BYTES = 8 * 1024 * 1024
+TICK_S = 0.25
+RERUNS = 3
+PRODUCT = ("protocol", "storage", "server", "controller", "broker", "ottla")
+TOO_LONG, TOO_MUCH = "takes too long", "takes too much memory"
+CLEAR_REFS = "/proc/self/clear_refs"
+
+
+class Finding(NamedTuple):
+    """`kind` says what went wrong and where, in words that stay when lines move."""
+
+    target: str
+    kind: str
+    data: bytes
+    text: str
+
+
+class Hung(BaseException):
+    """Raised into an input that does not end. Not an Exception, so that no code under test catches it."""
+
+
+class Apart:
+    """CPU that is no input's fault: generating a codec, which a process does once."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.now = False
+
+    def __enter__(self) -> None:
+        self.now, self._began = True, time.process_time_ns()
+
+    def __exit__(self, *exception: object) -> None:
+        self.now = False
+        self.ns += time.process_time_ns() - self._began
+
+
+APART = Apart()
+
+
+def cpu_ns() -> int:
+    return time.process_time_ns() - APART.ns
+
+
+class Judge:
+    """Call it with inputs. `found` is called with the findings."""
+
+    def __init__(self, target: Target, found: Callable[[Finding], None]) -> None:
+        self.target = target
+        self._found = found
+        self._number = self._number_at_tick = 0
+        self._running = False
+        self._peak_kb = peak_kb()
+
+    def __call__(self, data: bytes) -> None:
+        self._number += 1
+        began = cpu_ns()
+        ended = self._run(data, self._found)
+        if ended and cpu_ns() - began > CPU_NS_MAX:
+            self._check_time(data)
+        if peak_kb() - self._peak_kb > NOTICED_BYTES // 1024:
+            self._check_memory(data)
+
+    def watch(self, on: bool = True) -> None:
+        """From now on inputs that hang are interrupted."""
+        signal.signal(signal.SIGVTALRM, self._tick if on else signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S if on else 0, TICK_S)
+
+    def _tick(self, number: int, frame: FrameType | None) -> None:
+        if self._running and not APART.now and self._number == self._number_at_tick:
+            raise Hung
+        self._number_at_tick = self._number
+
+    def _run(self, data: bytes, found: Callable[[Finding], None]) -> bool:
+        """Whether it came to its end."""
+        try:
+            self._running = True
+            self.target.run(data)
+        except self.target.refusals:
+            pass
+        except Exception as error:
+            self._running = False
+            found(Finding(self.target.name, kind_of(error), data, traceback.format_exc()))
+        except Hung:
+            self._running = False
+            # Where it was interrupted is chance: the traceback says it, the kind does not.
+            found(Finding(self.target.name, TOO_LONG, data, traceback.format_exc()))
+            return False
+        finally:
+            self._running = False
+        return True
+
+    def _check_time(self, data: bytes) -> None:
+        times = []
+        for _ in range(RERUNS):
+            gc.collect()
+            began = cpu_ns()
+            self._run(data, _drop)
+            times.append(cpu_ns() - began)
+            self._number += 1
+        if min(times) > CPU_NS_MAX:
+            text = f"{len(data)} bytes took {min(times) / 1e6:.0f} ms of CPU\n"
+            self._found(Finding(self.target.name, TOO_LONG, data, text))
+
+    def _check_memory(self, data: bytes) -> None:
+        used = memory_of(lambda: self._run(data, _drop))
+        self._number += 1
+        if used > MEMORY_BYTES_MAX:
+            text = f"{len(data)} bytes took {used / 2**20:.0f} MiB of memory\n"
+            self._found(Finding(self.target.name, TOO_MUCH, data, text))
+        self._peak_kb = peak_kb()
+
+
+def _drop(finding: Finding) -> None:
+    """The first run has reported it."""
+
+
+def peak_kb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def memory_of(call: Callable[[], None]) -> int:
+    """By how many bytes the process grew meanwhile. Nothing but Linux can say: 0 elsewhere."""
+    if not os.path.exists(CLEAR_REFS):
+        return 0
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    before = _status_kb("VmRSS")
+    with open(CLEAR_REFS, "w") as file:
+        file.write("5")  # the peak starts anew
+    call()
+    used = _status_kb("VmHWM") - before
+    with open(CLEAR_REFS, "w") as file:
+        file.write("5")
+    return used * 1024
+
+
+def _status_kb(name: str) -> int:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+def kind_of(error: BaseException) -> str:
+    """What and where. A typed error is at fault where it leaves the product, any other where it was raised."""
+    places = product_places(error) or ["the harness"]
+    name = type(error).__name__
+    if type(error).__module__.partition(".")[0] in PRODUCT:
+        return f"{name} out of {places[0]}"
+    return f"{name} in {places[-1]}"
+
+
+def product_places(error: BaseException) -> list[str]:
+    """File and function of the frames within the product, outermost first; of the harness, where there is none."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    places = [(Path(code.co_filename), code.co_name) for code in frames if code.co_filename.startswith(str(ROOT))]
+    inside = [(path.relative_to(ROOT), name) for path, name in places]
+    return [f"{path}:{name}" for path, name in inside if path.parts[0] in PRODUCT] or [
+        f"{path}:{name}" for path, name in inside if path.parts[0] == "tests" and path.name != "judge.py"
+    ]
+
+
+def short_name(data: bytes) -> str:
+    return hashlib.sha1(data).hexdigest()[:12]

@@ -1,0 +1,138 @@
+"""A partition's directory as a crash, or a bad disk, may leave it: opened, read, asked, and opened once more.
+
+Input: how it is opened, then the files, separated by CUT: .log, .index, .timeindex, .txnindex, .snapshot, epochs. Whatever
+they hold, the log is opened or refused with a typed error, and what is served is whole batches with a right CRC.
+
+    bit 0    CRC and magic of every batch are put right
+    bit 1    after a clean stop (of `trusted` alone; otherwise from a recovery point)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+
+from protocol.errors import KafkaError
+from protocol.records.batch import check_batch
+from protocol.records.builder import build_batch
+from protocol.records.control import end_txn_batch
+from storage.config import LogConfig
+from storage.epochs import FILE as EPOCHS
+from storage.errors import CorruptFile, StorageFailure
+from storage.log import Log
+from storage.mappings import Mappings
+from storage.recovery import open_log
+from tests.fuzz.files import HERE, disk_with, stamp_all
+from tests.fuzz.target import Target, Wrong, equal
+from tests.sim.disk import SimDisk
+
+CUT = b"\xff-\xff"
+NOW_MS = 1_700_000_000_000
+NAMES = (*(f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex", "txnindex")), f"{2:020d}.snapshot", EPOCHS)
+CONFIG = LogConfig(
+    segment_bytes=4096, index_interval_bytes=100, segment_index_bytes=256, max_decompressed_message_bytes=1 << 24
+)
+
+
+def crashed(data: bytes) -> None:
+    """Nothing is known to be on the disk: every batch is checked."""
+    if data:
+        disk = _directory(data)
+        _use(disk, clean=False, recovery_point=0)
+
+
+def trusted(data: bytes) -> None:
+    """After a clean stop, or above a recovery point: what lies below is not checked as a whole, and may be damaged."""
+    if data:
+        disk = _directory(data)
+        _use(disk, clean=bool(data[0] & 2), recovery_point=5)
+
+
+def _directory(data: bytes) -> SimDisk:
+    contents = data[1:].split(CUT)
+    if data[0] & 1:
+        first = bytearray(contents[0])
+        stamp_all(first)
+        contents[0] = bytes(first)
+    disk = disk_with({name: content for name, content in zip(NAMES, contents, strict=False) if content})
+    disk.create(f"{HERE}/{NAMES[0]}")
+    return disk
+
+
+def _use(disk: SimDisk, *, clean: bool, recovery_point: int) -> None:
+    log = _open(disk, clean=clean, recovery_point=recovery_point)
+    served = read(log)
+    ask(log)
+    end = log.log_end_offset
+    log.close()
+    again = _open(disk, clean=True, recovery_point=end)
+    equal((again.log_end_offset, read(again)), (end, served), "the log after a clean stop")
+
+
+def _open(disk: SimDisk, *, clean: bool, recovery_point: int) -> Log:
+    return open_log(
+        disk, Mappings(), HERE, "t", 0, bytes(16), CONFIG, clean=clean, recovery_point=recovery_point, now_ms=NOW_MS
+    )
+
+
+def read(log: Log) -> bytes:
+    log.advance_high_watermark(log.log_end_offset)
+    parts, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, max_bytes=300)
+        if not len(read.records):
+            break
+        if read.next_offset <= offset:
+            raise Wrong(f"reading at {offset} leads to {read.next_offset}")
+        parts.append(bytes(read.records))
+        offset = read.next_offset
+    served = b"".join(parts)
+    pos = 0
+    while pos < len(served):
+        pos += check_batch(memoryview(served), pos, len(served))[1] + 12
+    return served
+
+
+def ask(log: Log) -> None:
+    """The questions of clients and followers. What records say may be nonsense: then a question is refused."""
+    for view in islice(log.batches(log.log_start_offset), 100):
+        if view.last_offset >= log.log_end_offset:
+            raise Wrong(f"a batch ends at {view.last_offset}, the log at {log.log_end_offset}")
+    log.aborted_transactions(0, log.log_end_offset)
+    log.end_offset_for_epoch(1)
+    for question in (log.max_timestamp, lambda: log.offset_for_timestamp(NOW_MS)):
+        with suppress(KafkaError):
+            answer = question() or ()
+            if any(not -(2**63) <= number < 2**63 for number in answer):
+                raise Wrong(f"{answer} does not fit an answer")
+
+
+def seeds() -> Iterator[bytes]:
+    rows = [(b"k", b"v" * 40, NOW_MS), (b"k2", None, NOW_MS + 1)]
+    batches = [
+        build_batch(rows, base_offset=0, leader_epoch=0),
+        build_batch(rows, base_offset=2, leader_epoch=1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
+        end_txn_batch(
+            committed=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS, base_offset=4, leader_epoch=1
+        ),
+        build_batch(rows * 3, base_offset=5, leader_epoch=2, compression=1),
+    ]  # fmt: skip
+    log = b"".join(batches)
+    index = struct.pack(">II", 3, len(batches[0]))
+    times = struct.pack(">qi", NOW_MS + 1, 3)
+    aborted = struct.pack(">hqqqq", 0, 7, 2, 4, 2)
+    epochs = b"0\n3\n0 0\n1 2\n2 5\n"
+    for how in range(4):
+        yield bytes((how,)) + log
+        yield bytes((how,)) + CUT.join((log, index, times, aborted, b"", epochs))
+        yield bytes((how,)) + log[:-7] + bytes(30)
+    yield b"\0" + batches[0] + bytes(200)
+    yield b"\0" + batches[0] + batches[3]
+
+
+TARGETS = [
+    Target("log", crashed, seeds, (StorageFailure, CorruptFile), bytes_max=1500, share=1),
+    Target("trusted", trusted, seeds, (StorageFailure, CorruptFile), bytes_max=1500, share=1),
+]

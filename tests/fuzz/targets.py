@@ -1,0 +1,20 @@
+"""All fuzz targets by name. A new one is a row in the table of its file."""
+
+from __future__ import annotations
+
+from tests.fuzz import appends, batches, files, logs, nodes, state, texts, wire
+from tests.fuzz.target import Target
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        *wire.TARGETS,
+        *batches.TARGETS,
+        *appends.TARGETS,
+        *files.TARGETS,
+        *logs.TARGETS,
+        *state.TARGETS,
+        *texts.TARGETS,
+        *nodes.TARGETS,
+    )
+}

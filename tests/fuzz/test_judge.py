@@ -1,0 +1,58 @@
+"""The judge finds what it is there for, and goes on afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from protocol.compile import encode
+from protocol.errors import MalformedMessage
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.primitives import read_varlong
+from tests.fuzz.judge import CLEAR_REFS, TOO_LONG, TOO_MUCH, Finding, Judge
+from tests.fuzz.target import Target
+
+MANY = 100 * 1024 * 1024
+
+
+def found_by(run: Callable[[bytes], object], *inputs: bytes) -> list[Finding]:
+    found: list[Finding] = []
+    judge = Judge(Target("t", run, list, (MalformedMessage,)), found.append)
+    judge.watch()
+    try:
+        for data in inputs:
+            judge(data)
+    finally:
+        judge.watch(False)
+    return found
+
+
+def test_a_refusal_is_no_finding_and_any_other_exception_is_one() -> None:
+    """Past the end of the buffer this reader raises IndexError, which its callers turn into a refusal."""
+    found = found_by(lambda data: read_varlong(data, 0), b"\xff" * 12, b"\x01", b"\xff")
+    assert [(finding.kind, finding.data) for finding in found] == [
+        ("IndexError in protocol/primitives.py:read_varlong", b"\xff")
+    ]
+
+
+def test_what_hangs_is_interrupted_and_the_next_input_is_run() -> None:
+    def endless(data: bytes) -> None:
+        while data:
+            pass
+
+    found = found_by(endless, b"x", b"")
+    assert [finding.kind for finding in found] == [TOO_LONG]
+
+
+@pytest.mark.skipif(not os.path.exists(CLEAR_REFS), reason="only Linux says how much memory was used at most")
+def test_what_takes_too_much_memory_is_found() -> None:
+    found = found_by(lambda data: len(b"x" * MANY) if data else None, b"", b"x", b"")
+    assert TOO_MUCH in {finding.kind for finding in found}
+    assert {finding.data for finding in found} == {b"x"}
+
+
+def test_a_typed_error_that_is_no_refusal_goes_by_where_it_leaves_the_product() -> None:
+    found = found_by(lambda data: encode(HeartbeatRequest(), 99), b"")
+    assert [finding.kind for finding in found] == ["UnsupportedVersion out of protocol/compile.py:encode"]

@@ -1,0 +1,298 @@
+"""What clients and peers send: streams, frames, headers, every API in every version, messages inside of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from functools import cache
+from random import Random
+from typing import Any
+
+from broker.groups.classic.group import subscription_topics
+from protocol import control_messages as control
+from protocol.api import APIS, ApiKey
+from protocol.compile import decode, decoder, encode
+from protocol.errors import ErrorCode, KafkaError, ProtocolError
+from protocol.framing import FrameReader, FrameTooLarge
+from protocol.headers import (
+    decode_request_header,
+    decode_response_header,
+    encode_request_header,
+    encode_response_header,
+    response_header_version,
+)
+from protocol.schema import info_of
+from server.network.connection import Connection
+from server.network.dispatch import Dispatcher
+from server.network.error_reply import error_reply
+from server.network.frames import FrameProtocol, ReceiveBuffer
+from server.network.listener import ConnectionLimits, Endpoint, Listener
+from server.network.route import Route, RouteTable
+from server.timer_wheel import TimerWheel
+from tests.fuzz.target import Target, Wrong, equal
+from tests.protocol.catalog import golden
+
+CORRELATION_ID = 7
+LIMITS = ConnectionLimits(request_bytes_max=100_000)
+INBOX = ReceiveBuffer()
+READS_MAX = 50
+
+
+def again(cls: type[Any], version: int, obj: Any) -> None:
+    """What was decoded is encoded, and says the same."""
+    written = encode(obj, version)
+    equal(encode(decode(cls, written, version), version), written, f"{cls.__name__} v{version} read again")
+
+
+# Requests and responses
+
+
+def request(data: bytes) -> None:
+    """Header and body as in a frame; then the answer that refuses it, which every request can get."""
+    api_key, version, correlation_id, client_id, pos = decode_request_header(data, 0, len(data))
+    api = APIS.get(api_key)
+    if api is None:
+        return
+    body, _ = decoder(api.request, version)(data, pos, len(data))
+    written = encode_request_header(api_key, version, correlation_id, client_id)
+    equal(decode_request_header(written, 0, len(written))[:4], (api_key, version, correlation_id, client_id), "header")
+    _holds(again, api.request, version, body)
+    _holds(_refuse, api_key, version, body)
+
+
+def _refuse(api_key: int, version: int, body: Any) -> None:
+    answer = error_reply(api_key, version, body, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no"))
+    if answer is not None:
+        again(APIS[ApiKey(api_key)].response, version, answer)
+
+
+def _holds(check: Callable[..., None], *arguments: Any) -> None:
+    """What has been read must be possible to write: an error of the protocol is no refusal here."""
+    try:
+        check(*arguments)
+    except ProtocolError as error:
+        raise Wrong(f"{check.__name__}: {error}") from error
+
+
+def response(data: bytes) -> None:
+    """API key and version, which the asker knows, then a frame."""
+    if len(data) < 4:
+        return
+    api_key, version = struct.unpack_from(">hh", data)
+    api = APIS.get(api_key)
+    if api is None or version not in info_of(api.response).versions:
+        return
+    _, pos = decode_response_header(data, 4, len(data), response_header_version(api_key, version) == 1)
+    body, _ = decoder(api.response, version)(data, pos, len(data))
+    _holds(again, api.response, version, body)
+
+
+@cache
+def _apis_by_class() -> dict[type[Any], int]:
+    return {cls: int(api.key) for api in APIS.values() for cls in (api.request, api.response)}
+
+
+def request_seeds() -> Iterator[bytes]:
+    for case in golden():
+        key = _apis_by_class().get(case.cls)
+        if key is not None and APIS[ApiKey(key)].request is case.cls:
+            yield encode_request_header(key, case.version, CORRELATION_ID, "rdkafka") + case.data
+
+
+def response_seeds() -> Iterator[bytes]:
+    for case in golden():
+        key = _apis_by_class().get(case.cls)
+        if key is not None and APIS[ApiKey(key)].response is case.cls:
+            header = encode_response_header(CORRELATION_ID, response_header_version(key, case.version) == 1)
+            yield struct.pack(">hh", key, case.version) + header + case.data
+
+
+# Streams
+
+
+class Collecting(FrameProtocol):
+    """The receive path with nothing behind it, as `Connection.serve` uses it."""
+
+    def __init__(self) -> None:
+        super().__init__(INBOX)
+        self.frames: list[bytes] = []
+        self.refused = False
+
+    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+        while end - pos >= 4 and not self.refused:
+            size = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
+            if not 0 <= size <= LIMITS.request_bytes_max:
+                self.refused = True
+                return end
+            if pos + 4 + size > end:
+                break
+            self.frames.append(bytes(buf[pos + 4 : pos + 4 + size]))
+            pos += 4 + size
+        return end if self.refused else pos
+
+
+def frames(data: bytes) -> None:
+    """However a stream is cut into reads, its frames are those that the plain reader finds."""
+    if not data:
+        return
+    protocol, reader, expected, refused = Collecting(), FrameReader(LIMITS.request_bytes_max), [], False
+    stream = data[1:] if data[0] & 1 else _stretched(data[1:])
+    # What is kept of a frame is copied with each read: at most so many of them, or this takes all the time there is.
+    deliver(protocol, stream, 1 + (data[0] >> 1) + len(stream) // READS_MAX)
+    reader.receive_data(stream)
+    try:
+        while (frame := reader.next_frame()) is not None:
+            expected.append(frame)
+    except FrameTooLarge:
+        refused = True
+    equal(protocol.frames, expected, "frames")
+    equal(protocol.refused, refused, "refusal")
+    kept = protocol.received_bytes_kept
+    if not refused and kept < len(reader):
+        raise Wrong(f"{kept} bytes are kept of {len(reader)}")
+    protocol.drop_received()
+
+
+def _stretched(stream: bytes) -> bytes:
+    """Large frames of few bytes of input: each byte stands for 256."""
+    pieces = []
+    for pos in range(0, len(stream), 8):
+        piece = stream[pos : pos + 8]
+        pieces.append(piece[:4])
+        pieces.append(piece[4:] * 256)
+    return b"".join(pieces)
+
+
+def deliver(protocol: FrameProtocol, stream: bytes, read_bytes: int) -> None:
+    pos = 0
+    while pos < len(stream):
+        buffer = protocol.get_buffer(-1)
+        size = min(read_bytes, len(buffer), len(stream) - pos)
+        buffer[:size] = stream[pos : pos + size]
+        protocol.buffer_updated(size)
+        pos += size
+        if isinstance(protocol, Connection) and protocol.closed:
+            return
+
+
+class SentBytes(asyncio.Transport):
+    """The network's side of a connection: keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 9092)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.sent.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class StoppedClock:
+    def wall_ms(self) -> int:
+        return 0
+
+    mono_ms = mono_ns = wall_ms
+
+    def call_later(self, delay_ms: int, callback: Any) -> Any:
+        """No time passes here."""
+
+
+class OneWorld:
+    """As much of a world as a listener needs for one connection."""
+
+    clock = StoppedClock()
+
+
+def _refusing(request: Any, context: Any) -> Any:
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "fuzzed")
+
+
+#: Half of the APIs are served, the others are Kafka's alone: both have their path through the dispatcher.
+_WORLD: Any = OneWorld()
+_DISPATCHER = Dispatcher(
+    RouteTable(Route(api.key, _refusing) for api in APIS.values() if api.key % 2 == 0),
+    _WORLD.clock,
+    lambda *_: None,  # type: ignore[arg-type,return-value]
+)
+
+
+def connection(data: bytes) -> None:
+    """A client's bytes through connection and dispatcher: nothing escapes, and each answer is a whole frame."""
+    wheel = TimerWheel(_WORLD.clock)
+    listener = Listener(_WORLD, Endpoint("EXTERNAL", "localhost", 0), _DISPATCHER, LIMITS, INBOX, wheel)
+    client = Connection(listener, _DISPATCHER, 0)
+    transport = SentBytes()
+    client.connection_made(transport)
+    deliver(client, data, 1 << 16)
+    client.connection_lost(None)
+    reader = FrameReader()
+    reader.receive_data(b"".join(transport.sent))
+    while reader.next_frame() is not None:
+        pass
+    equal(len(reader), 0, "bytes behind the last answer")
+
+
+def connection_seeds() -> Iterator[bytes]:
+    rng = Random(1)
+    for seed in request_seeds():
+        if rng.random() < 0.2 and len(seed) < 1000:
+            yield struct.pack(">i", len(seed)) + seed
+
+
+# Messages inside of messages
+
+_EMBEDDED: list[tuple[type[Any], bool]] = [
+    (control.ConsumerProtocolSubscription, True),
+    (control.ConsumerProtocolAssignment, True),
+    (control.DefaultPrincipalData, False),
+    (control.AbortedTxn, False),
+    (control.EndTxnMarker, False),
+]
+
+
+def embedded(data: bytes) -> None:
+    """Bytes within requests, with a version in front: subscriptions, assignments, forwarded principals."""
+    if not data:
+        return
+    cls, newer_too = _EMBEDDED[data[0] % len(_EMBEDDED)]
+    obj, version = control.decode_versioned(cls, data[1:], newer_too=newer_too)
+    _holds(again, cls, min(version, info_of(cls).versions.high), obj)
+    if cls is control.ConsumerProtocolSubscription:
+        equal(subscription_topics(data[1:]), obj.topics, "topics of a subscription")
+
+
+def embedded_seeds() -> Iterator[bytes]:
+    places = {cls: place for place, (cls, _) in enumerate(_EMBEDDED)}
+    for case in golden():
+        if case.cls in places:
+            yield bytes((places[case.cls],)) + struct.pack(">h", case.version) + case.data
+
+
+TARGETS = [
+    Target("frames", frames, connection_seeds, bytes_max=600, share=5),
+    Target("connection", connection, connection_seeds, bytes_max=1024, share=10),
+    Target("request", request, request_seeds, (ProtocolError,), bytes_max=1024, share=30),
+    Target("response", response, response_seeds, (ProtocolError,), bytes_max=1024, share=25),
+    Target("embedded", embedded, embedded_seeds, (ProtocolError,), bytes_max=512, share=25),
+]
