@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
 
+from broker.replication.collaborators import IsrProposals, WaitingForStarts
 from broker.replication.commit import Commit, Commits
 from broker.replication.fetch_session import FetchPartition
 from broker.replication.group_flush import GroupFlush
@@ -54,22 +54,6 @@ OVERTAKEN = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-
-
-class WaitingForStarts(Protocol):
-    """What waits for replicas' log starts (replication/waiting_deletes.py)."""
-
-    def look(self) -> None: ...
-
-
-class IsrProposals(Protocol):
-    """The way to the controller (replication/alter_partition.py)."""
-
-    def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool: ...
-
-    def submit(self, partition: Partition) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Partition:

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from broker.configs import BrokerConfigs
 from broker.log_removal import LogRemoval
+from broker.replication.collaborators import IsrProposals
 from broker.replication.group_flush import GroupFlush
 from broker.replication.log_start_writes import LogStartWrites
-from broker.replication.partition import IsrProposals, Partition
+from broker.replication.partition import Partition
 from broker.replication.throttle import Throttle, is_throttled
 from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta

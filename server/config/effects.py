@@ -58,7 +58,6 @@ REFUSED: dict[str, Refusal] = {
         "requests are not queued, so their bytes are not bounded together",
         "leave it out; socket.request.max.bytes and max.connections bound what clients can cost",
     ),
-    "log.cleaner.io.max.bytes.per.second": Refusal("compaction is not throttled", _LEAVE_OUT),
     "remote.log.storage.system.enable": Refusal(
         "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
     ),
@@ -90,7 +89,7 @@ FAMILIES: dict[str, str] = {
 READ_OF_FAMILIES = frozenset(
     f"share.coordinator.state.topic.{name}"
     for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
-)
+) | {"internal.metadata.log.segment.bytes"}
 
 # fmt: off
 #: Single names without effect, by reason.
@@ -101,7 +100,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "num.replica.alter.log.dirs.threads",
     ),
     "buffers and pauses of Kafka's implementation": (
-        "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size", "log.initial.task.delay.ms",
+        "log.cleaner.io.buffer.size", "log.initial.task.delay.ms",
         "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "group.coordinator.append.linger.ms",
         "group.coordinator.cached.buffer.max.bytes", "replica.socket.receive.buffer.bytes", "server.max.startup.time.ms",
         "log.flush.start.offset.checkpoint.interval.ms", "log.dir.failure.timeout.ms", "controller.socket.timeout.ms",
