@@ -277,6 +277,24 @@ def test_many_middling_batches_of_one_request_share_a_turn(node: CountedNode, wi
     assert node.work.most_records_in_a_turn <= 2 * RECORDS_A_TURN
 
 
+@pytest.mark.parametrize("topic", [PLAIN, STAMPED, COMPACTED])
+def test_a_thousand_bad_batches_in_one_request_share_a_turn(node: CountedNode, wire: Wire, topic: str) -> None:
+    """The same partition may stand in a request again and again; each batch is small, and wrong at its very end."""
+    late = many(1_500, ZSTD, base_timestamp=NOW + DAY_MS, max_timestamp=NOW + DAY_MS)
+    stamped = claiming(b"".join(encode_record(i, 0, b"", None) for i in range(100)), 100, attributes=8)
+    keyless = build_batch([(b"", None, NOW)] * 1_500 + [(None, b"", NOW)], compression=ZSTD)
+    broken = claiming(compress(GZIP, bytes(100_000))[:-4] + b"\xff" * 4, 5, attributes=GZIP)
+    bad = {PLAIN: [late], STAMPED: [stamped], COMPACTED: [late, keyless, broken]}[topic]
+    data = [PartitionProduceData(index=0, records=bad[number % len(bad)]) for number in range(1_000)]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    answers = wire.request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9).responses[0]
+    assert len(answers.partition_responses) == 1_000
+    assert all(answer.error_code and answer.base_offset == -1 for answer in answers.partition_responses)
+    assert answers.partition_responses[0].record_errors, "the first are still explained"
+    assert node.work.most_records_in_a_turn <= 2 * RECORDS_A_TURN
+    assert sum(len(answer.record_errors) for answer in answers.partition_responses) <= 4 * 1_000
+
+
 # Order and answers
 
 
