@@ -55,8 +55,7 @@ class LongWork:
                 pass
             except Exception as error:
                 pass_on(_as_answer(error, context), deferred)
-            finally:
-                go_on()
+            go_on()  # not when the task was cancelled: then the node stops
 
         self._world.spawn(finish(), f"long work for {context!r}")
         return deferred

@@ -156,7 +156,7 @@ class Log:
         if origin is not Origin.CLIENT:
             return replicate.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
-        header = validate_header(view, 0, len(view), rules, now_ms)
+        header = validate_header(view, 0, len(view), rules, now_ms, prepared)
         _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
         size = header[1] + 12
         if size != len(view):
@@ -203,7 +203,7 @@ class Log:
         """What `append` needs of a client's batch, if anything. `records` must stay as they are until it is done."""
         preparation = self._preparation
         try:
-            header = validate_header(records, 0, len(records), preparation.rules, now_ms)
+            header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
         except KafkaError:
             return None  # `append` refuses it with the same words
         if not preparation.asks(header[5] & CODEC_MASK):

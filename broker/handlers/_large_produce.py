@@ -35,15 +35,6 @@ NONE_PREPARED: PreparedBatches = {}
 Answer: TypeAlias = ProduceResponse | Deferred | None
 
 
-def needs_preparation(broker: BrokerParts, request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            partition = _partition(broker, topic, data)
-            if partition is not None and partition.leader_log is not None and partition.leader_log.prepares:
-                return True
-    return False
-
-
 def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
     """The request from `data`, which belongs to `topic`, on. It shares no object with the first part, whose records may go."""
     rest = copy.copy(request)

@@ -49,12 +49,14 @@ def is_transactional(request: ProduceRequest) -> bool:
 
 
 class Admission:
-    """What has to be asked for one request; `verdicts` once it was."""
+    """What has to be asked for one request, before anything of it is appended."""
 
     def __init__(self, broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> None:
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         self._operation = _operation(context.api_version)
+        #: Whether batches may have to be prepared: first of all, as nothing may happen between the word and the append.
+        self.prepares = False
         producer: tuple[int, int] | None = None
         self._refused: dict[TopicPartition, KafkaError] = {}
         # Where the transaction is not open yet.
@@ -77,17 +79,22 @@ class Admission:
                     # It may be led here by the time of the append, which nothing was asked about.
                     self._refused[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
+                if log.prepares:
+                    self.prepares = True
                 if log.producers.has_open_transaction(*producer):
                     continue
                 expected[partition.topic, partition.index] = Expectation(
                     log.producers, *producer, batch.base_sequence, self._operation is Operation.ADDED
                 )
-        self.verdicts: Verdicts | Pending = {}
-        verifier, transactional_id = broker.transactions.verifier, request.transactional_id
-        if producer is not None and (expected or verifier.is_waiting(transactional_id)):
-            self.verdicts = verifier.admit(
-                transactional_id, *producer, expected, self._operation, max(request.timeout_ms, 0)
-            )
+        self._verifier = broker.transactions.verifier
+        self._transactional_id, self._timeout_ms = request.transactional_id, max(request.timeout_ms, 0)
+        self._producer, self._expected = producer, expected
+
+    def ask(self) -> Verdicts | Pending:
+        producer, expected = self._producer, self._expected
+        if producer is None or not (expected or self._verifier.is_waiting(self._transactional_id)):
+            return {}
+        return self._verifier.admit(self._transactional_id, *producer, expected, self._operation, self._timeout_ms)
 
     def refusals(self, verdicts: Verdicts) -> Refusals:
         if not self._refused and not any(verdicts.values()):

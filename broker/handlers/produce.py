@@ -23,7 +23,6 @@ from broker.handlers._large_produce import (
     PreparedBatches,
     append_prepared,
     joined,
-    needs_preparation,
     rest_of,
 )
 from broker.handlers._transactional_produce import (
@@ -71,19 +70,18 @@ LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> Answer:
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    if not is_transactional(request):
-        return _append(broker, request, context, NO_REFUSALS, NONE_PREPARED)
-    if needs_preparation(broker, request):
-        # First of all: between the coordinator's word and the append nothing may happen.
-        return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
-    return _append_admitted(broker, request, context, NONE_PREPARED)
+    if is_transactional(request):
+        return _append_admitted(broker, request, context, NONE_PREPARED)
+    return _append(broker, request, context, NO_REFUSALS, NONE_PREPARED)
 
 
 def _append_admitted(
     broker: BrokerParts, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
 ) -> Answer:
     admission = Admission(broker, request, context)
-    verdicts = admission.verdicts
+    if admission.prepares and prepared is NONE_PREPARED:
+        return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
+    verdicts = admission.ask()
     if not isinstance(verdicts, Pending):
         return _append(broker, request, context, admission.refusals(verdicts), prepared)
     deferred = Deferred(kept_bytes=keep_records(request))

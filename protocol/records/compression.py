@@ -118,8 +118,11 @@ def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = 
     if len(data) <= BYTES_A_TURN:
         try:
             output = decompress(codec, data, min(limit, BYTES_A_TURN))
-        except TooLarge:
-            if limit <= BYTES_A_TURN:
+        except KafkaError as fault:
+            if limit <= BYTES_A_TURN or not isinstance(fault, TooLarge):
+                # How far it came is not known: bytes that are wrong at their end cost as much as right ones.
+                if turn.spend_bytes(BYTES_A_TURN):
+                    yield None
                 raise
         else:
             if turn.spend_bytes(len(output)):

@@ -62,6 +62,8 @@ TIMESTAMP_BOUND_NONE = 2**63 - 1
 # The smallest length field of any magic (LegacyRecord's overhead); less cannot be a batch at all.
 _LENGTH_MIN = 14
 _ERRORS_SHOWN_MAX = 3
+# In records: to decompress what may be done on the loop.
+_EXPANDING_COST = 100
 #: So many of a batch's bad records are named in the answer; the producer learns that the batch failed in any case.
 RECORD_ERRORS_MAX = 100
 #: Records, and headers of records, that a compressed batch may hold: its size on the wire does not bound them. 30 times what
@@ -106,9 +108,12 @@ class RecordRules:
         )
 
 
-def validate_header(buf: memoryview, pos: int, end: int, rules: RecordRules, now_ms: int) -> Header:
+def validate_header(
+    buf: memoryview, pos: int, end: int, rules: RecordRules, now_ms: int, turn: object = None
+) -> Header:
     """The header of the one batch that a client may put into buf[pos:end]; KafkaError if it must be refused.
 
+    A refusal names the bad records as far as the `Turn` of the request allows; anything else stands for a turn of its own.
     The batch is buf[pos : pos + 12 + length]: an unfinished second batch behind it is not part of it.
     """
     if end - pos < HEADER_BYTES:
@@ -147,7 +152,7 @@ def validate_header(buf: memoryview, pos: int, end: int, rules: RecordRules, now
         # No record is shorter than 7 bytes.
         or (count * 7 > size - 61 and _is_too_many(count, attributes & 7, size - 61))
     ):
-        return _judge(buf, pos, end, header, rules, now_ms)
+        return _judge(buf, pos, end, header, rules, now_ms, turn)
     if crc32c(buf[pos + 21 : end]) != crc:
         raise _bad_crc(crc)
     return header
@@ -226,7 +231,9 @@ def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int, 
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(stray)} records were refused: {shown}", stray)
 
 
-def _judge(buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int) -> Header:
+def _judge(
+    buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int, turn: object
+) -> Header:
     """The slow twin of `validate_header`: raise what Kafka would, or accept an unusual but valid batch."""
     base_offset, length, _, _, crc, _, _, _, _, _, _, _, _ = header
     _check_alone(buf, pos, end)
@@ -242,7 +249,7 @@ def _judge(buf: memoryview, pos: int, end: int, header: Header, rules: RecordRul
     _check_claims(header, size - HEADER_BYTES)
     if header[5] & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
         raise _invalid("lz4 frame has linked blocks, Java clients cannot read it: write independent blocks")
-    _check_timestamps(buf[pos : pos + size], header, rules, now_ms)
+    _check_timestamps(buf[pos : pos + size], header, rules, now_ms, turn)
     return header
 
 
@@ -268,24 +275,35 @@ def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
     return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (codec != NONE and count > RECORDS_MAX)
 
 
-def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int) -> None:
+def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int, turn: object) -> None:
     attributes, base_timestamp, max_timestamp, count = header[5], header[7], header[8], header[12]
     if attributes & LOG_APPEND_TIME_BIT and (rules.log_append_time or max_timestamp == NO_TIMESTAMP):
+        named = min(count, RECORD_ERRORS_MAX)
+        if not _takes_from(turn, named):
+            named = 1
         raise RecordsRejected(
             ErrorCode.INVALID_TIMESTAMP,
             "records were refused for their timestamps",
-            [
-                RecordError(index, "a producer may not set LogAppendTime")
-                for index in range(min(count, RECORD_ERRORS_MAX))
-            ],
+            [RecordError(index, "a producer may not set LogAppendTime") for index in range(named)],
         )
     newest = now_ms + rules.timestamp_after_max_ms
     latest = max(base_timestamp, max_timestamp)
     if latest > newest and not rules.log_append_time:
         # The header has decided already: which records it were is looked up only where that takes no time.
-        with suppress(TooLong):
-            do_at_once(check_records(BatchView(batch), rules, now_ms, Turn()))
+        if _takes_from(turn, _EXPANDING_COST + count):
+            with suppress(TooLong):
+                do_at_once(check_records(BatchView(batch), rules, now_ms, Turn()))
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {latest} is after {newest}")
+
+
+def _takes_from(turn: object, records: int) -> bool:
+    """Whether so many may be looked at for no more than a better error. A request may hold thousands of bad batches."""
+    if not isinstance(turn, Turn):
+        return records <= RECORDS_A_TURN
+    if turn.left <= records:
+        return False
+    turn.left -= records
+    return True
 
 
 def _check_alone(buf: memoryview, pos: int, end: int) -> None:

@@ -69,6 +69,8 @@ class CountedNode:
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(directory),
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
         } | {name.replace("_", "."): value for name, value in properties.items()}
         self.work = Work()
         self.loop = CountingLoop()

@@ -14,6 +14,9 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -274,6 +277,24 @@ def test_many_middling_batches_of_one_request_share_a_turn(node: CountedNode, wi
     assert node.work.most_records_in_a_turn <= 2 * RECORDS_A_TURN
 
 
+@pytest.mark.parametrize("topic", [PLAIN, STAMPED, COMPACTED])
+def test_a_thousand_bad_batches_in_one_request_share_a_turn(node: CountedNode, wire: Wire, topic: str) -> None:
+    """The same partition may stand in a request again and again; each batch is small, and wrong at its very end."""
+    late = many(1_500, ZSTD, base_timestamp=NOW + DAY_MS, max_timestamp=NOW + DAY_MS)
+    stamped = claiming(b"".join(encode_record(i, 0, b"", None) for i in range(100)), 100, attributes=8)
+    keyless = build_batch([(b"", None, NOW)] * 1_500 + [(None, b"", NOW)], compression=ZSTD)
+    broken = claiming(compress(GZIP, bytes(100_000))[:-4] + b"\xff" * 4, 5, attributes=GZIP)
+    bad = {PLAIN: [late], STAMPED: [stamped], COMPACTED: [late, keyless, broken]}[topic]
+    data = [PartitionProduceData(index=0, records=bad[number % len(bad)]) for number in range(1_000)]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    answers = wire.request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9).responses[0]
+    assert len(answers.partition_responses) == 1_000
+    assert all(answer.error_code and answer.base_offset == -1 for answer in answers.partition_responses)
+    assert answers.partition_responses[0].record_errors, "the first are still explained"
+    assert node.work.most_records_in_a_turn <= 2 * RECORDS_A_TURN
+    assert sum(len(answer.record_errors) for answer in answers.partition_responses) <= 4 * 1_000
+
+
 # Order and answers
 
 
@@ -299,6 +320,38 @@ def test_an_idempotent_producers_sequence_is_kept_behind_a_large_batch(wire: Wir
         sequence += count
     codes = [wire.receive(*one).responses[0].partition_responses[0].error_code for one in asked]
     assert codes == [0, 0, 0, 0]
+
+
+def test_the_batches_of_a_transaction_keep_their_order_whatever_their_size(wire: Wire) -> None:
+    topic = fresh(wire, cleanup_policy="compact")
+    name = f"transaction on {topic}"
+    producer: Any = None
+
+    def initialized() -> bool:
+        nonlocal producer
+        wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 4)
+        producer = wire.request(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 5)
+        return not producer.error_code
+
+    eventually(initialized, "the coordinator")
+    asked, sequence = [], 0
+    for count in (3, 30_000, 2, 30_000, 1):
+        payload = b"".join(encode_record(delta, 0, b"", None) for delta in range(count))
+        records = claiming(
+            payload, count, compression=LZ4, attributes=0x10, producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch, base_sequence=sequence,
+        )  # fmt: skip
+        sent = request(topic, records)
+        sent.transactional_id = name
+        asked.append(wire.send(sent, 12))
+        sequence += count
+    answers = [wire.receive(*one).responses[0].partition_responses[0] for one in asked]
+    assert [(a.error_code, a.base_offset) for a in answers] == [(0, 0), (0, 3), (0, 30_003), (0, 30_005), (0, 60_005)]
+    end = EndTxnRequest(
+        transactional_id=name, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
+    )
+    assert wire.request(end, 5).error_code == 0
+    eventually(lambda: find(wire, topic, -1).offset == 60_007, "the marker")
 
 
 def test_one_answer_covers_what_was_appended_at_once_and_what_later(wire: Wire) -> None:
@@ -374,6 +427,9 @@ def test_headers_that_lie_about_their_time_do_not_hold_the_loop(node: CountedNod
     # The largest timestamp is that of a record, whatever the headers say.
     answer = find(wire, topic, -3)
     assert (answer.timestamp, answer.offset) == (NOW, 0)
+    assert produce(wire, topic, build_batch([(None, b"", NOW + 500)])).base_offset == 10_000
+    answer = find(wire, topic, -3)
+    assert (answer.timestamp, answer.offset) == (NOW + 500, 10_000)
     assert node.work.most_records_in_a_turn <= RECORDS_A_TURN
 
 

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchView, iter_batches
+from protocol.records.batch import BatchView, iter_batches, patch_timestamp
 from protocol.records.builder import build_batch
+from protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
+from storage import lookup
 from storage.config import LogConfig
 from storage.errors import UnexpectedAppendOffset
 from storage.log import Log, Origin
@@ -127,6 +129,58 @@ def test_the_topics_codec_replaces_the_producers(tmp_path: Path, wanted: str, co
     assert [record.key for record in view.records()] == [b"k0", b"k1", b"k2"]
     if codec != 3:
         assert refused(log, patched(batch(compression=3), 70, b"\xff" * 20)) == "INVALID_RECORD"
+
+
+def test_a_batch_that_is_too_long_for_a_turn_is_prepared_first(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
+    count = 2 * RECORDS_A_TURN
+    sent = memoryview(batch(count, size=10))
+    with pytest.raises(TooLong):
+        log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=Turn())
+    assert log.log_end_offset == 0
+    prepared = do_now(log.prepare(sent, NOW_MS, Turn()))
+    assert log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared).last_offset == count - 1
+    stored = next(log.batches(0))
+    assert (stored.compression, stored.count) == (1, count)
+    # Under another configuration it would have to be prepared again.
+    log.update_config(LogConfig(cleanup_policy=("compact",), compression_type="lz4"))
+    with pytest.raises(TooLong):
+        log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared)
+    assert log.append(batch(5), leader_epoch=0, now_ms=NOW_MS, prepared=Turn()).last_offset == count + 4
+
+
+def test_what_is_found_wrong_beforehand_is_raised_by_the_append_and_keeps_no_records(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(cleanup_policy=("compact",)))
+    sent = memoryview(build_batch([(b"k", None, NOW_MS)] * RECORDS_A_TURN + [(None, b"v", NOW_MS)]))
+    prepared = do_now(log.prepare(sent, NOW_MS, Turn()))
+    assert prepared is not None and isinstance(prepared.outcome, KafkaError)
+    assert prepared.outcome.__traceback__ is None, "its frames hold what was decompressed"
+    with pytest.raises(KafkaError, match="1 records were refused"):
+        log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared)
+    assert do_now(log.prepare(sent[:-1], NOW_MS, Turn())) is None  # the append itself says what is wrong
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("change", ["delete", "truncate", "append", "retention"])
+def test_a_search_goes_on_in_a_log_that_changes_between_its_turns(tmp_path: Path, change: str) -> None:
+    log = open_at(tmp_path, replace(SMALL, retention_bytes=4000))
+    liar = bytearray(batch(20, size=10))
+    patch_timestamp(liar, 0, 0, NOW_MS + 9_000)
+    for _ in range(300):
+        append(log, bytes(liar))
+    append(log, build_batch([(b"k", b"v", NOW_MS + 8_000)]))
+    log.advance_high_watermark(log.log_end_offset)
+    work = lookup.offset_for_timestamp(log, NOW_MS + 8_000, Turn())
+    assert [next(work), next(work)] == [None, None]
+    if change == "delete":
+        log.delete_records(5_990)
+    elif change == "truncate":
+        log.truncate_to(100)
+    elif change == "append":
+        append(log, build_batch([(b"k", b"v", NOW_MS + 8_500)]))
+    else:
+        assert log.apply_retention(NOW_MS)
+    assert do_now(work) == (None if change == "truncate" else (NOW_MS + 8_000, 6_000, 0))
 
 
 def test_create_time_answers_minus_one(tmp_path: Path) -> None:
@@ -322,8 +376,7 @@ def test_lookups_by_time_find_what_a_search_of_all_records_finds(
     rows = [row for row in rows if row[1] >= log.log_start_offset]
     timestamp = NOW_MS + wanted - 60_000
     assert log.offset_for_timestamp(timestamp) == next((row for row in rows if row[0] >= timestamp), None)
-    if rows and not start:
-        assert log.max_timestamp() == max(rows, key=lambda row: (row[0], -row[1]))
+    assert log.max_timestamp() == max(rows, key=lambda row: (row[0], -row[1]), default=None)
 
 
 def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:

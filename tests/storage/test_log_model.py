@@ -122,8 +122,10 @@ class LogModel(RuleBasedStateMachine):
         assert [bytes(view.buffer) for view in log.batches(self.start_offset)] == kept
         if kept:
             assert log.latest_epoch >= BatchView(memoryview(kept[-1])).partition_leader_epoch
-            largest = max(BatchView(memoryview(b)).max_timestamp for b in kept)
-            assert log.max_timestamp() is None or log.max_timestamp()[0] >= largest  # type: ignore[index]
+            records = [record for b in kept for record in BatchView(memoryview(b)).records()]
+            rows = [(record.timestamp, record.offset) for record in records if record.offset >= self.start_offset]
+            found = log.max_timestamp()
+            assert (found and found[:2]) == max(rows, key=lambda row: (row[0], -row[1]), default=None)
 
 
 LogModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.record import Record, decode_records, encode_record
+from protocol.records.record import HEADERS_A_STEP, Record, decode_records, encode_record, iter_times, skim_records
 
 NOW = 1_700_000_000_000
 blobs = st.none() | st.binary(max_size=20_000)
@@ -73,3 +76,54 @@ def test_any_bytes_give_records_or_a_typed_error(data: bytes, count: int) -> Non
         assert len(decode_records(data, count, 0, 0)) == count
     except KafkaError as fault:
         assert fault.code is ErrorCode.INVALID_RECORD
+
+
+def outcome(read: Callable[[], list[tuple[int, int, bool]]]) -> list[tuple[int, int, bool]] | str:
+    try:
+        return read()
+    except KafkaError as fault:
+        return fault.code.name
+
+
+def skimmed(data: bytes, count: int, base_timestamp: int, append_time: int | None) -> list[tuple[int, int, bool]]:
+    return [tuple(facts) for facts in skim_records(data, count, 5, base_timestamp, append_time) if facts]  # type: ignore[misc]
+
+
+rows = st.lists(
+    st.tuples(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1), st.none() | st.binary(max_size=200),
+              st.none() | st.binary(max_size=200), headers), min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@given(rows, st.integers(-(2**63), 2**63 - 1), st.none() | st.integers(0, 2**62), st.data())
+def test_who_skims_records_finds_what_who_decodes_them_finds(
+    rows: list[Any], base_timestamp: int, append_time: int | None, data: st.DataObject
+) -> None:
+    payload = bytearray(b"".join(encode_record(*row) for row in rows))
+    for at in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=2)):
+        payload[at] = data.draw(st.integers(0, 255))
+    count = len(rows) + data.draw(st.integers(-1, 1))
+    sent = bytes(payload)
+
+    def decoded() -> list[tuple[int, int, bool]]:
+        records = decode_records(sent, count, 5, base_timestamp, append_time)
+        return [(record.offset, record.timestamp, record.key is not None) for record in records]
+
+    expected = outcome(decoded)
+    assert outcome(lambda: skimmed(sent, count, base_timestamp, append_time)) == expected
+    if not isinstance(expected, str):
+        assert all(-(2**63) <= timestamp < 2**63 for _, timestamp, _ in expected)
+        assert list(iter_times(sent, count, 5, base_timestamp, append_time)) == [row[:2] for row in expected]
+
+
+@given(st.binary(max_size=300), st.integers(0, 40))
+def test_any_bytes_are_skimmed_or_a_typed_error(data: bytes, count: int) -> None:
+    assert outcome(lambda: skimmed(data, count, NOW, None)) == outcome(
+        lambda: [(r.offset, r.timestamp, r.key is not None) for r in decode_records(data, count, 5, NOW)]
+    )
+    outcome(lambda: [(*times, True) for times in iter_times(data, count, 5, NOW)])
+
+
+def test_skimming_stops_now_and_then_among_many_headers() -> None:
+    many = encode_record(0, 0, b"k", b"v", [("", None)] * (3 * HEADERS_A_STEP))
+    assert list(skim_records(many, 1, 0, NOW)) == [None, None, (0, NOW, True)]
