@@ -233,7 +233,8 @@ class ProducerStates:
         ):
             # The transaction was open when the request came, and has ended while the request waited for something else.
             raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no transaction open here, and none is expected"
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has no transaction open here, and none is expected",
             )
         if expected is None:
             return
