@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.coordinator import runtime as coordinator
-from broker.groups.classic.group import ClassicGroup
 from broker.groups.shard import GroupShard
 from broker.handlers import fetch
 from broker.node import BrokerNode
@@ -286,13 +285,6 @@ COORDINATORS = {
     "keeps-members-of-older-records": _mutant(
         "a replay takes a group's members from memory where it knows them",
         (GroupShard, "_replay_group", group_mutants.keep_members_of_older_records),
-    ),
-    "commits-of-any-generation": _mutant(
-        "a commit's generation is not looked at",
-        (ClassicGroup, "validate_offset_commit", group_mutants.commit_of_any_generation),
-    ),
-    "sessions-not-armed-after-load": _mutant(
-        "members of a loaded group never time out", (GroupShard, "on_loaded", group_mutants.without_session_timers)
     ),
     "prepared-left-after-load": _mutant(
         "a coordinator does not finish the transactions that the one before had prepared",
