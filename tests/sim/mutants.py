@@ -290,10 +290,6 @@ COORDINATORS = {
         "a coordinator does not finish the transactions that the one before had prepared",
         (TransactionShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
-    "commit-becomes-abort": _mutant(
-        "a coordinator aborts what the one before had prepared to commit",
-        (TransactionShard, "on_loaded", transaction_mutants.abort_what_was_prepared),
-    ),
 }
 MUTANTS: dict[str, Mutant] = {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}
 
