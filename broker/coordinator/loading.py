@@ -39,13 +39,14 @@ class Loader:
         self._codec = codec
         self._shard = shard
         self.offset = partition_log.start_offset(tp)
+        self.is_stopped = False
 
     def steps(self) -> Iterator[None]:
-        """Ends at the end of the log."""
-        while True:
+        """Ends at the end of the log, or when it is stopped: then the log may be closed, and is not read again."""
+        while not self.is_stopped:
             data = bytes(self._log.read(self._tp, self.offset, READ_BYTES))
             for batch in iter_batches(data):
-                if batch.last_offset >= self.offset:
+                if batch.last_offset >= self.offset and not self.is_stopped:
                     yield from self._replay(batch)
                     self.offset = batch.last_offset + 1
             if not data or self.offset >= self._log.end_offset(self._tp):

@@ -217,11 +217,12 @@ class _Context(Generic[ShardT]):
         self._wake_up_ms = 0
         self._busy = False
         self._was_active = False
+        self._loader: Loader | None = None
 
     def load(self) -> None:
         """Replay the log when the queue comes to it."""
         try:
-            loader = Loader(self.runtime.partition_log, self.tp, self.runtime.codec, self.shard)
+            self._loader = loader = Loader(self.runtime.partition_log, self.tp, self.runtime.codec, self.shard)
         except KafkaError as error:
             self._loaded(-1, error)
             return
@@ -242,6 +243,8 @@ class _Context(Generic[ShardT]):
     def close(self) -> None:
         """Fail everything that waits; NOT_COORDINATOR makes clients look for the new one."""
         self._become(State.CLOSED)
+        if self._loader is not None:
+            self._loader.is_stopped = True
         self.timers.clear()
         for handle in (self._wake_up, self._timeout):
             if handle is not None:

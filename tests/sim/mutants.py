@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.coordinator import runtime as coordinator
-from broker.groups.classic.group import ClassicGroup
 from broker.groups.shard import GroupShard
 from broker.handlers import fetch
 from broker.node import BrokerNode
@@ -322,20 +321,9 @@ COORDINATORS = {
         "a replay takes a group's members from memory where it knows them",
         (GroupShard, "_replay_group", group_mutants.keep_members_of_older_records),
     ),
-    "commits-of-any-generation": _mutant(
-        "a commit's generation is not looked at",
-        (ClassicGroup, "validate_offset_commit", group_mutants.commit_of_any_generation),
-    ),
-    "sessions-not-armed-after-load": _mutant(
-        "members of a loaded group never time out", (GroupShard, "on_loaded", group_mutants.without_session_timers)
-    ),
     "prepared-left-after-load": _mutant(
         "a coordinator does not finish the transactions that the one before had prepared",
         (TransactionShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
-    ),
-    "commit-becomes-abort": _mutant(
-        "a coordinator aborts what the one before had prepared to commit",
-        (TransactionShard, "on_loaded", transaction_mutants.abort_what_was_prepared),
     ),
 }
 for rows in (controller_mutants.CONTROLLER, controller_mutants.QUORUM):

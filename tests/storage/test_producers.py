@@ -246,3 +246,26 @@ def test_errors_name_the_producer_and_what_was_expected() -> None:
     with pytest.raises(KafkaError, match="sequence 9 of producer 42 is out of order: expected 1") as raised:
         p.producers.check(42, 0, 9, 1, False, Origin.CLIENT)
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_transaction_is_opened_by_an_expected_batch_only() -> None:
+    """KIP-890: a batch that no word of the coordinator goes with would open a transaction that nothing ends."""
+    states = ProducerStates()
+    states.requires_verification = True
+
+    def check(epoch: int, sequence: int, origin: Origin = Origin.CLIENT) -> ErrorCode:
+        try:
+            states.check(7, epoch, sequence, 1, True, origin)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    assert check(0, 0) is ErrorCode.INVALID_TXN_STATE
+    assert check(0, 0, Origin.REPLICATION) is ErrorCode.NONE
+    states.expect_append(7, 0, 0, 1_000, supports_epoch_bump=False)
+    assert check(1, 0) is ErrorCode.INVALID_TXN_STATE
+    assert check(0, 0) is ErrorCode.NONE
+    states.update(7, 0, 0, 0, 0, 1_000, True)
+    assert check(0, 1) is ErrorCode.NONE
+    states.end_transaction(7, 0, EndTransaction(True, 1), 1, 1_000)
+    assert check(0, 1) is ErrorCode.INVALID_TXN_STATE

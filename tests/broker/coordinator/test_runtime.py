@@ -108,9 +108,12 @@ def test_leadership_lost_while_loading_leaves_nothing_behind(stage: Stage, monke
         stage.write(number)
     stage.runtime.on_resigned(0)
     stage.runtime.on_elected(0, 2)
+    loading_shard = stage.runtime._contexts[0].shard
     stage.runtime.on_resigned(0, 2)
+    before = len(loading_shard.replayed)
     stage.clock.advance(10)
     assert stage.read() == ErrorCode.NOT_COORDINATOR
+    assert len(loading_shard.replayed) <= before + 1
 
 
 def test_an_older_resignation_does_not_undo_a_newer_election(stage: Stage) -> None:

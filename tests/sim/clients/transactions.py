@@ -22,15 +22,11 @@ TRANSACTION = "transaction"
 TRANSACTION_KEY = 1
 TIMEOUT_MS = 10_000
 SEND_SECONDS, END_SECONDS = 6.0, 20.0
-#: Somebody else goes on with this id: an abort by the coordinator, or our own newer InitProducerId.
-FENCED = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
+#: The id has a newer epoch: of an abort by the coordinator, or of the client's own InitProducerId. Nothing else of what is fatal
+#: to clients may ever come (34): the id is this client's alone.
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+#: A batch of a transaction that has ended meanwhile.
+NO_TRANSACTION = ErrorCode.INVALID_TXN_STATE
 #: A batch that the leader takes for a gap: the one before was lost with a former leader, and with it the transaction.
 ABORTABLE = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE}
@@ -118,7 +114,7 @@ class Transactions(Client):
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self.sequences[partition] = sequence + 1
                 return True
-            if code in FENCED or code in ABORTABLE:
+            if code in FENCED or code in ABORTABLE or code is NO_TRANSACTION:
                 return False
             if code is not None and not code.retriable:
                 raise Violation("13", f"{self.name} was answered {code.name} for {value} to {partition}")
