@@ -258,9 +258,16 @@ def test_a_partition_moves_to_other_brokers_with_its_records(cluster: Cluster) -
 
 def test_a_deleted_topic_goes_from_every_disk(cluster: Cluster) -> None:
     create(cluster, "gone", partitions=3)
+    folders = [Path(node.dir) / "data" / f"gone-{i}" for node in cluster.nodes.values() for i in range(3)]
+    # The first record makes the folder: without one there is nothing to wait for below, and brokers may not know yet.
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for partition in range(3):
+        producer.produce("gone", b"x", partition=partition)
+    assert producer.flush(20) == 0
+    del producer  # its next question for metadata would create the topic again
+    eventually(lambda: all(folder.exists() for folder in folders), "the records to come to every disk")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["gone"])["gone"].result(20)
-    folders = [Path(node.dir) / "data" / f"gone-{i}" for node in cluster.nodes.values() for i in range(3)]
     eventually(lambda: not any(folder.exists() for folder in folders), "the topic to go everywhere")
     assert admin.describe_topics(TopicCollection(["gone"]))["gone"].exception(20) is not None
 

@@ -19,7 +19,7 @@ from storage.files import OsFiles
 from storage.log_dirs import LogDir
 from tests.broker.records import batch
 from tests.storage.logs_for_tests import SMALL
-from tests.storage.test_logs import NOW_MS, A, B, formatted, opened
+from tests.storage.test_logs import NOW_MS, A, B, formatted, killed, opened
 
 
 class Steps:
@@ -128,3 +128,23 @@ async def test_a_full_disk_is_an_error_and_the_next_request_tries_again(
     await node.steps.step()
     await node.steps.step()
     assert (node.answers, node.on_disk()) == ([False, True], {("orders", 0): 4})
+
+
+async def test_what_a_crash_leaves_beside_the_checkpoint_is_ignored_and_overwritten(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.delete(A, 3)
+    await node.steps.step()
+    await node.steps.step()
+    beside = tmp_path / f"{checkpoint.LOG_START}.next"
+    beside.write_text("torn")
+    killed(node.logs)
+    again = opened(tmp_path)
+    log = again.get(A, 0)
+    assert log is not None and log.log_start_offset == 3
+    node.logs = again
+    node.writes = LogStartWrites(node.writes._world, again)
+    log.advance_high_watermark(10)
+    node.delete(A, 4)
+    await node.steps.step()
+    await node.steps.step()
+    assert (node.on_disk()["orders", 0], beside.exists()) == (4, False)
