@@ -278,8 +278,9 @@ def _facts(log: Log, index: int) -> SegmentFacts:
     segment = log.segments[index]
     following = log.segments.next_base(index)
     timestamp = segment.largest_timestamp().timestamp
-    if timestamp < 0:
+    if timestamp < 0 and (segment.size or following is None):
         timestamp = log.files.modified_ms(segment.log_path)
+    # Else compaction has emptied it: younger than all others by its file, it would keep them from being removed.
     end = log.log_end_offset if following is None else following
     return SegmentFacts(segment.base_offset, end, segment.size, timestamp)
 
