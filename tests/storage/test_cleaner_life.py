@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import compression
 from protocol.records.builder import build_batch, pack_batch
 from protocol.records.record import encode_record
-from storage.cleaner import Advance, Begin, Cleaner, LogChanged, clean, plan_for
+from storage.cleaner import SEGMENTS_PER_TURN, Advance, Begin, Cleaner, LogChanged, Pause, clean, plan_for
 from storage.cleaner_pass import CleaningPass, Progress
 from storage.cleaner_plan import GROUP_SEGMENTS_MAX, SegmentFacts, group_segments
 from storage.config import LogConfig
@@ -164,9 +164,12 @@ def test_no_snapshot_outlives_a_marker_that_it_counts_on(tmp_path: Path) -> None
     """Replayed from it without the marker, the transaction would be open for ever, and hold the stable offset back."""
     config = replace(COMPACT, delete_retention_ms=0)
     log = open_at(tmp_path, config)
+    put(log, b"large", b"x" * 1100)  # so that the segments do not become one
     batch = build_batch([(b"k", b"1", NOW_MS)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     append(log, batch)
-    log.snapshot_producers()
+    log.roll(NOW_MS)
+    assert log.snapshots == [2]
+    put(log, b"larger", b"x" * 1100)
     log.append(marker(5, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     more = build_batch([(b"k", b"2", NOW_MS)], producer_id=5, producer_epoch=0, base_sequence=1)
     append(log, more)
@@ -177,7 +180,7 @@ def test_no_snapshot_outlives_a_marker_that_it_counts_on(tmp_path: Path) -> None
         list(steps_done(clean(log, plan_for(log, 0, NOW_MS + i), NOW_MS + i, 1 << 20), log.files))
     assert not [batch for batch in log.batches(0) if batch.is_control], "the marker has gone"
     log.close(clean=False)
-    again = open_at(tmp_path, config, recovery_point=1)
+    again = open_at(tmp_path, config, recovery_point=2)
     again.advance_high_watermark(again.log_end_offset)
     assert again.last_stable_offset == again.log_end_offset
 
@@ -403,3 +406,14 @@ def test_a_map_that_is_full_is_as_full_as_its_load_factor_says() -> None:
     assert not offsets.has_room(1, offsets.keys_max + 1)
     offsets.put_all({b"%d" % i: i << 1 for i in range(offsets.keys_max)})
     assert not offsets.has_room(1, 1) and b"0" in offsets and b"-" not in offsets
+
+
+def test_the_loop_goes_on_while_many_logs_are_looked_through(tmp_path: Path) -> None:
+    logs = node(tmp_path)
+    for partition in range(12):
+        grow(logs.create("t", partition, OLD, replace(COMPACT, min_cleanable_dirty_ratio=1.0)), 300)
+    segments = sum(len(log.segments) for log in logs)
+    steps = list(steps_done(Cleaner(logs).run(NOW_MS), logs.files))
+    assert segments // (2 * SEGMENTS_PER_TURN) <= len(steps) <= segments // SEGMENTS_PER_TURN
+    assert len(steps) >= 2 and all(isinstance(step, Pause) for step in steps)
+    logs.close_all()
