@@ -74,7 +74,7 @@ class OwnProcess:
     async def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()  # it has nothing to lose, and what waits for it on the thread hears of it at once
+            process.kill()  # it has nothing to lose, and the thread that waits for it goes on at once
             await self._thread.run(_reap, process)
 
     def _exchange(self, request: tuple[object, tuple[object, ...]]) -> object:

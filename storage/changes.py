@@ -283,8 +283,9 @@ def _facts(log: Log, index: int) -> SegmentFacts:
         timestamp = segment.largest_timestamp().timestamp
     except DamagedLog:
         timestamp = -1  # retention goes by size and by the file's own time: a damaged segment does not fill the disk
-    if timestamp < 0:
+    if timestamp < 0 and (segment.size or following is None):
         timestamp = log.files.modified_ms(segment.log_path)
+    # Else compaction has emptied it: younger than all others by its file, it would keep them from being removed.
     end = log.log_end_offset if following is None else following
     return SegmentFacts(segment.base_offset, end, segment.size, timestamp)
 

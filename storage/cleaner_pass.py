@@ -11,9 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from struct import Struct
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import ATTRIBUTES_AT, HEADER, BatchView, Header, batch_size
+from protocol.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchView,
+    Header,
+)
 from protocol.records.crc import crc32c
 from storage.cleaner_filter import Keep, TransactionsSeen, commits, encoded_records
 from storage.cleaner_plan import SegmentFacts, group_segments
@@ -33,6 +42,7 @@ BATCH_COST_BYTES = 200
 GATHERED_KEYS_MAX = 32_768
 #: Batches that stay are written together.
 WRITE_BYTES = 1 << 20
+_LENGTH_COUNT = Struct(">8xi45xi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +170,14 @@ class CleaningPass:
         """How many records the dirty part has by its headers, as far as memory allows to look at them."""
         count, most = 0, ordinals_max(self._job.memory_bytes)
         for source in self._dirty_sources():
-            for batch in self._batches(source):
-                count += max(batch.count, 0)
-                if count >= most:
-                    return most
-        return count
+            view, position = self._mapped(source).buffer, 0
+            while source.size - position >= HEADER_BYTES and count < most:
+                length, records = _LENGTH_COUNT.unpack_from(view, position)
+                if length <= 0 or records < 0:
+                    break  # damaged: whoever reads it says so
+                count += records
+                position += length + LOG_OVERHEAD_BYTES
+        return min(count, most)
 
     def _fill(self, offsets: OffsetMap) -> Iterator[Progress]:
         job = self._job
@@ -261,18 +274,25 @@ class CleaningPass:
 
     # Reading
 
-    def _batches(self, source: Source) -> Iterator[BatchView]:
+    def _mapped(self, source: Source) -> MappedFile:
         path = segment_path(self._job.directory, source.base_offset, LOG_SUFFIX)
-        mapped: MappedFile = self._files.map(path, 0, False)
+        mapped = self._files.map(path, 0, False)
         if mapped.size < source.size:
             raise CorruptFile(path, f"{mapped.size} bytes, {source.size} were written")
-        view, position = mapped.buffer, 0
-        while position < source.size:
-            size = batch_size(view, position, source.size)
-            if size is None:
-                raise CorruptFile(path, f"the batch at byte {position} is cut short")
-            yield BatchView(view, position)
-            position += size
+        return mapped
+
+    def _batches(self, source: Source) -> Iterator[BatchView]:
+        mapped = self._mapped(source)
+        view, position, end = mapped.buffer, 0, source.size
+        while position < end:
+            if end - position < HEADER_BYTES:
+                raise CorruptFile(mapped.path, f"ends with {end - position} bytes that are no batch")
+            batch = BatchView(view, position)
+            following = position + batch.size
+            if batch.magic != MAGIC or batch.size < HEADER_BYTES or following > end:
+                raise CorruptFile(mapped.path, f"no batch at byte {position}: magic {batch.magic}, size {batch.size}")
+            yield batch
+            position = following
         mapped.close()
 
 

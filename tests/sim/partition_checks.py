@@ -60,8 +60,8 @@ def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     least = max((batch.last + 1 for batch in model.batches if batch.last < least), default=min(least, model.start))
     most = everything[-1].last + 1 if everything else model.end
     assert least <= end <= max(most, model.end), f"the log ends at {end}, expected [{least}, {most}]"
-    ends = {batch.last + 1 for batch in everything} | {batch.base for batch in everything}
-    assert end in ends or end in (model.end, start), f"the log ends at {end}, inside a batch"
+    inside = [batch for batch in everything if batch.base < end <= batch.last]
+    assert not inside, f"the log ends at {end}, inside {inside}"
     start_least = model.durable_start if power else model.kept_start
     if model.end_floor is not None:
         start_least = min(start_least, model.end_floor)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -22,7 +23,7 @@ from storage.errors import UnexpectedAppendOffset
 from storage.log import Log, Origin
 from storage.logs import Logs
 from tests.sim.partition_checks import batches_of, check_batches, check_pass
-from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Stored
+from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Producers, Stored
 from tests.storage.cleaning import steps_done
 
 PRODUCERS = 5
@@ -48,7 +49,7 @@ class Operations:
     def __init__(self, rng: random.Random, now_ms: int) -> None:
         self.rng, self.now_ms = rng, now_ms
         self.written = 0
-        self.epochs_fenced = 0
+        self.highest_epoch = 0  # of all producers and coordinators
         self.large = False  # whether segments are large enough for large batches
         self._seldom: list[bytes] = []  # keys written once: each is deleted soon, or never written again
 
@@ -79,6 +80,13 @@ class Operations:
 
     def _next_batch(self, model: PartitionModel, log: Log | None = None) -> tuple[bytes, bool]:
         """A batch that a client or a coordinator could send now (to that leader), and whether it is a marker."""
+        batch, is_marker = self._new_batch(model, log)
+        producers = Producers([Stored(batch)]).by_id.values()
+        epochs = [epoch for producer in producers for epoch in (producer.epoch, producer.coordinator_epoch)]
+        self.highest_epoch = max(self.highest_epoch, *epochs, 0)
+        return batch, is_marker
+
+    def _new_batch(self, model: PartitionModel, log: Log | None) -> tuple[bytes, bool]:
         rng = self.rng
         kind = rng.choice(("plain", "plain", "idempotent", "idempotent", "transactional", "marker"))
         producer_id = rng.randrange(PRODUCERS)
@@ -86,7 +94,7 @@ class Operations:
         if kind == "plain":
             return build_batch(self._rows(rng.randint(1, 4))), False
         if 0 <= producer.last_offset < model.blurred:
-            return self._fence(producer_id, producer), True
+            return self._fence(producer_id), True
         if kind == "marker":
             if producer.open_since >= 0 or rng.random() < 0.1:
                 bump = rng.random() < 0.2
@@ -113,14 +121,13 @@ class Operations:
             transactional=producer.open_since >= 0 or kind == "transactional",
         ), False
 
-    def _fence(self, producer_id: int, producer: Producer) -> bytes:
+    def _fence(self, producer_id: int) -> bytes:
         """The marker of a new epoch, as InitProducerId writes it: what the log knows of the producer's past counts no more."""
-        self.epochs_fenced += 1
         return end_txn_batch(
             committed=False,
             producer_id=producer_id,
-            producer_epoch=10 * self.epochs_fenced,
-            coordinator_epoch=max(producer.coordinator_epoch, 0) + 10 * self.epochs_fenced,
+            producer_epoch=self.highest_epoch + 1,
+            coordinator_epoch=self.highest_epoch + 1,
             timestamp=self.now_ms,
         )
 
@@ -334,11 +341,12 @@ class Operations:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cleaner_pass, "PIECE_BYTES", 1500)
             patch.setattr(cleaner_pass, "WRITE_BYTES", rng.choice((500, 1 << 20)))
-            for _ in steps_done(cleaner.run(self.now_ms), log.files):
-                if rng.random() < 0.3:
-                    meanwhile()
-                elif rng.random() < 0.03 and log.failure is None and not log.closed:
-                    self._truncate(partition, rng.randint(model.start, model.end))
+            with closing(steps_done(cleaner.run(self.now_ms), log.files)) as steps:
+                for _ in steps:
+                    if rng.random() < 0.3:
+                        meanwhile()
+                    elif rng.random() < 0.03 and log.failure is None and not log.closed:
+                        self._truncate(partition, rng.randint(model.start, model.end))
         assert log.uncleanable is None, log.uncleanable
         if log.failure is None and not log.closed:
             check_batches(log, model)

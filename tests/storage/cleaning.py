@@ -14,21 +14,25 @@ def steps_done(steps: Generator[Step, Progress | None, object], files: Files) ->
     work: CleaningPass | None = None
     answer: Progress | None = None
     failure: BaseException | None = None
-    while True:
-        try:
-            step = steps.send(answer) if failure is None else steps.throw(failure)
-        except StopIteration as end:
-            return end.value
-        answer = failure = None
-        try:
-            match step:
-                case Begin(job):
-                    work = CleaningPass(files, job)
-                case Advance(first_base):
-                    assert work is not None
-                    answer = work.advance(first_base)
-                case Sync(function):
-                    function()
-        except BaseException as error:
-            failure = error
-        yield step
+    try:
+        while True:
+            try:
+                step = steps.send(answer) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                return end.value
+            answer = failure = None
+            try:
+                match step:
+                    case Begin(job):
+                        work = CleaningPass(files, job)
+                    case Advance(first_base):
+                        assert work is not None
+                        answer = work.advance(first_base)
+                    case Sync(function):
+                        function()
+            except BaseException as error:
+                failure = error
+            else:
+                yield step
+    finally:
+        steps.close()
