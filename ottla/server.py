@@ -30,6 +30,7 @@ from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.closing import close_logs
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
+from ottla.loop_watch import LoopWatch
 from ottla.node_parts import (
     authorizer,
     control_settings,
@@ -43,7 +44,6 @@ from server import log_setup
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig, log_ignored
 from server.handlers.api_versions import ApiVersionsHandler
-from server.loop_watch import LoopWatch
 from server.metrics import Registry
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
