@@ -304,6 +304,18 @@ class Server:
                 await listener.stop()
         for channel in self._channels:
             channel.close()
+        try:
+            await self._leave_quorum()
+        finally:  # a metadata log that cannot be closed must not cost the others their clean stop
+            if self.logs is not None:
+                epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+                await close_logs(self.world, self.logs, epoch)
+        self.wheel.close()
+        if self._admin is not None:
+            await self._admin.stop()
+        log.info("%s shut down completed", self.name)
+
+    async def _leave_quorum(self) -> None:
         if self.controller is not None:
             await self.controller.stop()
         if hasattr(self, "metadata"):
@@ -312,13 +324,6 @@ class Server:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()
             listener.abort()
-        if self.logs is not None:
-            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
-            await close_logs(self.world, self.logs, epoch)
-        self.wheel.close()
-        if self._admin is not None:
-            await self._admin.stop()
-        log.info("%s shut down completed", self.name)
 
 
 # -- The process -----------------------------------------------------------------------------------------------------
