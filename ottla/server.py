@@ -236,7 +236,7 @@ class Server:
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
-        """Directories that get no new replicas (KIP-1066): the controller hears of them with the next heartbeat."""
+        """Directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
         for directory in logs.directories:
             directory.cordoned = self.config.is_cordoned(directory.path)
         lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
