@@ -30,6 +30,7 @@ from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.closing import close_logs
 from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
+from ottla.loop_watch import LoopWatch
 from ottla.node_parts import (
     authorizer,
     control_settings,
@@ -43,7 +44,6 @@ from server import log_setup
 from server.config.errors import ConfigError
 from server.config.load import NodeConfig, log_ignored
 from server.handlers.api_versions import ApiVersionsHandler
-from server.loop_watch import LoopWatch
 from server.metrics import Registry
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
@@ -236,7 +236,7 @@ class Server:
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
-        """Directories that get no new replicas (KIP-1066): the controller hears of them with the next heartbeat."""
+        """Directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
         for directory in logs.directories:
             directory.cordoned = self.config.is_cordoned(directory.path)
         lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
@@ -304,6 +304,18 @@ class Server:
                 await listener.stop()
         for channel in self._channels:
             channel.close()
+        try:
+            await self._leave_quorum()
+        finally:  # a metadata log that cannot be closed must not cost the others their clean stop
+            if self.logs is not None:
+                epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+                await close_logs(self.world, self.logs, epoch)
+        self.wheel.close()
+        if self._admin is not None:
+            await self._admin.stop()
+        log.info("%s shut down completed", self.name)
+
+    async def _leave_quorum(self) -> None:
         if self.controller is not None:
             await self.controller.stop()
         if hasattr(self, "metadata"):
@@ -312,13 +324,6 @@ class Server:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()
             listener.abort()
-        if self.logs is not None:
-            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
-            await close_logs(self.world, self.logs, epoch)
-        self.wheel.close()
-        if self._admin is not None:
-            await self._admin.stop()
-        log.info("%s shut down completed", self.name)
 
 
 # -- The process -----------------------------------------------------------------------------------------------------

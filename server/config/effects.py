@@ -1,9 +1,9 @@
 """What becomes of a property that is set: most are read; those here are not.
 
-    refused      ignoring it would weaken a protection that somebody believes in: the node does not start with it
+    refused      ignoring it would weaken a protection that the operator relies on: the node does not start with it
     no effect    Kafka has it, this node takes it, describes it to clients and does nothing with it: named in one line at start
 
-Every other name in the tables is read by somebody; tests/rules/test_config_effects.py looks.
+Every other name in the tables is read somewhere; tests/rules/test_config_effects.py looks.
 """
 
 from __future__ import annotations

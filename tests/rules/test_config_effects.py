@@ -17,7 +17,7 @@ from tests.rules.sources import sources
 NOT_READERS = ("server/config/", "ottla/container/", "ottla/commands/", "ottla/shims/", "ottla/local_nodes.py")
 #: Of server/config, these read: listeners and roles become a node's addresses there.
 READERS = ("server/config/load.py", "server/config/listeners.py")
-#: Of a topic's properties, read by nobody: there is no tiered storage, and there are no share groups.
+#: Of a topic's properties, read nowhere: there is no tiered storage, and there are no share groups.
 TOPIC_WITHOUT_EFFECT = frozenset(
     {
         "errors.deadletterqueue.group.enable", "local.retention.bytes", "local.retention.ms", "remote.copy.lag.bytes",

@@ -22,7 +22,7 @@ PARTITIONS = 40
 
 
 async def started(topic: str) -> tuple[SimCluster, Admin]:
-    """Three nodes, one topic, a record in each of its partitions as far as storage can tell: they have files."""
+    """Three nodes, one topic, whose partitions all have files, as after a first record."""
     cluster = SimCluster(
         random.Random(1), TOGETHER, {"log.segment.delete.delay.ms": "0", "log.retention.check.interval.ms": "500"}
     )

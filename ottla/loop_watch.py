@@ -28,6 +28,8 @@ HELD_MS_MAX = 100
 BUCKETS = 40
 MS_PER_UNIT = 1024 / 1_000_000
 NS_PER_MS = 1_000_000
+#: A machine that is busy with other work would fill the log with such lines.
+SILENT_NS = 1_000_000_000
 QUANTILES = (0.5, 0.99)
 #: Frames of the node's own code that a line shows, the innermost last.
 FRAMES_MAX = 5
@@ -40,7 +42,8 @@ class LoopWatch:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread_id = threading.get_ident()
-        self._due_ns = 0
+        self._due_ns = self._cpu_ns = 0
+        self._silent_until_ns = self._unsaid = 0
         self._buckets = [0] * BUCKETS  # of the time since the last scrape
         self._longest_ns = 0
         self.held = 0  # times that the loop was held for more than HELD_MS_MAX
@@ -62,6 +65,7 @@ class LoopWatch:
     # On the loop
 
     def _set_timer(self) -> None:
+        self._cpu_ns = time.thread_time_ns()
         self._due_ns = time.monotonic_ns() + int(TICK_S * 1e9)
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
@@ -73,10 +77,24 @@ class LoopWatch:
         caught, self.caught = self.caught, None
         if late_ns > HELD_MS_MAX * NS_PER_MS:
             self.held += 1
-            log.warning(
-                "The event loop was held for %d ms by %s", late_ns // NS_PER_MS, caught or "what is over by now"
-            )
+            self._say(now_ns, late_ns, caught)
         self._set_timer()
+
+    def _say(self, now_ns: int, late_ns: int, caught: str | None) -> None:
+        """One line a second at most. Little CPU in a long time means that the disk was waited for, or the machine is busy."""
+        if now_ns < self._silent_until_ns:
+            self._unsaid += 1
+            return
+        more = f"; {self._unsaid} times more since the last such line" if self._unsaid else ""
+        cpu_ms = (time.thread_time_ns() - self._cpu_ns) // NS_PER_MS
+        log.warning(
+            "The event loop was held for %d ms (%d ms of CPU) by %s%s",
+            late_ns // NS_PER_MS,
+            cpu_ms,
+            caught or "what is over by now",
+            more,
+        )
+        self._unsaid, self._silent_until_ns = 0, now_ns + SILENT_NS
 
     def __call__(self) -> Iterator[Family]:
         buckets, self._buckets = self._buckets, [0] * BUCKETS
@@ -103,11 +121,13 @@ class LoopWatch:
         task = asyncio.current_task(self._loop)
         frame = sys._current_frames().get(self._thread_id)
         frames = []
-        while frame is not None:
+        while frame is not None and not frame.f_code.co_filename.endswith("asyncio/runners.py"):
             if is_ours(frame):
                 frames.append(f"{short_name(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}")
             frame = frame.f_back
-        stack = " > ".join(reversed(frames[:FRAMES_MAX])) or "code that is not the node's"
+        stack = (
+            " > ".join(reversed(frames[:FRAMES_MAX])) or "nothing of the node's own code: the machine has other work"
+        )
         return f"{stack} (task {task.get_name()})" if task is not None else stack
 
 
