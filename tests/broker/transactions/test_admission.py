@@ -20,6 +20,7 @@ from broker.transactions.verify import AppendVerifier
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.control import end_txn_batch
+from protocol.work import Turn
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
 from storage.config import LogConfig
@@ -74,6 +75,7 @@ class Stage:
             internal_topics=frozenset(),
             transactions=SimpleNamespace(verifier=verifier),
             wheel=None,
+            long_work=SimpleNamespace(turn=Turn()),
             metadata=SimpleNamespace(
                 leader_and_epoch=lambda name, index: (1, 3), endpoint=lambda node_id, context: None
             ),
