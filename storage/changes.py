@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import producer_snapshot, replay
+from storage.config import NEVER
 from storage.errors import DiskFull, StorageFailure
 from storage.partition_dir import TRUNCATION, sync_topic_id, write_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
@@ -117,6 +118,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         log.epochs.truncate_from_end(offset)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
+        _after_cut(log)
         log.fail(failure)  # a full disk: nothing has changed
         raise
     try:
@@ -125,6 +127,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
+    _after_cut(log)
     log.on_new_active()
     return True
 
@@ -164,11 +167,17 @@ def _cut(log: Log, offset: int) -> None:
 
 def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> None:
     """What lies below a recovery point in a file is trusted after a crash, so the file comes first."""
+    log.cut_to = offset
+    log.cut_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
     if log.on_cut is not None:
         log.on_cut(offset, log_start_offset)
     with log.recovery_lock:
         log.truncations += 1
         log.recovery_point = min(log.recovery_point, offset)
+
+
+def _after_cut(log: Log) -> None:
+    log.cut_to, log.cut_start = NEVER, None
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
@@ -181,6 +190,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         log.epochs.clear()
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
+        _after_cut(log)
         log.fail(failure)
         raise
     try:
@@ -198,6 +208,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.producers.clear()
     log.log_end_offset = offset
     log.log_start_offset = log.high_watermark = start
+    _after_cut(log)
     log.on_new_active()
 
 

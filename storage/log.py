@@ -82,6 +82,9 @@ class Log:
         self.closed = False
         self.has_files = True  # a log that was never written has none, not even its directory
         self.entry_synced = False  # whether the directory itself is known to be on the disk
+        # While a truncation is under way: where the log will end, and begin. A checkpoint written then says no more.
+        self.cut_to = NEVER
+        self.cut_start: int | None = None
         self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
         # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
@@ -96,6 +99,10 @@ class Log:
     def size(self) -> int:
         """Bytes of all batches."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def log_start_to_write(self) -> int:
+        return self.log_start_offset if self.cut_start is None else self.cut_start
 
     @property
     def latest_epoch(self) -> int:

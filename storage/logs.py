@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from random import Random
+from threading import Lock
 
 from storage import checkpoint
 from storage.config import NEVER, LogConfig
@@ -50,6 +51,8 @@ class Logs:
         self._doomed: dict[str, int] = {}  # file -> due ms
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
+        # Checkpoints are written on worker threads, each by one at a time.
+        self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
         self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
 
@@ -354,35 +357,45 @@ class Logs:
                 log.flush(now_ms)
 
     def write_recovery_points(self) -> None:
-        """Also the log start offsets, which belong to them."""
-        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
+        """Also the log start offsets, which belong to them. On any thread, as are the other checkpoints."""
+        self._write(checkpoint.RECOVERY_POINT, lambda log: min(log.recovery_point, log.cut_to))
         self.write_log_starts()
 
-    def write_log_starts(self) -> None:
-        """On the disk when this returns: what DeleteRecords removed does not come back."""
-        self._write(checkpoint.LOG_START, lambda log: log.log_start_offset or None)
+    def write_log_starts(self) -> list[LogDir]:
+        """On the disk when this returns: what DeleteRecords removed does not come back. The directories where it may."""
+        return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None)
 
     def write_high_watermarks(self) -> None:
-        self._write(checkpoint.REPLICATION, lambda log: log.high_watermark)
+        self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.cut_to))
 
-    def _write(self, name: str, value: Callable[[Log], int | None]) -> None:
+    def _write(self, name: str, value: Callable[[Log], int | None]) -> list[LogDir]:
+        missed: list[LogDir] = []
         for directory in self.directories:
             if not directory.online:
+                missed.append(directory)
                 continue
-            offsets = {
-                (log.topic, log.partition): offset
-                for log in self.in_directory(directory)
-                if (offset := value(log)) is not None
-            }
             try:
-                self._write_checkpoint(directory, name, offsets)
+                with self._checkpoint_locks[name]:
+                    offsets = {
+                        (log.topic, log.partition): offset
+                        for log in self.in_directory(directory)
+                        if (offset := value(log)) is not None
+                    }
+                    self._replace_checkpoint(directory, name, offsets)
             except DiskFull as failure:
                 logger.warning("%s is out of date: %s", name, failure)
                 self._outdated.add(directory.path)
+                missed.append(directory)
             except StorageFailure as failure:
                 self.directory_failed(directory, failure)
+                missed.append(directory)
+        return missed
 
     def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
+        with self._checkpoint_locks[name]:
+            self._replace_checkpoint(directory, name, offsets)
+
+    def _replace_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
         path = f"{directory.path}/{name}"
         if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
             return  # still there: a disk that is gone is noticed though nobody writes to it
@@ -394,11 +407,12 @@ class Logs:
         """Before a truncation: no checkpoint may say more of the log than will be left of it (see `Log.on_cut`)."""
         key = (log.topic, log.partition)
         for name in CHECKPOINTS:
-            known = self._checkpointed.get(f"{directory.path}/{name}", {})
-            now = known.get(key, 0)
-            wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
-            if wanted != now:
-                self._write_checkpoint(directory, name, {**known, key: wanted})
+            with self._checkpoint_locks[name]:
+                known = self._checkpointed.get(f"{directory.path}/{name}", {})
+                now = known.get(key, 0)
+                wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
+                if wanted != now:
+                    self._replace_checkpoint(directory, name, {**known, key: wanted})
 
     def _lower_to_ends(self, directory: LogDir) -> None:
         """A log that ends before what a checkpoint says will soon have other records there, of which it would say too much."""
@@ -412,9 +426,10 @@ class Logs:
     def _forget_checkpoints(self, directory: LogDir, key: tuple[str, int]) -> None:
         """What they say of a deleted topic must not be taken for a new one of its name."""
         for name in CHECKPOINTS:
-            known = self._checkpointed.get(f"{directory.path}/{name}", {})
-            if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
-                self._write_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
+            with self._checkpoint_locks[name]:
+                known = self._checkpointed.get(f"{directory.path}/{name}", {})
+                if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
+                    self._replace_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
 
     # Failing and closing
 

@@ -43,7 +43,13 @@ def handle(
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    broker.replicas.logs.write_log_starts()  # once for all: what is answered here does not come back after a crash
+    # Once for all: what is answered here does not come back after a crash.
+    missed = broker.replicas.logs.write_log_starts()
+    for wait in waits if missed else ():
+        local_log = wait.partition.log
+        if local_log is None or broker.replicas.logs.directory_of(local_log) in missed:
+            wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    waits = [wait for wait in waits if wait.result.error_code == ErrorCode.NONE]
     return _when_everywhere(broker, request.timeout_ms, response, waits)
 
 
