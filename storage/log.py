@@ -89,6 +89,8 @@ class Log:
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
         # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
         self.on_cut: Callable[[int, int | None], None] | None = None
+        for segment in segments:
+            segment.cold.epoch_at = epochs.epoch_of
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)

@@ -482,6 +482,8 @@ def _read_epochs(log: Log) -> None:
     """Leader epochs from the headers of all batches."""
     history = log.epochs
     history.entries, history.latest = [], -1
-    for batch in log.batches(log.log_start_offset):
-        if batch.partition_leader_epoch > history.latest:
-            history.assign_in_memory(batch.partition_leader_epoch, batch.base_offset)
+    for segment in log.segments.from_offset(log.log_start_offset):
+        for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
+            epoch = HEADER.unpack_from(segment.view(), position)[2]
+            if epoch > history.latest:
+                history.assign_in_memory(epoch, base)
