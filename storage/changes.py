@@ -113,12 +113,14 @@ def truncate_to(log: Log, offset: int) -> bool:
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
+    gap_before, log.end_gap = log.end_gap, (_kept(log, offset).end_before(offset), offset)
     try:
         _before_cut(log, offset)
         log.epochs.truncate_from_end(offset)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         _after_cut(log)
+        log.end_gap = gap_before
         log.fail(failure)  # a full disk: nothing has changed
         raise
     try:
@@ -141,11 +143,15 @@ def _batch_start(log: Log, offset: int) -> int:
     return min(offset, segment.offset_at(position))
 
 
+def _kept(log: Log, offset: int) -> Segment:
+    """The segment that is the last one when the log ends at `offset`."""
+    keep = log.segments.floor_index(offset)
+    return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
+
+
 def _cut(log: Log, offset: int) -> None:
     """In memory first, then in the files: reads go on even if the disk fails half-way."""
-    keep = log.segments.floor_index(offset)
-    if log.segments[keep].base_offset == offset:
-        keep -= 1
+    keep = list(log.segments).index(_kept(log, offset))
     remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
     last = remaining[-1]
     if gone:
@@ -208,6 +214,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.producers.clear()
     log.log_end_offset = offset
     log.log_start_offset = log.high_watermark = start
+    log.end_gap = (0, 0)
     _after_cut(log)
     log.on_new_active()
 

@@ -85,6 +85,7 @@ class Log:
         # While a truncation is under way: where the log will end, and begin. A checkpoint written then says no more.
         self.cut_to = NEVER
         self.cut_start: int | None = None
+        self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log goes on behind them
         self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
         # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
@@ -101,6 +102,13 @@ class Log:
     def size(self) -> int:
         """Bytes of all batches."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def recovery_point_to_write(self) -> int:
+        """Up to there a restart finds batches, or the file has changed since."""
+        point = min(self.recovery_point, self.cut_to)
+        gap_from, gap_to = self.end_gap
+        return gap_from if gap_from < point <= gap_to else point
 
     @property
     def log_start_to_write(self) -> int:
@@ -349,7 +357,7 @@ class Log:
         if end == start:
             return Read(NO_BYTES, offset, offset)
         view = segment.view()[start:end].toreadonly()
-        next_offset = limit_offset if end == limit else segment.offset_at(end)
+        next_offset = limit_offset if end == limit else segment.offset_behind(start, end)
         segment.remember(next_offset, end)
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 

@@ -358,7 +358,7 @@ class Logs:
 
     def write_recovery_points(self) -> None:
         """Also the log start offsets, which belong to them. On any thread, as are the other checkpoints."""
-        self._write(checkpoint.RECOVERY_POINT, lambda log: min(log.recovery_point, log.cut_to))
+        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write)
         self.write_log_starts()
 
     def write_log_starts(self) -> list[LogDir]:

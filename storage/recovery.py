@@ -270,6 +270,10 @@ def _find_end(
     # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
     first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
+    if first + 1 < len(segments):
+        # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
+        # process may have been killed before that sync: without it a lost end would look like a gap.
+        files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point), expected
@@ -339,7 +343,6 @@ def _clean_end(active: Segment) -> int | None:
     if end != active.size:
         _refuse_old_format(active.log_path, active.view(), end, active.size)
         return None
-    active.cold.vouch(position, end)
     return offset
 
 

@@ -279,12 +279,6 @@ class Segment(SegmentFile):
             self._hints.clear()
         self._hints[offset] = position
 
-    def offset_at(self, position: int) -> int:
-        """The base offset of the batch that starts at `position`."""
-        self.reach(position)
-        base: int = WALK.unpack_from(self.view(), position)[0]
-        return base
-
     def last_offset(self) -> int | None:
         """The last offset in the segment, or None when it is empty."""
         last = None
@@ -292,6 +286,16 @@ class Segment(SegmentFile):
             for batch in self.walk(self._indexed(self.indexes.entry_for, OFFSET_MAX)):
                 last = batch[3]
         return last
+
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last batch that ends before `offset`; the base offset if there is none."""
+        end = self.base_offset
+        if self.size:
+            for _, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset - 1)):
+                if last >= offset:
+                    break
+                end = last + 1
+        return end
 
     def largest_timestamp(self) -> TimestampAndOffset:
         """The largest max timestamp of all batches, and the last offset of the first batch that has it."""

@@ -15,7 +15,7 @@ from storage.errors import NoAddressSpace, StorageFailure
 from storage.files import Files, MappedFile
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
-from storage.walk import DamagedLog, walk
+from storage.walk import WALK, DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +120,21 @@ class SegmentFile:
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
         """(position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.walk`."""
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, self.reach)
+
+    def offset_behind(self, start: int, end: int) -> int:
+        """Where a reader goes on that was given [start, end): whole batches, and another one follows."""
+        if self.active and start >= self._mapped_from:
+            return self.offset_at(end)
+        for _, following, _, last in self.walk(start):  # the batch at `end` may be damaged
+            if following >= end:
+                return last + 1
+        raise AssertionError(f"no batch ends at byte {end}")
+
+    def offset_at(self, position: int) -> int:
+        """The base offset of the batch that starts at `position`."""
+        self.reach(position)
+        base: int = WALK.unpack_from(self.view(), position)[0]
+        return base
 
     def checked_end(self, start: int, end: int) -> int:
         """How much of [start, end) may be given away: it is in memory, and what an earlier process wrote was checked.
