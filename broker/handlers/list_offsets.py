@@ -28,6 +28,7 @@ from protocol.messages.list_offsets import (
 )
 from protocol.primitives import ZERO_UUID
 from server.network.context import RequestContext
+from storage.errors import StorageFailure
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 #: The version from which each special timestamp means something.
@@ -59,6 +60,8 @@ def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestCon
                 answer.timestamp, answer.offset, answer.leader_epoch = _look_up(partition, asked, request)
             except KafkaError as error:
                 answer.error_code = _known_code(error.code, context.api_version)
+            except StorageFailure:
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             if context.api_version < 4:
                 answer.leader_epoch = -1
             answers.append(answer)
