@@ -80,6 +80,8 @@ def remove_files(log: Log, segment: Segment) -> None:
     segment.unmap()
     for name in segment.file_names():
         log.files.remove(name)
+    # The log goes on in the segment before. Found again after a power loss, the empty one would hide what is appended there.
+    log.files.sync_dir(log.directory)
 
 
 def take_snapshot(log: Log, sync: bool = False) -> None:

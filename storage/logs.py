@@ -411,6 +411,8 @@ class Logs:
                 known = self._checkpointed.get(f"{directory.path}/{name}", {})
                 now = known.get(key, 0)
                 wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
+                if name == checkpoint.RECOVERY_POINT:
+                    wanted = min(wanted, log.recovery_point_to_write)
                 if wanted != now:
                     self._replace_checkpoint(directory, name, {**known, key: wanted})
 
