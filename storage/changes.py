@@ -56,6 +56,7 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
+    log.end_gap = (0, 0)  # the new segment's name says where the log goes on
     log.on_new_active()
     return new
 
@@ -81,7 +82,8 @@ def remove_files(log: Log, segment: Segment) -> None:
     for name in segment.file_names():
         log.files.remove(name)
     # The log goes on in the segment before. Found again after a power loss, the empty one would hide what is appended there.
-    log.files.sync_dir(log.directory)
+    if log.files.exists(log.directory):  # it may have been deleted meanwhile
+        log.files.sync_dir(log.directory)
 
 
 def take_snapshot(log: Log, sync: bool = False) -> None:

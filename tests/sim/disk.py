@@ -276,6 +276,8 @@ class SimDisk:
         old_dir.rename(old, new)
 
     def remove(self, path: str) -> None:
+        if not self.exists(posixpath.dirname(path)):
+            return
         directory, name = self._place(path)
         if name in directory.entries:
             self.changing("remove", path)
