@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import producer_snapshot, replay
+from storage.config import NEVER
 from storage.errors import DiskFull, StorageFailure
 from storage.partition_dir import TRUNCATION, sync_topic_id, write_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
@@ -55,6 +56,7 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
+    log.end_gap = (0, 0)  # the new segment's name says where the log goes on
     log.on_new_active()
     return new
 
@@ -79,6 +81,9 @@ def remove_files(log: Log, segment: Segment) -> None:
     segment.unmap()
     for name in segment.file_names():
         log.files.remove(name)
+    # The log goes on in the segment before. Found again after a power loss, the empty one would hide what is appended there.
+    if log.files.exists(log.directory):  # it may have been deleted meanwhile
+        log.files.sync_dir(log.directory)
 
 
 def take_snapshot(log: Log) -> None:
@@ -113,11 +118,14 @@ def truncate_to(log: Log, offset: int) -> bool:
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
+    gap_before, log.end_gap = log.end_gap, (_kept(log, offset).end_before(offset), offset)
     try:
         _before_cut(log, offset)
         log.epochs.truncate_from_end(offset)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
+        _after_cut(log)
+        log.end_gap = gap_before
         log.fail(failure)  # a full disk: nothing has changed
         raise
     try:
@@ -126,6 +134,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
+    _after_cut(log)
     log.on_new_active()
     return True
 
@@ -139,11 +148,15 @@ def _batch_start(log: Log, offset: int) -> int:
     return min(offset, segment.offset_at(position))
 
 
+def _kept(log: Log, offset: int) -> Segment:
+    """The segment that is the last one when the log ends at `offset`."""
+    keep = log.segments.floor_index(offset)
+    return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
+
+
 def _cut(log: Log, offset: int) -> None:
     """In memory first, then in the files: reads go on even if the disk fails half-way."""
-    keep = log.segments.floor_index(offset)
-    if log.segments[keep].base_offset == offset:
-        keep -= 1
+    keep = list(log.segments).index(_kept(log, offset))
     remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
     last = remaining[-1]
     if gone:
@@ -169,11 +182,17 @@ def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> N
     Not so for `cleaned_until`: its checkpoint is written from a worker thread, which must not write the old number again.
     """
     log.cleaned_until = min(log.cleaned_until, offset)
+    log.cut_to = offset
+    log.cut_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
     if log.on_cut is not None:
         log.on_cut(offset, log_start_offset)
     with log.recovery_lock:
         log.truncations += 1
         log.recovery_point = min(log.recovery_point, offset)
+
+
+def _after_cut(log: Log) -> None:
+    log.cut_to, log.cut_start = NEVER, None
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
@@ -186,6 +205,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         log.epochs.clear()
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
+        _after_cut(log)
         log.fail(failure)
         raise
     try:
@@ -203,6 +223,8 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.producers.clear()
     log.log_end_offset = offset
     log.log_start_offset = log.high_watermark = start
+    log.end_gap = (0, 0)
+    _after_cut(log)
     log.on_new_active()
 
 

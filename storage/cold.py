@@ -7,23 +7,26 @@ Each range is checked once (0.03 ms per MB and 0.3 us per batch); what this proc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from protocol.records.batch import ATTRIBUTES_AT, CRC_AT
+from protocol.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT
 from protocol.records.crc import crc32c
 from storage.walk import DamagedLog
 
 # Of one read: 2,000 small batches take about 1 ms of the loop. A read that meets more is answered with fewer bytes.
 BATCHES_MAX = 2000
+EPOCH_AT = 12
 
 
 class ColdBytes:
     """`until`: bytes from there on were written by this process. One range below it is known to be right."""
 
-    __slots__ = ("_from", "_to", "until")
+    __slots__ = ("_from", "_to", "epoch_at", "until")
 
     def __init__(self, until: int) -> None:
         self.until = until
+        # The leader epoch of an offset, -1 where it is not known: no CRC covers a batch's own.
+        self.epoch_at: Callable[[int], int] | None = None
         self._from = self._to = 0
 
     def vouch(self, start: int, end: int) -> None:
@@ -49,12 +52,20 @@ class ColdBytes:
         Raises:
             DamagedLog: the first batch is damaged already.
         """
-        position, before, count = start, start, 0
+        position, before, count, known = start, start, 0, -1
         try:
-            for at, following, _, _ in batches:
+            for at, following, base, _ in batches:
                 if at >= end or count == BATCHES_MAX:
                     break
                 count += 1
+                epoch = int.from_bytes(buffer[at + EPOCH_AT : at + MAGIC_AT], "big", signed=True)
+                if epoch != known and self.epoch_at is not None:
+                    known = self.epoch_at(base)
+                    if epoch != known >= 0:
+                        raise DamagedLog(
+                            path, at, f"its batch is of leader epoch {epoch}, and offset {base} of {known}"
+                        )
+                    known = epoch
                 crc = int.from_bytes(buffer[at + CRC_AT : at + ATTRIBUTES_AT], "big")
                 if crc32c(buffer[at + ATTRIBUTES_AT : following]) != crc:
                     raise DamagedLog(path, at, "the CRC of its batch does not match")

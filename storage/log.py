@@ -77,12 +77,18 @@ class Log:
         self.closed = False
         self.has_files = True  # a log that was never written has none, not even its directory
         self.entry_synced = False  # whether the directory itself is known to be on the disk
+        # While a truncation is under way: where the log will end, and begin. A checkpoint written then says no more.
+        self.cut_to = NEVER
+        self.cut_start: int | None = None
+        self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log goes on behind them
         self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
         self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
         # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
         self.on_cut: Callable[[int, int | None], None] | None = None
         self.cleaned_until = 0  # the log cleaner has been over everything below (cleaner-offset-checkpoint)
         self.uncleanable: str | None = None  # why the log cleaner passes it over
+        for segment in segments:
+            segment.cold.epoch_at = epochs.epoch_of
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)
@@ -93,6 +99,17 @@ class Log:
     def size(self) -> int:
         """Bytes of all batches."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def recovery_point_to_write(self) -> int:
+        """Up to there a restart finds batches, or the file has changed since."""
+        point = min(self.recovery_point, self.cut_to)
+        gap_from, gap_to = self.end_gap
+        return gap_from if gap_from < point <= gap_to else point
+
+    @property
+    def log_start_to_write(self) -> int:
+        return self.log_start_offset if self.cut_start is None else self.cut_start
 
     @property
     def latest_epoch(self) -> int:
@@ -359,7 +376,7 @@ class Log:
         if end == start:
             return Read(NO_BYTES, offset, offset)
         view = segment.view()[start:end].toreadonly()
-        next_offset = limit_offset if end == limit else segment.offset_at(end)
+        next_offset = limit_offset if end == limit else segment.offset_behind(start, end)
         segment.remember(next_offset, end)
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 

@@ -54,10 +54,10 @@ class Logs:
         self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
+        # Checkpoints are written on worker threads, each by one at a time.
+        self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
         self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
-        # The log cleaner's checkpoint is written on a worker thread, and the loop must not wait there for the others.
-        self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
 
     # Finding
 
@@ -376,37 +376,31 @@ class Logs:
                 log.flush(now_ms)
 
     def write_recovery_points(self) -> None:
-        """Also the log start offsets, which belong to them."""
-        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
+        """Also the log start offsets, which belong to them. On any thread, as are the other checkpoints."""
+        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write)
         self.write_log_starts()
 
-    def write_log_starts(self) -> None:
-        """On the disk when this returns: what DeleteRecords removed does not come back."""
-        self._write(checkpoint.LOG_START, lambda log: log.log_start_offset or None)
-
-    def log_starts(self, directory: LogDir) -> dict[tuple[str, int], int]:
-        """What `write_log_starts` would write now (storage/log_starts.py)."""
-        found = ((log, log.log_start_offset) for log in self.in_directory(directory))
-        return {(log.topic, log.partition): offset for log, offset in found if offset}
-
-    def checkpointed(self, path: str) -> dict[tuple[str, int], int] | None:
-        """What the checkpoint file holds; another object after each write."""
-        return self._checkpointed.get(path)
-
-    def checkpoint_replaced(self, path: str, offsets: dict[tuple[str, int], int]) -> None:
-        self._checkpointed[path] = offsets
-        self._written.add(path)
+    def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
+        """On the disk when this returns: what DeleteRecords removed does not come back. The directories where it may."""
+        return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None, only)
 
     def write_high_watermarks(self) -> None:
-        self._write(checkpoint.REPLICATION, lambda log: log.high_watermark)
+        self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.cut_to))
 
     def write_cleaned(self) -> None:
         """How far each log is compacted. May run on another thread."""
         self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None)
 
-    def _write(self, name: str, value: Callable[[Log], int | None]) -> None:
+    def _write(self, name: str, value: Callable[[Log], int | None], only: LogDir | None = None) -> list[LogDir]:
+        """Gives the directories whose file is out of date."""
+        missed: list[LogDir] = []
         for directory in self.directories:
-            if not directory.online or directory.path not in self._opened:
+            if only is not None and directory is not only:
+                continue
+            if not directory.online:
+                missed.append(directory)
+                continue
+            if directory.path not in self._opened:
                 continue  # what a start cut short has not looked at is not vouched for either
             try:
                 with self._checkpoint_locks[name]:
@@ -419,8 +413,11 @@ class Logs:
             except DiskFull as failure:
                 logger.warning("%s is out of date: %s", name, failure)
                 self._outdated.add(directory.path)
+                missed.append(directory)
             except StorageFailure as failure:
                 self.directory_failed(directory, failure)
+                missed.append(directory)
+        return missed
 
     def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
         with self._checkpoint_locks[name]:
@@ -438,11 +435,14 @@ class Logs:
         """Before a truncation: no checkpoint may say more of the log than will be left of it (see `Log.on_cut`)."""
         key = (log.topic, log.partition)
         for name in CHECKPOINTS:
-            known = self._checkpointed.get(f"{directory.path}/{name}", {})
-            now = known.get(key, 0)
-            wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
-            if wanted != now:
-                self._write_checkpoint(directory, name, {**known, key: wanted})
+            with self._checkpoint_locks[name]:
+                known = self._checkpointed.get(f"{directory.path}/{name}", {})
+                now = known.get(key, 0)
+                wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
+                if name == checkpoint.RECOVERY_POINT:
+                    wanted = min(wanted, log.recovery_point_to_write)
+                if wanted != now:
+                    self._replace_checkpoint(directory, name, {**known, key: wanted})
 
     def _lower_to_ends(self, directory: LogDir) -> None:
         """A log that ends before what a checkpoint says will soon have other records there, of which it would say too much."""
@@ -456,9 +456,10 @@ class Logs:
     def _forget_checkpoints(self, directory: LogDir, key: tuple[str, int]) -> None:
         """What they say of a deleted topic must not be taken for a new one of its name."""
         for name in CHECKPOINTS:
-            known = self._checkpointed.get(f"{directory.path}/{name}", {})
-            if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
-                self._write_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
+            with self._checkpoint_locks[name]:
+                known = self._checkpointed.get(f"{directory.path}/{name}", {})
+                if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
+                    self._replace_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
 
     def _sync_entries(self) -> None:
         """Names of partition directories that are new since the last flush: one sync for all of a log directory."""

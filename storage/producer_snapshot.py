@@ -11,7 +11,7 @@ state finds its retries refused as out of order, and what it then sends in a new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from struct import Struct
 
 from protocol.records.crc import crc32c
@@ -23,28 +23,23 @@ SUFFIX = ".snapshot"
 _HEADER = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _CRC_END = 6
+# Of a producer of which only a marker is known.
+NO_BATCH = BatchMetadata(NONE, NONE, 0, NONE)
 assert _HEADER.size == 10 and _ENTRY.size == 46
 
 
 def encode(states: Iterable[ProducerState]) -> bytes:
-    entries = [row for state in states for row in _rows(state)]
-    body = len(entries).to_bytes(4, "big") + b"".join(entries)
-    return _HEADER.pack(VERSION, crc32c(body), len(entries)) + body[4:]
-
-
-def _rows(state: ProducerState) -> Iterator[bytes]:
-    newest = BatchMetadata(state.last_sequence, state.last_offset, state.offset_delta, state.last_timestamp)
-    for batch in (*state.batches[:-1], newest):
-        yield _ENTRY.pack(
-            state.producer_id,
-            state.epoch,
-            batch.last_sequence,
-            batch.last_offset,
-            batch.offset_delta,
-            batch.timestamp,
-            state.coordinator_epoch,
-            state.current_txn_first_offset,
-        )
+    rows: list[bytes] = []
+    add, pack = rows.append, _ENTRY.pack
+    for state in states:
+        producer_id, epoch = state.producer_id, state.epoch
+        coordinator_epoch, first = state.coordinator_epoch, state.current_txn_first_offset
+        for sequence, offset, delta, timestamp in state.batches[:-1]:
+            add(pack(producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first))
+        sequence, offset, delta, _ = state.batches[-1] if state.batches else NO_BATCH
+        add(pack(producer_id, epoch, sequence, offset, delta, state.last_timestamp, coordinator_epoch, first))
+    body = len(rows).to_bytes(4, "big") + b"".join(rows)
+    return _HEADER.pack(VERSION, crc32c(body), len(rows)) + body[4:]
 
 
 def decode(path: str, data: bytes) -> list[ProducerState]:

@@ -264,12 +264,19 @@ def _find_end(
     """The segments that stay, and the log end offset."""
     active, vouched = segments[-1], recovery_point
     if clean and (end := _clean_end(active)) is not None:
+        if active.size and 0 < vouched < end:
+            # A clean stop has flushed all there was: the offset of the last batches, which no CRC covers, is another one.
+            raise DamagedLog(active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {vouched}")
         return segments, end
     if clean:
         recovery_point = active.base_offset
     # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
     first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
+    if first + 1 < len(segments):
+        # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
+        # process may have been killed before that sync: without it a lost end would look like a gap.
+        files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point), expected
@@ -339,7 +346,6 @@ def _clean_end(active: Segment) -> int | None:
     if end != active.size:
         _refuse_old_format(active.log_path, active.view(), end, active.size)
         return None
-    active.cold.vouch(position, end)
     return offset
 
 
@@ -482,6 +488,8 @@ def _read_epochs(log: Log) -> None:
     """Leader epochs from the headers of all batches."""
     history = log.epochs
     history.entries, history.latest = [], -1
-    for batch in log.batches(log.log_start_offset):
-        if batch.partition_leader_epoch > history.latest:
-            history.assign_in_memory(batch.partition_leader_epoch, batch.base_offset)
+    for segment in log.segments.from_offset(log.log_start_offset):
+        for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
+            epoch = HEADER.unpack_from(segment.view(), position)[2]
+            if epoch > history.latest:
+                history.assign_in_memory(epoch, base)

@@ -67,7 +67,6 @@ OFFSET_MAX = 2**63 - 1
 
 class Segment(SegmentFile):
     __slots__ = (
-        "_damages",
         "_first_timestamp",
         "_hints",
         "created_ms",
@@ -108,7 +107,6 @@ class Segment(SegmentFile):
         self.room = 0
         self._first_timestamp: int | None = None
         self._hints: dict[int, int] = {}
-        self._damages: set[int] = set()  # positions already written into the node's log
 
     # Appending
 
@@ -253,22 +251,6 @@ class Segment(SegmentFile):
             raise self._report(damage) from None
         return limit
 
-    def checked_end(self, start: int, end: int) -> int:
-        """How much of [start, end) may be given away: it is in memory, and what an earlier process wrote was checked.
-
-        Raises:
-            DamagedLog, StorageFailure
-        """
-        if self.active and start >= self._mapped_from:
-            return end
-        self.reach(start, end)
-        if self.cold.is_checked(start, end):
-            return end
-        try:
-            return self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
-        except DamagedLog as damage:
-            raise self._report(damage) from None
-
     def from_offset(self, offset: int, headers_only: bool = False) -> Iterator[tuple[int, int, int, int]]:
         """As `walk`, from the batch that holds `offset` on, and of checked batches only. Appends may go on meanwhile.
 
@@ -291,27 +273,11 @@ class Segment(SegmentFile):
                     raise self._report(damage) from None
                 return  # what was to be walked was truncated away meanwhile
 
-    def check(self, start: int, end: int) -> None:
-        """One batch, unless it is known to be right.
-
-        Raises:
-            DamagedLog, StorageFailure
-        """
-        if not self.cold.is_checked(start, end):
-            self.reach(start, end)
-            self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
-
     def remember(self, offset: int, position: int) -> None:
         """A reader will come back for the batch at `offset`, which starts at `position`."""
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position
-
-    def offset_at(self, position: int) -> int:
-        """The base offset of the batch that starts at `position`."""
-        self.reach(position)
-        base: int = WALK.unpack_from(self.view(), position)[0]
-        return base
 
     def last_offset(self) -> int | None:
         """The last offset in the segment, or None when it is empty."""
@@ -320,6 +286,16 @@ class Segment(SegmentFile):
             for batch in self.walk(self._indexed(self.indexes.entry_for, OFFSET_MAX)):
                 last = batch[3]
         return last
+
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last batch that ends before `offset`; the base offset if there is none."""
+        end = self.base_offset
+        if self.size:
+            for _, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset - 1)):
+                if last >= offset:
+                    break
+                end = last + 1
+        return end
 
     def largest_timestamp(self) -> TimestampAndOffset:
         """The largest max timestamp of all batches, and the last offset of the first batch that has it."""
@@ -397,13 +373,6 @@ class Segment(SegmentFile):
         following = position + length + LOG_OVERHEAD_BYTES
         in_order: bool = self.base_offset <= base <= base + delta <= last_offset
         return in_order and magic == MAGIC and position + HEADER_BYTES <= following <= self.size
-
-    def _report(self, damage: DamagedLog) -> DamagedLog:
-        """Once for each place: a consumer asks for it again and again."""
-        if damage.position not in self._damages:
-            self._damages.add(damage.position)
-            logger.error("%s. Remedy: %s", damage.message, damage.remedy)
-        return damage
 
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch, -1 when there is none."""

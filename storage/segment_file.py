@@ -6,6 +6,7 @@ below what a view that is still held may show: its batches are copied to another
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from storage.cold import ColdBytes
@@ -14,7 +15,9 @@ from storage.errors import NoAddressSpace, StorageFailure
 from storage.files import Files, MappedFile
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
-from storage.walk import walk
+from storage.walk import WALK, DamagedLog, walk
+
+logger = logging.getLogger(__name__)
 
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
@@ -35,6 +38,7 @@ class SegmentFile:
     __slots__ = (
         "_closed",
         "_config",
+        "_damages",
         "_files",
         "_map",
         "_mapped_from",
@@ -71,6 +75,7 @@ class SegmentFile:
         self.active = active
         self.cold = ColdBytes(size)
         self.recently_used = False
+        self._damages: set[int] = set()  # positions already written into the node's log
         self._map: MappedFile | None = None
         self._mapped_from = 0
         self._closed: list[MappedFile] = []  # views of them are still held
@@ -115,6 +120,54 @@ class SegmentFile:
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
         """(position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.walk`."""
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, self.reach)
+
+    def offset_behind(self, start: int, end: int) -> int:
+        """Where a reader goes on that was given [start, end): whole batches, and another one follows."""
+        if self.active and start >= self._mapped_from:
+            return self.offset_at(end)
+        for _, following, _, last in self.walk(start):  # the batch at `end` may be damaged
+            if following >= end:
+                return last + 1
+        raise AssertionError(f"no batch ends at byte {end}")
+
+    def offset_at(self, position: int) -> int:
+        """The base offset of the batch that starts at `position`."""
+        self.reach(position)
+        base: int = WALK.unpack_from(self.view(), position)[0]
+        return base
+
+    def checked_end(self, start: int, end: int) -> int:
+        """How much of [start, end) may be given away: it is in memory, and what an earlier process wrote was checked.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        if self.active and start >= self._mapped_from:
+            return end
+        self.reach(start, end)
+        if self.cold.is_checked(start, end):
+            return end
+        try:
+            return self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
+        except DamagedLog as damage:
+            raise self._report(damage) from None
+
+    def check(self, start: int, end: int) -> None:
+        """One batch, unless it is known to be right.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        if not self.cold.is_checked(start, end):
+            self.reach(start, end)
+            self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
+
+    def _report(self, damage: DamagedLog) -> DamagedLog:
+        """Once for each place: a consumer asks for it again and again."""
+        if damage.position not in self._damages:
+            self._damages.add(damage.position)
+            logger.error("%s. Remedy: %s", damage.message, damage.remedy)
+        return damage
 
     # The mapping
 

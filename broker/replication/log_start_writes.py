@@ -6,17 +6,12 @@ that purges thousands of partitions (Kafka Streams does after each commit) costs
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from server.isolation import isolated
 from server.world import World
-from storage.errors import DiskFull, StorageFailure
 from storage.log_dirs import LogDir
-from storage.log_starts import LogStarts
 from storage.logs import Logs
-
-log = logging.getLogger(__name__)
 
 #: Called with False when the offsets could not be written.
 Written = Callable[[bool], None]
@@ -48,16 +43,4 @@ class LogStartWrites:
             self._running.discard(directory.path)
 
     async def _write(self, directory: LogDir) -> bool:
-        run = self._world.workers.run
-        try:
-            while directory.online:
-                starts = LogStarts(self._logs, directory)
-                await run(starts.write)
-                if starts.replace():
-                    await run(starts.settle)
-                    return True
-        except DiskFull as failure:
-            log.warning("log starts are out of date: %s", failure)
-        except StorageFailure as failure:
-            self._logs.directory_failed(directory, failure)
-        return False
+        return not await self._world.workers.run(self._logs.write_log_starts, directory)

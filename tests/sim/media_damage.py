@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import iter_batches
-from storage.errors import DamagedPartition, InconsistentLogDirectory, StorageFailure
+from storage.errors import DamagedPartition, InconsistentLogDirectory, LogDirectoryOffline, StorageFailure
 from storage.log import Log
 from storage.log_dirs import open_log_dirs
 from storage.logs import ConfigFor, Logs
@@ -103,6 +103,9 @@ class DamagedNode:
                 log = logs.create(
                     partition.name, 0, partition.topic_id, config_for(partition.name, partition.topic_id), now_ms=now_ms
                 )
+            except LogDirectoryOffline:
+                assert self.unreadable, "a read failed, and there was no reason"
+                return "directory offline"
             except DamagedPartition as refusal:
                 assert own, f"{refusal}, but {path} is not its file"
                 assert f"/{partition.name}-0" in str(refusal)

@@ -65,6 +65,7 @@ OPERATIONS = (
     ("recreate", 1),
     ("hold", 6),
     ("let_go", 3),
+    ("cut_beside", 3),
 )
 #: What another thread's flush may meet half-way.
 BESIDE = (
@@ -222,6 +223,7 @@ class StorageHistory:
             "flush_beside": lambda: self._flush_beside(partition),
             "recreate": lambda: self._recreate(partition),
             "retain": self._retain,
+            "cut_beside": lambda: self._cut_beside(partition),
             "hold": lambda: self._hold(partition),
             "let_go": self.held.clear,
             "delete_records": lambda: self.ops.delete_records(
@@ -280,6 +282,26 @@ class StorageHistory:
         self.disk.on_call = meanwhile
         try:
             self.ops.flush(partition)
+        finally:
+            self.disk.on_call = None
+
+    def _cut_beside(self, partition: Partition) -> None:
+        """Another thread writes checkpoints while this one truncates."""
+        busy = False
+
+        def meanwhile(kind: str, path: str) -> None:
+            nonlocal busy
+            # For a checkpoint itself the other thread would have to wait.
+            if not busy and f"/{partition.name}-0" in path and self.rng.random() < 0.5:
+                busy = True
+                self.note(f"  meanwhile, before {kind} {path}: checkpoints")
+                self.logs.write_recovery_points()
+                self.logs.write_high_watermarks()
+                busy = False
+
+        self.disk.on_call = meanwhile
+        try:
+            self.rng.choice((self.ops.truncate, self.ops.start_anew))(partition)
         finally:
             self.disk.on_call = None
 
@@ -518,7 +540,8 @@ class StorageHistory:
             self.leaving = None
         model = partition.model
         if log is None or log.topic_id != partition.topic_id:
-            assert not model.flushed, f"{partition.name} is not there, and {model.flushed} offsets of it were flushed"
+            lost = [batch for batch in model.batches if batch.last < model.flushed]
+            assert not lost, f"{partition.name} is not there, and {len(lost)} batches of it were flushed"
             assert power or not model.batches, f"{partition.name} is not there after a kill"
             partition.model = PartitionModel()
             self._create(partition)

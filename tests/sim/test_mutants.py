@@ -11,6 +11,7 @@ import pytest
 
 from storage import changes, checkpoint, logs, producer_snapshot, recovery, replay, segment_file
 from storage.cold import ColdBytes
+from storage.config import NEVER
 from storage.epochs import LeaderEpochs
 from storage.log import Log
 from storage.log_dirs import CLEAN_SHUTDOWN, LogDir
@@ -137,6 +138,7 @@ def raise_it(self: Logs, path: str, name: object, error: Exception) -> None:
     raise error
 
 
+NO_CUT = property(lambda self: NEVER, lambda self, value: None)
 ALWAYS = property(lambda self: True, lambda self, value: None)
 NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 
@@ -176,6 +178,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
     "a crash after a clean stop counts as clean": (Logs, "_take_clean_mark", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
+    "a checkpoint written beside a truncation says too much": (Log, "cut_to", NO_CUT),
     "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll()),
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),
 }

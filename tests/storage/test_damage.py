@@ -88,6 +88,17 @@ def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(t
     assert offsets(open_at(tmp_path)) == [0, 21, 22]
 
 
+def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Path) -> None:
+    log = with_a_gap(tmp_path)
+    log.truncate_to(7)
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point, log.recovery_point_to_write) == (7, 7, 3)
+    segment, point = log.segments.active, log.recovery_point_to_write
+    segment.view()[segment.size : segment.size + 30] = batch()[:30]
+    del log, segment
+    assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
+
+
 def test_a_batch_whose_offset_leapt_ahead_ends_the_log_before_it(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     for i in range(5):
