@@ -178,7 +178,9 @@ class BrokerLifecycle:
         if self.state in (BrokerState.STARTING, BrokerState.PENDING_CONTROLLED_SHUTDOWN):
             self._wake.set()
         if self._lacks_directories(image) and not self._is_outdated:
-            log.info("Broker %d registers again: the metadata version knows log directories now", self._identity.node_id)
+            log.info(
+                "Broker %d registers again: the metadata version knows log directories now", self._identity.node_id
+            )
             self._is_outdated = True
             self._wake.set()
         if (
