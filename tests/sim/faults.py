@@ -269,6 +269,7 @@ class Faults:
         await node.crash(power=False)
         for path in node.properties["log.dirs"].split(","):
             self._remove(node, path)
+        node.disks += 1
         if self.rng.random() < 0.5:
             self.admin.spawn(self.admin.send(UnregisterBrokerRequest(broker_id=node.number)), "unregisters")
             await asyncio.sleep(self.rng.uniform(0.1, 3))
