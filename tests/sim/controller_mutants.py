@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from controller import runtime
@@ -80,11 +79,11 @@ def all_have_caught_up(state: Any, heartbeats: Any, request: Any, **given: Any) 
 
 
 def keep_leader_epoch(self: PartitionRegistration, record: Any) -> PartitionRegistration:
-    return replace(_merge(self, record), leader_epoch=self.leader_epoch)
+    return _merge(self, record)._replace(leader_epoch=self.leader_epoch)
 
 
 def keep_partition_epoch(self: PartitionRegistration, record: Any) -> PartitionRegistration:
-    return replace(_merge(self, record), partition_epoch=self.partition_epoch)
+    return _merge(self, record)._replace(partition_epoch=self.partition_epoch)
 
 
 def complete_at_once(removing: Any, adding: Any, replicas: Any, isr: Any) -> Any:
