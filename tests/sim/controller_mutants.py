@@ -11,7 +11,6 @@ from controller.control import partition_change as change
 from controller.control.partition_change import PartitionChange
 from controller.handlers import broker_heartbeat as heartbeat_handler
 from controller.handlers import broker_registration
-from controller.metadata.brokers import BrokerRegistration
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.partitions import PartitionRegistration
 from controller.raft import log_state
@@ -99,10 +98,6 @@ def nothing(*args: Any, **kwargs: Any) -> None:
     return None
 
 
-def fenced_is_active(self: BrokerRegistration) -> bool:
-    return True
-
-
 def unclean_stays_eligible(self: PartitionChange) -> None:
     self.unclean_shutdown = frozenset()
     _populate_elr(self)
@@ -149,10 +144,6 @@ CONTROLLER: dict[str, tuple[str, tuple[Patch, ...]]] = {
     "reassignment-does-not-wait": (
         "a reassignment is complete before the new replicas are in sync",
         ((change, "completed", complete_at_once),),
-    ),
-    "fenced-may-lead": (
-        "a fenced broker is elected like any other",
-        ((BrokerRegistration, "active", property(fenced_is_active)),),
     ),
     "unclean-stays-eligible": (
         "a broker that crashed leaves the ISR, and not the ELR (KIP-966)",
@@ -215,7 +206,6 @@ BY: dict[str, str] = {
     "leader-epoch-stays": "17 22",
     "partition-epoch-stays": "22",
     "reassignment-does-not-wait": "1 3 4 5",
-    "fenced-may-lead": "54",
     "unclean-stays-eligible": "1 3 4 5",
     "snapshot-forgets-nothing": "21 22 25",
     "election-forgotten": "18",

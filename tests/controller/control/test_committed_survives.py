@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
+import pytest
+
 from controller.control.alter_partition import alter_partition
 from controller.control.brokers import offline_directories_records, register_broker
 from controller.control.configs import ConfigOp
@@ -28,6 +30,7 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tests.controller.situation import CLUSTER_ID, Situation, directory, topic_id
+from tests.sim.mutants import applied
 
 TOPIC, BROKERS = "orders", range(1, 6)
 #: And how often each.
@@ -259,10 +262,20 @@ class Walk:
         self.cluster.decide(return_to_preferred_leaders(self.cluster.state))
 
 
-def test_a_leader_elected_cleanly_holds_all_that_is_committed() -> None:
+def walk_all() -> Counter[str]:
     led: Counter[str] = Counter()
     for seed in range(300):
         walk = Walk(seed)
         walk.run(250)
         led += walk.led
-    assert led["clean"] > 500
+    return led
+
+
+def test_a_leader_elected_cleanly_holds_all_that_is_committed() -> None:
+    assert walk_all()["clean"] > 500
+
+
+@pytest.mark.parametrize("mutant", ["reassignment-does-not-wait", "unclean-stays-eligible"])
+def test_the_walk_notices(mutant: str) -> None:
+    with applied(mutant), pytest.raises(AssertionError, match="leads with"):
+        walk_all()
