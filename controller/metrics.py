@@ -63,7 +63,8 @@ class ControllerMetrics:
             ("globalpartitioncount", "Partitions", sum(len(topic.partitions) for topic in image.topics)),
             ("activebrokercount", "Brokers that take part", len(image.cluster.brokers) - fenced),
             ("fencedbrokercount", "Brokers that are registered and silent", fenced),
-            ("metadataerrorcount", "Records that could not be replayed", 0),
+            # A node that meets one ends: its state would not be the log's any more (raft/delivery.py).
+            ("metadataerrorcount", "Records that could not be replayed by this running node: none", 0),
         )
         for name, doc, value in gauges:
             yield gauge(f"{CONTROLLER}_{name}", doc, value)

@@ -177,9 +177,14 @@ class PartitionChange:
         if not self.elr_enabled:
             return
         before = self.partition
+        last = before.leader
+        if last == NO_LEADER and len(before.isr) == 1 and not before.last_known_elr:
+            # Without a leader since before the ELR was enabled: its last replica in sync was the last to lead. Forgotten,
+            # no replica could ever be elected again.
+            last = before.isr[0]
         keeps_leader = before.leader != NO_LEADER and record.leader != NO_LEADER
-        if record.isr == [] and before.leader != NO_LEADER and before.last_known_elr != (before.leader,):
-            record.last_known_elr = [before.leader]
+        if record.isr == [] and last != NO_LEADER and before.last_known_elr != (last,):
+            record.last_known_elr = [last]
         elif (record.leader >= 0 or keeps_leader) and before.last_known_elr:
             record.last_known_elr = []
 

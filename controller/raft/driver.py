@@ -277,6 +277,8 @@ class RaftNode:
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """A frozen snapshot is ours; older ones and the log before them go when retention says so."""
+        if self._stopped or self.failure is not None:
+            return  # it was frozen while this replica ended; the next start finds it
         if snapshot.offset < self._core.log.start_offset:
             # While it was being written the log was reset to a newer one, which came from the leader.
             self._log.snapshots.remove(snapshot)

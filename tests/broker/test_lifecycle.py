@@ -119,6 +119,29 @@ async def test_a_broker_that_was_unregistered_while_alive_comes_back(tmp_path: P
         await node.wait(lambda: node.lifecycle.broker_epoch > epoch and fenced(node, 1) is False)
 
 
+async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without heartbeats it would be fenced, and answer clients for ever all the same."""
+    async with running(tmp_path) as node:
+        broker = node.broker(2, node.new_channel())
+        ended: list[RegistrationRefused] = []
+        broker.on_refused = ended.append
+        broker.ready_to_unfence()
+        broker.start()
+        async with asyncio.timeout(5):
+            await broker.unfenced
+
+        def fail() -> int:
+            raise KeyError("by mistake")
+
+        monkeypatch.setattr(broker, "_metadata_offset", fail)
+        broker._wake.set()
+        await node.wait(lambda: bool(ended))
+        assert "KeyError" in str(ended[0])
+        assert broker.state is BrokerState.SHUTTING_DOWN
+
+
 async def test_a_request_without_any_controller_fails_in_time(tmp_path: Path) -> None:
     node = Node(tmp_path)
     await node.metadata.start()  # it leads, but nobody listens at its port

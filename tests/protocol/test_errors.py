@@ -26,6 +26,11 @@ def test_codes_are_numbers() -> None:
     assert not ErrorCode.INVALID_REQUEST.retriable
 
 
+def test_a_code_of_a_later_release_is_an_unknown_error() -> None:
+    """A ValueError ended the task that read the answer: a broker that sent no heartbeats any more."""
+    assert ErrorCode(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_kafka_error_knows_its_reply() -> None:
     error = KafkaError(ErrorCode.INVALID_REQUEST, "no such thing")
     assert (error.code, error.message) == (42, "no such thing")

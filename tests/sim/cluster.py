@@ -33,6 +33,7 @@ class SimNode:
     def __init__(self, number: int, host: SimHost, properties: Mapping[str, str]) -> None:
         self.number, self.host, self.properties = number, host, dict(properties)
         self.life = 0
+        self.disks = 1  # that it has had: with an empty one it begins anew
         self.server: Server | None = None
         self.is_serving = self.is_leaving = False
         self.failure: BaseException | None = None

@@ -11,7 +11,6 @@ from controller.control import partition_change as change
 from controller.control.partition_change import PartitionChange
 from controller.handlers import broker_heartbeat as heartbeat_handler
 from controller.handlers import broker_registration
-from controller.metadata.brokers import BrokerRegistration
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.partitions import PartitionRegistration
 from controller.raft import log_state
@@ -79,15 +78,11 @@ def all_have_caught_up(state: Any, heartbeats: Any, request: Any, **given: Any) 
 
 
 def keep_leader_epoch(self: PartitionRegistration, record: Any) -> PartitionRegistration:
-    merged = _merge(self, record)
-    fields = {name: getattr(merged, name) for name in PartitionRegistration.__slots__}
-    return PartitionRegistration(**{**fields, "leader_epoch": self.leader_epoch})
+    return _merge(self, record)._replace(leader_epoch=self.leader_epoch)
 
 
 def keep_partition_epoch(self: PartitionRegistration, record: Any) -> PartitionRegistration:
-    merged = _merge(self, record)
-    fields = {name: getattr(merged, name) for name in PartitionRegistration.__slots__}
-    return PartitionRegistration(**{**fields, "partition_epoch": self.partition_epoch})
+    return _merge(self, record)._replace(partition_epoch=self.partition_epoch)
 
 
 def complete_at_once(removing: Any, adding: Any, replicas: Any, isr: Any) -> Any:
@@ -101,10 +96,6 @@ def complete_at_once(removing: Any, adding: Any, replicas: Any, isr: Any) -> Any
 
 def nothing(*args: Any, **kwargs: Any) -> None:
     return None
-
-
-def fenced_is_active(self: BrokerRegistration) -> bool:
-    return True
 
 
 def unclean_stays_eligible(self: PartitionChange) -> None:
@@ -153,10 +144,6 @@ CONTROLLER: dict[str, tuple[str, tuple[Patch, ...]]] = {
     "reassignment-does-not-wait": (
         "a reassignment is complete before the new replicas are in sync",
         ((change, "completed", complete_at_once),),
-    ),
-    "fenced-may-lead": (
-        "a fenced broker is elected like any other",
-        ((BrokerRegistration, "active", property(fenced_is_active)),),
     ),
     "unclean-stays-eligible": (
         "a broker that crashed leaves the ISR, and not the ELR (KIP-966)",
@@ -219,7 +206,6 @@ BY: dict[str, str] = {
     "leader-epoch-stays": "17 22",
     "partition-epoch-stays": "22",
     "reassignment-does-not-wait": "1 3 4 5",
-    "fenced-may-lead": "54",
     "unclean-stays-eligible": "1 3 4 5",
     "snapshot-forgets-nothing": "21 22 25",
     "election-forgotten": "18",

@@ -140,7 +140,10 @@ class Faults:
             return False
         if self._taken is not None and not self._is_whole(self._taken):
             return False
-        for topic in active.server.metadata.loader.image.topics:
+        image = active.server.metadata.loader.image
+        if not image.features.elr_enabled:
+            return False  # the last replica standing would be elected, with its disk or without
+        for topic in image.topics:
             for registration in topic.partitions.values():
                 if node.number in registration.replicas and not set(registration.isr) - {node.number}:
                     return False
@@ -266,6 +269,7 @@ class Faults:
         await node.crash(power=False)
         for path in node.properties["log.dirs"].split(","):
             self._remove(node, path)
+        node.disks += 1
         if self.rng.random() < 0.5:
             self.admin.spawn(self.admin.send(UnregisterBrokerRequest(broker_id=node.number)), "unregisters")
             await asyncio.sleep(self.rng.uniform(0.1, 3))

@@ -124,8 +124,8 @@ class Invariants:
         if isinstance(role, Candidate):
             voted = role.own_key
         if voted is not None:
-            self._once.check("18 one vote", (node.number, "votes in", role.epoch), voted.id)
-        self._once.grows("18 epochs", (node.number, "quorum epoch"), role.epoch)
+            self._once.check("18 one vote", (node.number, node.disks, "votes in", role.epoch), voted.id)
+        self._once.grows("18 epochs", (node.number, node.disks, "quorum epoch"), role.epoch)
         self._once.grows("20", (node.number, node.life, "quorum high watermark"), core.high_watermark)
         self._read("19", node, METADATA, log, core.high_watermark)
         self._newest_epoch[METADATA] = max(self._newest_epoch.get(METADATA, -1), role.epoch)

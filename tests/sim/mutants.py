@@ -20,7 +20,6 @@ from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from broker.transactions.shard import TransactionShard
 from controller.control import alter_partition, brokers
-from controller.control.partition_change import PartitionChange
 from controller.control.state import ControlState
 from controller.raft import driver, states
 from controller.raft.election_store import ElectionStore
@@ -156,10 +155,6 @@ def former_is_clean(state: ControlState, request: Any) -> list[Any]:
     return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
 
 
-def elect_anybody(self: PartitionChange, replica: int) -> bool:
-    return self.may_lead(replica)
-
-
 def read_up_to_the_end(partition: Partition, request: Any, reader: Any, *args: Any, **kwargs: Any) -> Any:
     """Consumers are given what followers are given."""
     log = partition.log
@@ -284,7 +279,7 @@ CONTROLLER = {
         "AlterPartition takes in a broker that has restarted since (KIP-903)",
         (alter_partition, "_check_eligible", nothing),
     ),
-    "unclean-election": _mutant("any living replica may lead", (PartitionChange, "_may_lead_cleanly", elect_anybody)),
+    "unclean-election": _mutant("any living replica may lead", (ControlState, "unclean_election", always)),
     "unclean-stop-unnoticed": _mutant(
         "a broker that crashed stays eligible (KIP-966)", (brokers, "_former_incarnation_records", former_is_clean)
     ),

@@ -10,6 +10,7 @@ from controller.control.configs import ConfigOp
 from controller.metadata.configs import ResourceType
 from protocol.features import supported_levels
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from protocol.metadata_records import FeatureLevelRecord
 from tests.controller.situation import CLUSTER_ID, Situation, directory
 
 
@@ -70,6 +71,17 @@ def test_an_eligible_replica_leads_again_without_losing_anything() -> None:
     assert cluster.show("orders") == "replicas 1 2 3 isr - elr 2 3 last 3 no leader epoch 3", "1 left too early"
     cluster.unfence(2)
     assert cluster.show("orders") == "replicas 1 2 3 isr 2 elr 3 leader 2 epoch 4"
+
+
+def test_a_partition_that_lost_its_leader_before_the_elr_was_enabled_gets_one_again() -> None:
+    """Its last replica in sync crashed: out of the ISR, never in the ELR, and not known as the last leader."""
+    cluster = Situation(elr=False)
+    cluster.topic("orders", "1 2", min_isr=2)
+    cluster.fence(2, 1)
+    assert cluster.show("orders") == "replicas 1 2 isr 1 no leader epoch 1"
+    cluster.replay([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
+    come_back(cluster, 1, cleanly=False)
+    assert cluster.show("orders") == "replicas 1 2 isr 1 leader 1 epoch 2 recovering"
 
 
 def test_an_eligible_replica_that_crashed_is_eligible_no_more() -> None:

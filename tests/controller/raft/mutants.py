@@ -14,7 +14,6 @@ from controller.raft import elections, log_state, reconfiguration, replication, 
 from controller.raft.core import RaftCore
 from controller.raft.leader import Leader, Progress
 from controller.raft.log_state import LogState
-from controller.raft.voters import VoterHistory
 from tests.controller.raft.cluster import Replica
 
 Patch = pytest.MonkeyPatch
@@ -101,21 +100,6 @@ def candidates_vote_for_others(patch: Patch) -> None:
     patch.setattr(states.Candidate, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
 
 
-def followers_vote_in_their_leaders_epoch(patch: Patch) -> None:
-    patch.setattr(states.Follower, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
-
-
-def votes_of_former_epochs_count(patch: Patch) -> None:
-    def record(core: Any, voter_id: int, vote: Any, granted: bool, now_ms: int) -> None:
-        role = core.role
-        if isinstance(role, states.Prospective | states.Candidate):
-            role.votes.record(voter_id, granted)
-            if isinstance(role, states.Prospective) and role.votes.is_lost and not role.votes.is_won:
-                elections._return_from_pre_vote(core, role, now_ms)
-
-    patch.setattr(elections, "record_vote", record)
-
-
 def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
     """Whoever would have been voted for leads."""
     become = RaftCore.become_candidate
@@ -162,10 +146,6 @@ def voters_change_before_the_last_change_is_committed(patch: Patch) -> None:
     patch.setattr(reconfiguration, "_check_state", lambda core: None)
 
 
-def voters_of_a_truncated_log_stay(patch: Patch) -> None:
-    patch.setattr(VoterHistory, "truncate_to", lambda self, end_offset: None)
-
-
 def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
     truncate = LogState.truncate_to
 
@@ -175,10 +155,6 @@ def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
         self.epochs = [entry for entry in epochs if entry[1] <= offset]
 
     patch.setattr(LogState, "truncate_to", keep)
-
-
-def a_resigned_leader_votes_in_its_epoch(patch: Patch) -> None:
-    patch.setattr(states.Resigned, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
 
 
 def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
@@ -217,15 +193,11 @@ MUTANTS = (
     _mutant(a_majority_is_half, "4 18 19"),
     _mutant(a_removed_voter_gives_up_at_once, "54"),
     _mutant(candidates_vote_for_others, "18"),
-    _mutant(followers_vote_in_their_leaders_epoch, "18"),
-    _mutant(votes_of_former_epochs_count, "4 18 19"),
     _mutant(a_pre_vote_counts_as_a_vote, "4 18 19"),
     _mutant(observers_count_for_the_majority, "1 4 19"),
     _mutant(half_of_the_voters_commit, "1 4 19"),
-    _mutant(a_flush_of_before_a_truncation_counts, "1 4 19"),
-    _mutant(voters_change_before_the_last_change_is_committed, "1 4 18 19"),
-    _mutant(voters_of_a_truncated_log_stay, "4 18 19 54"),
+    _mutant(a_flush_of_before_a_truncation_counts, "1 4 19", voters=3, batches_per_fetch=1),
+    _mutant(voters_change_before_the_last_change_is_committed, "1 4 18 19", dynamic=True, voters=3),
     _mutant(epochs_of_a_truncated_log_stay, "1 4 19 21 54"),
-    _mutant(a_resigned_leader_votes_in_its_epoch, "18"),
     _mutant(the_epoch_of_the_log_is_forgotten, "18"),
 )

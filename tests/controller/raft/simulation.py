@@ -119,7 +119,15 @@ class Invariants(Checks):
 
 
 class Simulation:
-    def __init__(self, seed: int, *, voters: int | None = None, batches_per_fetch: int = 3, rules: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        voters: int | None = None,
+        batches_per_fetch: int = 3,
+        dynamic: bool = False,
+        rules: bool = True,
+    ) -> None:
         self.seed = seed
         rng = Random(seed)
         self.checks = Invariants(rules)
@@ -131,7 +139,7 @@ class Simulation:
             crash_in_flush=rng.choice([0.0, 0.01, 0.05]),
             batches_per_fetch=batches_per_fetch,
         )
-        self.dynamic = rng.random() < 0.4
+        self.dynamic = rng.random() < 0.4 or dynamic
         count, observers = rng.choice([1, 3, 3, 5]), rng.choice([0, 1, 2])
         self.cluster: Cluster = make_cluster(
             voters or count, observers, seed=seed, dynamic=self.dynamic, settings=settings, checks=self.checks

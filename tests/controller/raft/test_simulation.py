@@ -15,7 +15,11 @@ from controller.raft.log_state import LogState, OffsetAndEpoch
 from controller.raft.messages import Received, Vote
 from controller.raft.voters import ReplicaKey, VoterHistory
 from tests.controller.raft.cluster import directory_of, make_config, static_voters
-from tests.controller.raft.mutants import MUTANTS, Mutant, a_restarted_leader_may_vote_in_its_epoch
+from tests.controller.raft.mutants import (
+    MUTANTS,
+    Mutant,
+    a_restarted_leader_may_vote_in_its_epoch,
+)
 from tests.controller.raft.simulation import Broken, run
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "300"))
