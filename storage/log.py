@@ -27,6 +27,7 @@ from storage.mappings import Mappings
 from storage.preparation import Preparation, Prepared, prepare
 from storage.producers import NONE, BatchMetadata, Origin, ProducerStates
 from storage.results import NO_BYTES, Appended, Read
+from storage.roll import roll_deadline, roll_reason
 from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.segments import Segments
@@ -284,7 +285,9 @@ class Log:
                 changes.create_files(self)
             # A segment may have been begun behind a gap for a batch that the disk then refused; another leader's comes first now.
             begun_too_late = not segment.size and segment.base_offset > first_offset
-            if begun_too_late or segment.roll_reason(size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
+            if begun_too_late or roll_reason(
+                segment, self.config, size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()
+            ):
                 segment = changes.roll(self, now_ms, first_offset)
             segment.make_room(size)
             self.check_usable()  # again: a flush on another thread may have failed since
@@ -318,7 +321,7 @@ class Log:
 
     def _on_new_active(self) -> None:
         segment = self.segments.active
-        self._roll_timestamp, self._roll_wall_ms = segment.roll_deadline(self.roll_jitter_ms())
+        self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self.config, self.roll_jitter_ms())
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self.looked_at_end = -1
 

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 
 from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Header
-from storage.config import NEVER, LogConfig
+from storage.config import LogConfig
 from storage.errors import CorruptFile, DiskFull
 from storage.files import Files
-from storage.index import RELATIVE_OFFSET_MAX
 from storage.mappings import Mappings
 from storage.segment_file import (
     CLEANED_SUFFIX,
@@ -187,30 +186,6 @@ class Segment(SegmentFile):
             ahead = min(end + PREFAULT_BYTES, mapped.size)
             mapped.prefault(self.size, ahead)
             self.room = ahead
-
-    def roll_reason(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, jitter_ms: int) -> str | None:
-        """Why a batch of `size` bytes must start a new segment (Kafka's conditions), or None."""
-        if self.size > self._config.segment_bytes - size:
-            return "size"
-        if self.size and self._waited_ms(max_timestamp, now_ms) > self._config.roll_ms - jitter_ms:
-            return "time"
-        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
-            return "offset"
-        if self.indexes.full:
-            return "index"
-        return None
-
-    def roll_deadline(self, jitter_ms: int) -> tuple[int, int]:
-        """(timestamp, wall clock): a batch later than either needs a new segment."""
-        if self.size == 0:
-            return NEVER, NEVER
-        limit = self._config.roll_ms - jitter_ms
-        first = self.first_timestamp()
-        return (first + limit, NEVER) if first >= 0 else (NEVER, self.created_ms + limit)
-
-    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        first = self.first_timestamp()
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
