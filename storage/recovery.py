@@ -281,7 +281,8 @@ def _find_end(
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point), expected
         expected = valid.offset
-        if valid.position < segment.size and valid.offset < vouched and (clean or not valid.zeros):
+        lost = vouched > 0 if clean else valid.offset < vouched and not valid.zeros
+        if valid.position < segment.size and lost:
             # No crash takes back what was flushed. To cut it off would lose it here, and perhaps everywhere: this replica
             # counts as in sync. (Zeros alone are no evidence after a crash: a log may end in a gap.)
             reason = f"the batches end there, at offset {valid.offset}, and those up to {vouched} were on the disk once"

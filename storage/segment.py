@@ -321,7 +321,7 @@ class Segment(SegmentFile):
 
     def _has_timestamp(self, timestamp: int, offset: int) -> bool:
         position = self.position_of(offset)
-        if position is None:
+        if position is None or position == self.size:
             return False
         found: int = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
         return found == timestamp

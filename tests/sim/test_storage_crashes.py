@@ -46,5 +46,9 @@ def test_histories_meet_every_kind_of_fault() -> None:
         "clean True",
         "clean False",
         "meanwhile",
+        "damage: recovered",
+        "damage: damage met",
+        "damage: partition offline",
+        "damage: directory offline",
     ):
         assert what in seen, f"no history has {what!r}"
