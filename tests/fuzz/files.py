@@ -28,11 +28,11 @@ from protocol.control_messages import ProducerEntry, ProducerSnapshot, encode_ve
 from protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
 from protocol.records.batch import HEADER_BYTES
 from protocol.records.crc import crc32c
-from storage import checkpoint, producer_snapshot
+from storage import checkpoint, index_file, producer_snapshot
 from storage.epochs import FILE as EPOCHS
 from storage.epochs import LeaderEpochs
 from storage.errors import CorruptFile, InconsistentLogDirectory
-from storage.index import OffsetIndex, TimeIndex
+from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from storage.log_dirs import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
 from storage.txn_index import AbortedTxn, TransactionIndex
@@ -62,8 +62,17 @@ class File(NamedTuple):
 
 def _offset_index(disk: SimDisk) -> None:
     index = OffsetIndex(f"{HERE}/0.index", 100, 4096)
+    searched = [_search(index.floor_in_file, disk, offset) for offset in QUESTIONS]
+    at_positions = [
+        _search(index.floor_position_in_file, disk, place, log_bytes)
+        for place in QUESTIONS
+        for log_bytes in (1, LOG_BYTES)
+    ]
     index.load(disk, LOG_BYTES)
-    assert index.floor(150) < LOG_BYTES and index.floor_position(77) <= 77
+    equal(searched, [index.floor(offset) for offset in QUESTIONS], "what is found in the file of the offset index")
+    expected = [index.floor_position(place) for place in QUESTIONS for _ in (1, LOG_BYTES)]
+    equal(at_positions, expected, "what is found by its position in the file")
+    assert index.floor(150)[1] < LOG_BYTES and index.floor_position(777)[1] <= 777
     again = OffsetIndex(f"{HERE}/1.index", 100, 4096)
     for offset, position in zip(index.offsets, index.positions, strict=True):
         again.append(offset + 100, position)
@@ -77,13 +86,30 @@ def _offset_index(disk: SimDisk) -> None:
 def _time_index(disk: SimDisk) -> None:
     index = TimeIndex(f"{HERE}/0.timeindex", 100, 4096)
     index.last_in_file(disk)
-    index.load(disk, 1 << 40)
-    index.floor(5)
+    searched = [_search(index.floor_in_file, disk, timestamp) for timestamp in QUESTIONS]
+    index.load(disk, 100 + RELATIVE_OFFSET_MAX)
+    equal(searched, [index.floor(timestamp) for timestamp in QUESTIONS], "what is found in the file of the time index")
     again = TimeIndex(f"{HERE}/1.timeindex", 100, 4096)
     for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
         again.maybe_append(timestamp, offset + 100)
     again.save(disk)
     equal(disk.read(again.path) or b"", b"".join(_TIME.pack(*each) for each in _times(again)), "the time index")
+
+
+#: Offsets above the base offset, positions, timestamps.
+QUESTIONS = (101, 110, 111, 777, 1500, 9500, LOG_BYTES, 1 << 33, 1 << 62)
+BLOCK_BYTES = 24
+
+
+def _search(search: Callable[..., tuple[int, int]], *question: object) -> tuple[int, int] | CorruptFile:
+    """In blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
+    whole, index_file.BLOCK_BYTES = index_file.BLOCK_BYTES, BLOCK_BYTES
+    try:
+        return search(*question)
+    except CorruptFile as damage:
+        return damage
+    finally:
+        index_file.BLOCK_BYTES = whole
 
 
 _TIME = struct.Struct(">qi")
@@ -157,11 +183,13 @@ def _write_quorum_state(disk: SimDisk) -> None:
 
 
 def _write_offset_index(disk: SimDisk) -> None:
-    disk.write_atomic(f"{HERE}/0.index", struct.pack(">6I", 10, 4000, 20, 9000, 21, 9500))
+    disk.write_atomic(
+        f"{HERE}/0.index", struct.pack(">12I", 10, 4000, 20, 9000, 21, 9500, 30, 9600, 40, 9700, 1400, 99000)
+    )
 
 
 def _write_time_index(disk: SimDisk) -> None:
-    disk.write_atomic(f"{HERE}/0.timeindex", struct.pack(">qiqi", 1000, 3, 2000, 9))
+    disk.write_atomic(f"{HERE}/0.timeindex", struct.pack(">qiqiqiqi", 1000, 3, 2000, 9, 3000, 9, 1 << 33, 20))
 
 
 def _write_producers(disk: SimDisk) -> None:
