@@ -12,9 +12,12 @@ from random import Random
 from typing import NamedTuple
 
 from controller.raft.batches import data_batch
+from controller.raft.config import RaftConfig
 from controller.raft.election_store import FILE as QUORUM_STATE
 from controller.raft.election_store import ElectionStore
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.messages import Batch
+from controller.raft.metadata_log import DIRECTORY, MetadataLog
 from controller.raft.snapshots import (
     BOOTSTRAP_FILE,
     Snapshots,
@@ -36,7 +39,7 @@ from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from storage.log_dirs import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
 from storage.txn_index import AbortedTxn, TransactionIndex
-from tests.controller.raft.cluster import dynamic_voters
+from tests.controller.raft.cluster import dynamic_voters, static_voters
 from tests.fuzz.batches import stamp
 from tests.fuzz.target import Target, equal
 from tests.sim.disk import SimDisk
@@ -44,6 +47,7 @@ from tests.sim.disk import SimDisk
 HERE = "/d"
 SNAPSHOT = OffsetAndEpoch(10, 1)
 LOG_BYTES = 1 << 20
+RAFT = RaftConfig(1, bytes(16), "c", (), static_voters=static_voters(1))
 
 
 def disk_with(files: dict[str, bytes]) -> SimDisk:
@@ -249,7 +253,12 @@ def small_seeds() -> Iterator[bytes]:
 
 
 def snapshot(data: bytes) -> None:
-    """A snapshot of the metadata, and bootstrap.checkpoint, which has the same form. Bit 0: the CRCs are put right."""
+    """A snapshot of the metadata, and bootstrap.checkpoint, which has the same form.
+
+    bit 0    the CRCs are put right
+    bit 1    it is bootstrap.checkpoint
+    bit 2    it is beside a metadata log that is opened: a damaged one does not cost that log
+    """
     if not data:
         return
     content = bytearray(data[1:])
@@ -258,6 +267,9 @@ def snapshot(data: bytes) -> None:
     if data[0] & 2:
         read_bootstrap(disk_with({BOOTSTRAP_FILE: bytes(content)}), HERE)
         return
+    if data[0] & 4:
+        _beside_a_log(bytes(content))
+        return
     disk = disk_with({file_name(SNAPSHOT) + ".part": bytes(content)})
     snapshots = Snapshots(disk, HERE)
     control = snapshots.finish(SNAPSHOT)
@@ -265,6 +277,22 @@ def snapshot(data: bytes) -> None:
     equal(snapshots.reader(SNAPSHOT).load_control(), control, "control records read again")
     for batch in snapshots.reader(SNAPSHOT):
         assert batch.records is not None
+
+
+def _beside_a_log(content: bytes) -> None:
+    disk = disk_with({})
+    log = MetadataLog(disk, HERE, RAFT, 0)
+    for offset in range(9):
+        log.append(Batch(offset, offset, 1, [b"no-op"]), 1)
+    log.flush(1)
+    disk.write_atomic(f"{HERE}/{DIRECTORY}/{file_name(SNAPSHOT)}", content, sync=False)
+    try:
+        again = MetadataLog(disk, HERE, RAFT, 0)
+    except CorruptFile:
+        again = None
+    if again is None or again.state.latest_snapshot is None:
+        disk.remove(f"{HERE}/{DIRECTORY}/{file_name(SNAPSHOT)}")
+        equal(MetadataLog(disk, HERE, RAFT, 0).log.log_end_offset, 9, "the end of the log beside a damaged snapshot")
 
 
 def stamp_all(content: bytearray) -> None:
@@ -295,7 +323,8 @@ def snapshot_seeds() -> Iterator[bytes]:
         )
         writer.append(values)
         writer.freeze()
-        yield b"\1" + (disk.read(path) or b"")
+        for begin in (b"\1", b"\5"):
+            yield begin + (disk.read(path) or b"")
     yield b"\1" + data_batch(values, base_offset=0, epoch=1, now_ms=1)
 
 
