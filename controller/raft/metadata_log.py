@@ -29,6 +29,7 @@ from storage.files import Files
 from storage.log import Log, Origin
 from storage.mappings import Mappings
 from storage.recovery import open_log
+from storage.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +44,25 @@ UNLIMITED = -1
 
 class MetadataLog:
     def __init__(self, files: Files, directory: str, config: RaftConfig, now_ms: int) -> None:
-        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself)."""
+        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself).
+
+        Raises:
+            CorruptFile: what was on the disk for good cannot be read, and going on could lose committed records.
+        """
         self.directory = f"{directory}/{DIRECTORY}"
         self._files = files
         self._config = config
         files.make_dirs(self.directory)
         self.snapshots = Snapshots(files, self.directory)
         self.election = ElectionStore(files, self.directory)
-        known = self._readable(self.snapshots.open())
-        self.log = self._open_log(list(known), now_ms)
         self.state = LogState()
         self.voters = VoterHistory(config.static_voters)
-        self._load(known)
+        known = self._readable(self.snapshots.open())
+        try:
+            self.log = self._open_log(list(known), now_ms)
+            self._load(known)
+        except DamagedLog as damage:
+            raise CorruptFile(damage.path, f"damaged at byte {damage.position}: {damage.reason}") from None
 
     @property
     def _recovery_point_path(self) -> str:

@@ -156,6 +156,18 @@ def test_a_log_is_not_given_up_for_a_damaged_snapshot(
     assert (again.state.start_offset, again.state.end_offset) == (0, end)
 
 
+def test_damage_below_the_recovery_point_stops_the_start_with_its_place(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 0, 30, 1)
+    snapshot(log, 30, 1)
+    fill(log, 30, 40, 2)
+    log.log.close()
+    path = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-5] + b"?????")
+    with pytest.raises(CorruptFile, match="damaged at byte"):
+        opened(tmp_path)
+
+
 def test_a_control_batch_that_cannot_be_read_stops_the_start_with_its_offset(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 0, 3, 1)
