@@ -7,6 +7,7 @@ What a crash can leave, and what becomes of it:
     indexes behind the log, or damaged   made again from the log
     a producer snapshot missing          an older one is taken and the batches since are read
     epochs missing                       read from the batches, which name their leader epoch
+    a marker that cannot be read         ends no transaction (storage.replay)
     files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
 
 Everything below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic,

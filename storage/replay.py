@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from protocol.errors import KafkaError
 from protocol.records.batch import HEADER, Header
 from storage import producer_snapshot
 from storage.errors import CorruptFile
@@ -16,6 +18,8 @@ from storage.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
     from storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 # Most batches have no producer id, and are passed over in 0.3 us.
 PRODUCER_ID, PRODUCER_ID_AT = Struct(">q"), 43
@@ -28,7 +32,7 @@ def rebuild_producers(log: Log) -> None:
     start = _load_snapshot(log, log.producers, log.log_end_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = take_in(log.producers, header, batch)
+            aborted = _take_in(log.producers, header, batch, segment)
             if aborted is not None:
                 # A crash may have kept the entry from the disk though the marker is there.
                 segment.txn_index.append_if_missing(log.files, aborted)
@@ -51,12 +55,24 @@ def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
     start = _load_snapshot(log, producers, damaged.base_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = take_in(producers, header, batch)
+            aborted = _take_in(producers, header, batch, segment)
             if aborted is not None and segment is damaged:
                 entries.append(aborted)
         if segment is damaged:
             break
     damaged.txn_index.replace(log.files, entries)
+
+
+def _take_in(producers: ProducerStates, header: Header, batch: memoryview, segment: Segment) -> AbortedTxn | None:
+    """A marker that cannot be read, though its CRC is right, ends no transaction: the batches around it stay readable.
+
+    An append refuses such a marker now. It may be there from before, or from another implementation.
+    """
+    try:
+        return take_in(producers, header, batch)
+    except KafkaError as error:
+        logger.error("%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[0], error)
+        return None
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:

@@ -110,6 +110,10 @@ def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
             raise UnexpectedAppendOffset(base, expected)
+        if header[5] & CONTROL_BIT and header[9] >= 0 < header[12]:
+            read_marker(
+                BatchView(view[position : position + size])
+            )  # once it is in the log, it is too late to refuse it
         expected = base + delta + 1
         headers.append(header)
         position += size

@@ -10,6 +10,7 @@ from controller.raft.messages import Batch, ControlRecords, LeaderChange
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from protocol import control_messages as wire
 from protocol.compile import decoder, encoder
+from protocol.errors import MalformedMessage
 from protocol.primitives import Buffer
 from protocol.records.batch import BatchView, iter_batches
 from protocol.records.builder import build_batch
@@ -90,7 +91,11 @@ def voter_rows(kraft_version: int | None, voters: VoterSet | None) -> list[tuple
 
 
 def read_control(view: BatchView) -> ControlRecords:
-    """What a control batch says; records of types that we do not know are passed over."""
+    """What a control batch says; records of types that we do not know are passed over.
+
+    Raises:
+        KafkaError, ProtocolError: a record cannot be read.
+    """
     leader_change: LeaderChange | None = None
     kraft_version: int | None = None
     voters: VoterSet | None = None
@@ -102,7 +107,7 @@ def read_control(view: BatchView) -> ControlRecords:
             case ControlType.KRAFT_VERSION:
                 kraft_version = decode(wire.KRaftVersionRecord, value).kraft_version
             case ControlType.KRAFT_VOTERS:
-                voters = VoterSet.of(_voter(voter) for voter in decode(wire.VotersRecord, value).voters)
+                voters = _voter_set(decode(wire.VotersRecord, value).voters)
     return ControlRecords(leader_change, kraft_version, voters)
 
 
@@ -158,6 +163,12 @@ def _wire_voter(voter: Voter) -> wire.Voter:
         [wire.Endpoint(*endpoint) for endpoint in voter.endpoints],
         wire.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
     )
+
+
+def _voter_set(voters: list[wire.Voter]) -> VoterSet:
+    if len({voter.voter_id for voter in voters}) != len(voters):
+        raise MalformedMessage(f"VotersRecord names a node id twice: {voters}")
+    return VoterSet.of(_voter(voter) for voter in voters)
 
 
 def _voter(voter: wire.Voter) -> Voter:

@@ -19,7 +19,9 @@ from controller.raft.log_state import LogState, OffsetAndEpoch
 from controller.raft.messages import Batch, ControlRecords
 from controller.raft.snapshots import Snapshots
 from controller.raft.voters import VoterHistory
+from protocol.errors import KafkaError, ProtocolError
 from protocol.primitives import uuid_to_str
+from protocol.records.batch import BatchView
 from storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
 from storage.config import LogConfig
 from storage.errors import CorruptFile
@@ -27,6 +29,7 @@ from storage.files import Files
 from storage.log import Log, Origin
 from storage.mappings import Mappings
 from storage.recovery import open_log
+from storage.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
 
@@ -41,18 +44,25 @@ UNLIMITED = -1
 
 class MetadataLog:
     def __init__(self, files: Files, directory: str, config: RaftConfig, now_ms: int) -> None:
-        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself)."""
+        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself).
+
+        Raises:
+            CorruptFile: what was on the disk for good cannot be read, and going on could lose committed records.
+        """
         self.directory = f"{directory}/{DIRECTORY}"
         self._files = files
         self._config = config
         files.make_dirs(self.directory)
         self.snapshots = Snapshots(files, self.directory)
         self.election = ElectionStore(files, self.directory)
-        known = self.snapshots.open()
-        self.log = self._open_log(known, now_ms)
         self.state = LogState()
         self.voters = VoterHistory(config.static_voters)
-        self._load(known)
+        known = self._readable(self.snapshots.open())
+        try:
+            self.log = self._open_log(list(known), now_ms)
+            self._load(known)
+        except DamagedLog as damage:
+            raise CorruptFile(damage.path, f"damaged at byte {damage.position}: {damage.reason}") from None
 
     @property
     def _recovery_point_path(self) -> str:
@@ -64,6 +74,17 @@ class MetadataLog:
         except CorruptFile as fault:
             logger.warning("%s: the whole log is recovered", fault)
             return 0
+
+    def _readable(self, snapshots: list[OffsetAndEpoch]) -> dict[OffsetAndEpoch, ControlRecords]:
+        """The snapshots whose beginning can be read, oldest first, and what it says."""
+        found = {}
+        for snapshot in snapshots:
+            try:
+                found[snapshot] = self.snapshots.reader(snapshot).load_control()
+            except CorruptFile as fault:
+                # Damaged since it was written. The log may still reach back to before it; `_load` checks that.
+                logger.error("snapshot %s is not usable: %s", snapshot, fault)
+        return found
 
     def _open_log(self, snapshots: list[OffsetAndEpoch], now_ms: int) -> Log:
         log_config = LogConfig(
@@ -92,20 +113,15 @@ class MetadataLog:
             self._files.write_atomic(partition_metadata, text.encode())
         if snapshots and snapshots[-1].offset > log.log_end_offset:
             # A crash between the arrival of a snapshot and the reset of the log to it.
+            self.snapshots.check(snapshots[-1])
             log.truncate_fully_and_start_at(snapshots[-1].offset)
         log.flush(now_ms)
         return log
 
-    def _load(self, snapshots: list[OffsetAndEpoch]) -> None:
+    def _load(self, snapshots: dict[OffsetAndEpoch, ControlRecords]) -> None:
         """What the core must know: epochs and voters, from the snapshots and the log."""
         state, log, voters = self.state, self.log, self.voters
-        for snapshot in snapshots:
-            try:
-                control = self.snapshots.reader(snapshot).load_control()
-            except CorruptFile as fault:
-                # Damaged since it was written. The log may still reach back to before it; the check below tells.
-                logger.error("snapshot %s is not usable: %s", snapshot, fault)
-                continue
+        for snapshot, control in snapshots.items():
             state.snapshots.append(snapshot)
             voters.append(snapshot.offset - 1, control.voters, control.kraft_version)
         if log.log_start_offset > 0:
@@ -126,16 +142,24 @@ class MetadataLog:
         for view in log.batches(known_to):
             state.append(view.base_offset, view.last_offset, view.partition_leader_epoch)
             if view.is_control:
-                control = read_control(view)
+                control = self._control_of(view)
                 if control.voters is not None or control.kraft_version is not None:
                     voters.merge(view.last_offset, control.voters, control.kraft_version)
         state.flushed_offset = state.end_offset
         if latest is not None and latest.offset > 0 and state.epoch_at(latest.offset) != latest.epoch:
             # The same crash, with a log that is longer than the snapshot but parts from it.
+            self.snapshots.check(latest)
             log.truncate_fully_and_start_at(latest.offset)
             state.reset_to_snapshot(latest)
-            control = self.snapshots.reader(latest).load_control()
+            control = snapshots[latest]
             voters.reset_to_snapshot(latest.offset, control.voters, control.kraft_version)
+
+    def _control_of(self, view: BatchView) -> ControlRecords:
+        """CorruptFile where it cannot be read: it may hold the voters, and a guess at them could elect two leaders."""
+        try:
+            return read_control(view)
+        except (KafkaError, ProtocolError) as fault:
+            raise CorruptFile(self.directory, f"the control batch at offset {view.base_offset}: {fault}") from None
 
     # The core's effects.
 

@@ -26,7 +26,7 @@ from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.messages import ControlRecords
 from controller.raft.voters import VoterSet
 from protocol import control_messages as wire
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, ProtocolError
 from protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
 from protocol.records.control import ControlType, control_batch, control_type
 from storage.errors import CorruptFile
@@ -80,6 +80,11 @@ class Snapshots:
 
     def reader(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
         return SnapshotReader(self._files, self.path(snapshot), snapshot)
+
+    def check(self, snapshot: OffsetAndEpoch) -> None:
+        """CorruptFile unless the whole of it can be read: ask before a log is given up for it."""
+        for _ in self.reader(snapshot):
+            pass
 
     def remove(self, snapshot: OffsetAndEpoch) -> None:
         self._files.remove(self.path(snapshot))
@@ -139,7 +144,7 @@ class SnapshotReader:
         """Data batches and control batches in order.
 
         Raises:
-            CorruptFile: a batch is damaged, or header or footer are missing.
+            CorruptFile: a batch is damaged, its records cannot be read, or header or footer are missing.
         """
         expected, footer_seen = 0, False
         for view in self._views():
@@ -147,19 +152,28 @@ class SnapshotReader:
                 raise CorruptFile(self.path, f"batch at offset {view.base_offset} where {expected} is expected")
             if expected == 0 and not self._read_header(view):
                 raise CorruptFile(self.path, "does not begin with a snapshot header")
+            batch = CommittedBatch(view)
+            try:
+                footer_seen = _is_footer(view) if view.is_control else False
+                # The records are decoded here: a CRC does not say that they can be.
+                batch.records  # noqa: B018
+            except KafkaError as fault:
+                raise CorruptFile(self.path, f"batch at offset {expected}: {fault}") from None
             expected = view.next_offset
-            footer_seen = view.is_control and _is_footer(view)
-            yield CommittedBatch(view)
+            yield batch
         if not footer_seen:
             raise CorruptFile(self.path, "has no footer: it was cut short")
 
     def _read_header(self, view: BatchView) -> bool:
-        records = view.records() if view.is_control else []
-        if not records or control_type(records[0]) is not ControlType.SNAPSHOT_HEADER:
-            return False
-        header = decode(wire.SnapshotHeaderRecord, records[0].value or b"")
+        try:
+            records = view.records() if view.is_control else []
+            if not records or control_type(records[0]) is not ControlType.SNAPSHOT_HEADER:
+                return False
+            header = decode(wire.SnapshotHeaderRecord, records[0].value or b"")
+            self.control = read_control(view)
+        except (KafkaError, ProtocolError) as fault:
+            raise CorruptFile(self.path, f"the snapshot header: {fault}") from None
         self.last_contained_log_timestamp = header.last_contained_log_timestamp
-        self.control = read_control(view)
         return True
 
     def _views(self) -> Iterator[BatchView]:

@@ -12,9 +12,12 @@ from random import Random
 from typing import NamedTuple
 
 from controller.raft.batches import data_batch
+from controller.raft.config import RaftConfig
 from controller.raft.election_store import FILE as QUORUM_STATE
 from controller.raft.election_store import ElectionStore
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.messages import Batch
+from controller.raft.metadata_log import DIRECTORY, MetadataLog
 from controller.raft.snapshots import (
     BOOTSTRAP_FILE,
     Snapshots,
@@ -28,15 +31,15 @@ from protocol.control_messages import ProducerEntry, ProducerSnapshot, encode_ve
 from protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
 from protocol.records.batch import HEADER_BYTES
 from protocol.records.crc import crc32c
-from storage import checkpoint, producer_snapshot
+from storage import checkpoint, index_file, producer_snapshot
 from storage.epochs import FILE as EPOCHS
 from storage.epochs import LeaderEpochs
 from storage.errors import CorruptFile, InconsistentLogDirectory
-from storage.index import OffsetIndex, TimeIndex
+from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from storage.log_dirs import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
 from storage.txn_index import AbortedTxn, TransactionIndex
-from tests.controller.raft.cluster import dynamic_voters
+from tests.controller.raft.cluster import dynamic_voters, static_voters
 from tests.fuzz.batches import stamp
 from tests.fuzz.target import Target, equal
 from tests.sim.disk import SimDisk
@@ -44,6 +47,7 @@ from tests.sim.disk import SimDisk
 HERE = "/d"
 SNAPSHOT = OffsetAndEpoch(10, 1)
 LOG_BYTES = 1 << 20
+RAFT = RaftConfig(1, bytes(16), "c", (), static_voters=static_voters(1))
 
 
 def disk_with(files: dict[str, bytes]) -> SimDisk:
@@ -62,8 +66,17 @@ class File(NamedTuple):
 
 def _offset_index(disk: SimDisk) -> None:
     index = OffsetIndex(f"{HERE}/0.index", 100, 4096)
+    searched = [_search(index.floor_in_file, disk, offset) for offset in QUESTIONS]
+    at_positions = [
+        _search(index.floor_position_in_file, disk, place, log_bytes)
+        for place in QUESTIONS
+        for log_bytes in (1, LOG_BYTES)
+    ]
     index.load(disk, LOG_BYTES)
-    assert index.floor(150) < LOG_BYTES and index.floor_position(77) <= 77
+    equal(searched, [index.floor(offset) for offset in QUESTIONS], "what is found in the file of the offset index")
+    expected = [index.floor_position(place) for place in QUESTIONS for _ in (1, LOG_BYTES)]
+    equal(at_positions, expected, "what is found by its position in the file")
+    assert index.floor(150)[1] < LOG_BYTES and index.floor_position(777)[1] <= 777
     again = OffsetIndex(f"{HERE}/1.index", 100, 4096)
     for offset, position in zip(index.offsets, index.positions, strict=True):
         again.append(offset + 100, position)
@@ -77,13 +90,30 @@ def _offset_index(disk: SimDisk) -> None:
 def _time_index(disk: SimDisk) -> None:
     index = TimeIndex(f"{HERE}/0.timeindex", 100, 4096)
     index.last_in_file(disk)
-    index.load(disk, 1 << 40)
-    index.floor(5)
+    searched = [_search(index.floor_in_file, disk, timestamp) for timestamp in QUESTIONS]
+    index.load(disk, 100 + RELATIVE_OFFSET_MAX)
+    equal(searched, [index.floor(timestamp) for timestamp in QUESTIONS], "what is found in the file of the time index")
     again = TimeIndex(f"{HERE}/1.timeindex", 100, 4096)
     for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
         again.maybe_append(timestamp, offset + 100)
     again.save(disk)
     equal(disk.read(again.path) or b"", b"".join(_TIME.pack(*each) for each in _times(again)), "the time index")
+
+
+#: Offsets above the base offset, positions, timestamps.
+QUESTIONS = (101, 110, 111, 777, 1500, 9500, LOG_BYTES, 1 << 33, 1 << 62)
+BLOCK_BYTES = 24
+
+
+def _search(search: Callable[..., tuple[int, int]], *question: object) -> tuple[int, int] | CorruptFile:
+    """In blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
+    whole, index_file.BLOCK_BYTES = index_file.BLOCK_BYTES, BLOCK_BYTES
+    try:
+        return search(*question)
+    except CorruptFile as damage:
+        return damage
+    finally:
+        index_file.BLOCK_BYTES = whole
 
 
 _TIME = struct.Struct(">qi")
@@ -157,11 +187,13 @@ def _write_quorum_state(disk: SimDisk) -> None:
 
 
 def _write_offset_index(disk: SimDisk) -> None:
-    disk.write_atomic(f"{HERE}/0.index", struct.pack(">6I", 10, 4000, 20, 9000, 21, 9500))
+    disk.write_atomic(
+        f"{HERE}/0.index", struct.pack(">12I", 10, 4000, 20, 9000, 21, 9500, 30, 9600, 40, 9700, 1400, 99000)
+    )
 
 
 def _write_time_index(disk: SimDisk) -> None:
-    disk.write_atomic(f"{HERE}/0.timeindex", struct.pack(">qiqi", 1000, 3, 2000, 9))
+    disk.write_atomic(f"{HERE}/0.timeindex", struct.pack(">qiqiqiqi", 1000, 3, 2000, 9, 3000, 9, 1 << 33, 20))
 
 
 def _write_producers(disk: SimDisk) -> None:
@@ -221,7 +253,12 @@ def small_seeds() -> Iterator[bytes]:
 
 
 def snapshot(data: bytes) -> None:
-    """A snapshot of the metadata, and bootstrap.checkpoint, which has the same form. Bit 0: the CRCs are put right."""
+    """A snapshot of the metadata, and bootstrap.checkpoint, which has the same form.
+
+    bit 0    the CRCs are put right
+    bit 1    it is bootstrap.checkpoint
+    bit 2    it is beside a metadata log that is opened: a damaged one does not cost that log
+    """
     if not data:
         return
     content = bytearray(data[1:])
@@ -230,6 +267,9 @@ def snapshot(data: bytes) -> None:
     if data[0] & 2:
         read_bootstrap(disk_with({BOOTSTRAP_FILE: bytes(content)}), HERE)
         return
+    if data[0] & 4:
+        _beside_a_log(bytes(content))
+        return
     disk = disk_with({file_name(SNAPSHOT) + ".part": bytes(content)})
     snapshots = Snapshots(disk, HERE)
     control = snapshots.finish(SNAPSHOT)
@@ -237,6 +277,22 @@ def snapshot(data: bytes) -> None:
     equal(snapshots.reader(SNAPSHOT).load_control(), control, "control records read again")
     for batch in snapshots.reader(SNAPSHOT):
         assert batch.records is not None
+
+
+def _beside_a_log(content: bytes) -> None:
+    disk = disk_with({})
+    log = MetadataLog(disk, HERE, RAFT, 0)
+    for offset in range(9):
+        log.append(Batch(offset, offset, 1, [b"no-op"]), 1)
+    log.flush(1)
+    disk.write_atomic(f"{HERE}/{DIRECTORY}/{file_name(SNAPSHOT)}", content, sync=False)
+    try:
+        again = MetadataLog(disk, HERE, RAFT, 0)
+    except CorruptFile:
+        again = None
+    if again is None or again.state.latest_snapshot is None:
+        disk.remove(f"{HERE}/{DIRECTORY}/{file_name(SNAPSHOT)}")
+        equal(MetadataLog(disk, HERE, RAFT, 0).log.log_end_offset, 9, "the end of the log beside a damaged snapshot")
 
 
 def stamp_all(content: bytearray) -> None:
@@ -267,7 +323,8 @@ def snapshot_seeds() -> Iterator[bytes]:
         )
         writer.append(values)
         writer.freeze()
-        yield b"\1" + (disk.read(path) or b"")
+        for begin in (b"\1", b"\5"):
+            yield begin + (disk.read(path) or b"")
     yield b"\1" + data_batch(values, base_offset=0, epoch=1, now_ms=1)
 
 

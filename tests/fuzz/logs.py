@@ -1,7 +1,8 @@
 """A partition's directory as a crash, or a bad disk, may leave it: opened, read, asked, and opened once more.
 
-Input: how it is opened, then the files, separated by CUT: .log, .index, .timeindex, .txnindex, .snapshot, epochs. Whatever
-they hold, the log is opened or refused with a typed error, and what is served is whole batches with a right CRC.
+Input: how it is opened, then the files, separated by CUT: .log, .index, .timeindex, .txnindex, .snapshot, epochs, and the .log
+and indexes of a second segment. Whatever they hold, the log is opened or refused with a typed error, and what is served is whole
+batches with a right CRC.
 
     bit 0    CRC and magic of every batch are put right
     bit 1    after a clean stop (of `trusted` alone; otherwise from a recovery point)
@@ -11,11 +12,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 from protocol.errors import KafkaError
-from protocol.records.batch import check_batch
+from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, batch_size, check_batch
 from protocol.records.builder import build_batch
 from protocol.records.control import end_txn_batch
 from storage.config import LogConfig
@@ -24,13 +25,21 @@ from storage.errors import CorruptFile, StorageFailure
 from storage.log import Log
 from storage.mappings import Mappings
 from storage.recovery import open_log
+from storage.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal
 from tests.sim.disk import SimDisk
 
+SOUND = build_batch([(b"k", b"v", 1_700_000_000_000)])
 CUT = b"\xff-\xff"
 NOW_MS = 1_700_000_000_000
-NAMES = (*(f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex", "txnindex")), f"{2:020d}.snapshot", EPOCHS)
+NAMES = (
+    *(f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex", "txnindex")),
+    f"{2:020d}.snapshot",
+    EPOCHS,
+    *(f"{5:020d}.{kind}" for kind in ("log", "index", "timeindex")),
+)
+LOGS = [place for place, name in enumerate(NAMES) if name.endswith(".log")]
 CONFIG = LogConfig(
     segment_bytes=4096, index_interval_bytes=100, segment_index_bytes=256, max_decompressed_message_bytes=1 << 24
 )
@@ -40,35 +49,84 @@ def crashed(data: bytes) -> None:
     """Nothing is known to be on the disk: every batch is checked."""
     if data:
         disk = _directory(data)
-        _use(disk, clean=False, recovery_point=0)
+        log = _open(disk, clean=False, recovery_point=0)
+        with no_damage("all was checked when the log was opened"):
+            _use(disk, log, read(log))
 
 
 def trusted(data: bytes) -> None:
     """After a clean stop, or above a recovery point: what lies below is not checked as a whole, and may be damaged."""
     if data:
         disk = _directory(data)
-        _use(disk, clean=bool(data[0] & 2), recovery_point=5)
+        if any(leads_into_a_batch(disk, log) for log in LOGS):
+            return
+        log = _open(disk, clean=bool(data[0] & 2), recovery_point=5)
+        try:
+            served = read(log)
+        except DamagedLog:
+            _use_damaged(log)
+            return
+        with no_damage("all of the log could be read"):
+            _use(disk, log, served)
+
+
+def leads_into_a_batch(disk: SimDisk, place: int) -> bool:
+    """Whether an index entry names a whole batch inside of a batch. No disk does that by chance, and no start finds it out."""
+    log, index = (disk.read(f"{HERE}/{NAMES[place + file]}") or b"" for file in (0, 1))
+    boundaries, at = set[int](), 0
+    while at + HEADER_BYTES <= len(log):
+        boundaries.add(at)
+        at += max(HEADER_BYTES, int.from_bytes(log[at + 8 : at + 12], "big") + LOG_OVERHEAD_BYTES)
+    for _, position in struct.iter_unpack(">II", index[: len(index) // 8 * 8]):
+        with suppress(KafkaError):
+            size = batch_size(log, position, len(log))
+            if position not in boundaries and size is not None:
+                check_batch(memoryview(log), position, position + size)
+                return True
+    return False
+
+
+@contextmanager
+def no_damage(why: str) -> Iterator[None]:
+    try:
+        yield
+    except DamagedLog as damage:
+        raise Wrong(f"{damage}, but {why}") from damage
 
 
 def _directory(data: bytes) -> SimDisk:
     contents = data[1:].split(CUT)
-    if data[0] & 1:
-        first = bytearray(contents[0])
-        stamp_all(first)
-        contents[0] = bytes(first)
+    for place in LOGS if data[0] & 1 else ():
+        if place < len(contents):
+            log = bytearray(contents[place])
+            stamp_all(log)
+            contents[place] = bytes(log)
     disk = disk_with({name: content for name, content in zip(NAMES, contents, strict=False) if content})
     disk.create(f"{HERE}/{NAMES[0]}")
     return disk
 
 
-def _use(disk: SimDisk, *, clean: bool, recovery_point: int) -> None:
-    log = _open(disk, clean=clean, recovery_point=recovery_point)
-    served = read(log)
+def _use(disk: SimDisk, log: Log, served: bytes) -> None:
     ask(log)
     end = log.log_end_offset
     log.close()
     again = _open(disk, clean=True, recovery_point=end)
     equal((again.log_end_offset, read(again)), (end, served), "the log after a clean stop")
+
+
+def _use_damaged(log: Log) -> None:
+    """Every question is answered or refused; what is appended can be read, and the log can be closed."""
+    for question in (
+        lambda: ask(log),
+        lambda: log.truncate_to(log.log_end_offset - 1),
+        lambda: log.apply_retention(NOW_MS),
+    ):
+        with suppress(DamagedLog):
+            question()
+    first = log.append(SOUND, leader_epoch=9, now_ms=NOW_MS).first_offset
+    log.advance_high_watermark(log.log_end_offset)
+    equal(len(log.read(first, max_bytes=1000).records), len(SOUND), "bytes of the batch behind the damage")
+    log.close()
 
 
 def _open(disk: SimDisk, *, clean: bool, recovery_point: int) -> Log:
@@ -128,11 +186,15 @@ def seeds() -> Iterator[bytes]:
         yield bytes((how,)) + log
         yield bytes((how,)) + CUT.join((log, index, times, aborted, b"", epochs))
         yield bytes((how,)) + log[:-7] + bytes(30)
+        first = b"".join(batches[:3])
+        yield bytes((how,)) + CUT.join((first, index, times, aborted, b"", epochs, batches[3]))
+        yield bytes((how,)) + CUT.join((first, b"", b"", b"", b"", epochs, batches[3], b"", times))
     yield b"\0" + batches[0] + bytes(200)
     yield b"\0" + batches[0] + batches[3]
 
 
+REFUSALS = (StorageFailure, CorruptFile, DamagedLog)
 TARGETS = [
-    Target("log", crashed, seeds, (StorageFailure, CorruptFile), bytes_max=1500, share=1),
-    Target("trusted", trusted, seeds, (StorageFailure, CorruptFile), bytes_max=1500, share=1),
+    Target("log", crashed, seeds, REFUSALS, bytes_max=1500, share=1),
+    Target("trusted", trusted, seeds, REFUSALS, bytes_max=1500, share=1),
 ]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from broker.coordinator.shard import UnreadableValue
 from broker.coordinator.timers import Timers
 from broker.groups import describe, expiry, offsets
 from broker.groups.config import GroupCoordinatorConfig
@@ -85,7 +87,7 @@ def entry(how: int, key: bytes, value: bytes = b"") -> bytes:
 
 
 class Shard(NamedTuple):
-    """A shard and its codec, as loading sees them."""
+    """A shard and its codec, as `broker.coordinator.loading` uses them: an unreadable record costs what its key belongs to."""
 
     shard: Any
     codec: Any
@@ -95,11 +97,18 @@ class Shard(NamedTuple):
             if kind in (COMMIT, ABORT):
                 self.shard.replay_end_transaction_marker(PRODUCER_ID, kind == COMMIT)
                 continue
-            decoded = self.codec.decode(key, value)
+            try:
+                decoded = self.codec.decode(key, value)
+            except UnreadableValue as error:
+                self.shard.replay_failed(error.key)
+                continue
             if decoded is None:
                 continue
             self._again(*decoded)
-            self.shard.replay(offset, producer_id, *decoded)
+            try:
+                self.shard.replay(offset, producer_id, *decoded)
+            except Exception:
+                self.shard.replay_failed(decoded[0])
 
     def _again(self, key: Any, value: Any) -> None:
         try:
@@ -124,7 +133,8 @@ def groups(data: bytes) -> None:
     describe.describe(shard, names, True)
     describe.list_groups(shard, [], [])
     for name in names:
-        offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
+        with suppress(KafkaError):  # of an unreadable group
+            offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
     loading.decided(offsets.on_topics_deleted(shard, NOW_MS, frozenset({"t"})).records)
     loading.decided(expiry.expire(shard, NOW_MS).records)
     loading.decided(describe.delete(shard, NOW_MS, names).records)
@@ -159,7 +169,7 @@ def transactions(data: bytes) -> None:
         describe_transactions.describe(shard, name)
         loading.decided([transaction.record()])
         equal(shard.transactions[name].record(), transaction.record(), "the transaction replayed from its own record")
-    transaction_expiry.timed_out(shard, NOW_MS)
+    transaction_expiry.abort_timed_out(shard, NOW_MS)
     loading.decided(transaction_expiry.remove_expired(shard, NOW_MS).records)
 
 

@@ -332,6 +332,20 @@ def test_a_damaged_batch_in_a_replicated_set_keeps_the_whole_set_out(tmp_path: P
     assert refused(log, batch(base_offset=5) + bytes(bad), Origin.REPLICATION) == "CORRUPT_MESSAGE"
 
 
+@pytest.mark.parametrize("key", [b"", b"\0\0\0\x09"])
+def test_a_leaders_marker_that_cannot_be_read_changes_nothing(tmp_path: Path, key: bytes) -> None:
+    """Found out after it was written, the log would go on without the end of the transaction, or of the follower."""
+    log = open_at(tmp_path)
+    unreadable = build_batch(
+        [(key, b"\0" * 6, NOW_MS)], base_offset=1, producer_id=7, producer_epoch=0, transactional=True, control=True
+    )
+    for data in (unreadable, batch(base_offset=0) + unreadable):
+        assert refused(log, data, Origin.REPLICATION) == "INVALID_RECORD"
+        assert (log.log_end_offset, log.size, log.epochs.entries) == (0, 0, [])
+    again = batch(base_offset=0) + marker(7, 0, commit=True, base_offset=1)
+    assert log.append(again, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION).last_offset == 1
+
+
 def test_the_raft_log_keeps_control_batches_and_epochs(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     leader_change = build_batch([(b"\0\0\0\2", b"\0\0", NOW_MS)], control=True, base_offset=0, leader_epoch=3)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from protocol.records.crc import crc32c
 from storage.config import LogConfig
 from storage.log import Log
 from storage.producers import Origin
-from tests.storage.logs_for_tests import SMALL, append, batch, filled, marker, offsets, open_at, read_all
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
 
 BATCH_BYTES = len(batch())
 
@@ -307,3 +308,27 @@ def test_a_retry_of_any_of_the_last_five_batches_is_known_after_a_restart(tmp_pa
     again = open_at(tmp_path, LogConfig(), clean=True)
     retried = [append(again, batch(producer_id=3, producer_epoch=0, base_sequence=n)) for n in range(3, 8)]
     assert retried == list(range(3, 8)) and again.log_end_offset == 8
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_no_log_from_opening(
+    tmp_path: Path, clean: bool
+) -> None:
+    log = open_at(tmp_path)
+    append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    log.append(marker(7, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append(log, batch())
+    (position,) = (at for at, _, base, _ in log.segments.active.walk(0) if base == 1)
+    log.close()
+    (tmp_path / "00000000000000000003.snapshot").unlink()
+    path, bad = active_log(tmp_path), bytearray(active_log(tmp_path).read_bytes())
+    bad[position + 22] |= 7  # a codec that does not exist
+    end = position + 12 + int.from_bytes(bad[position + 8 : position + 12], "big")
+    bad[position + 17 : position + 21] = crc32c(bytes(bad[position + 21 : end])).to_bytes(4, "big")
+    path.write_bytes(bad)
+    again = open_at(tmp_path, clean=clean)
+    assert read_all(again) == bytes(bad)
+    assert again.last_stable_offset == 0, "its transaction is open"
+    again.append(marker(7, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    again.advance_high_watermark(again.log_end_offset)
+    assert (again.last_stable_offset, again.aborted_transactions(0, 4)) == (4, [(7, 0, 3, 4)])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.raft.batches import CommittedBatch, as_batch, control_bytes, data_batch, read_control, split
 from controller.raft.messages import ControlRecords, LeaderChange
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from protocol.errors import MalformedMessage
 from protocol.records.batch import BatchView
 
 #: The first batch of a log written by Apache Kafka 4.3.1 and our own agree in this: LeaderChangeMessage v0 of the only
@@ -56,3 +59,9 @@ def test_records_are_split_by_size_in_order() -> None:
     assert [value for run in runs for value in run] == values
     assert list(split([b"x" * 1000, b"y"], 300)) == [[b"x" * 1000], [b"y"]], "one that is too large goes alone"
     assert list(split([], 300)) == []
+
+
+def test_voters_that_name_a_node_twice_are_malformed() -> None:
+    twice = VoterSet((*VOTERS.voters, *VOTERS.voters))
+    with pytest.raises(MalformedMessage, match="twice"):
+        read_control(view(control_bytes(ControlRecords(None, 1, twice), base_offset=0, epoch=1, now_ms=0)))

@@ -14,6 +14,7 @@ from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from protocol.records.crc import crc32c
 from storage.errors import CorruptFile
 from storage.files import OsFiles
 
@@ -121,6 +122,24 @@ def test_a_damaged_snapshot_is_not_loaded(tmp_path: Path, damage: object) -> Non
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(CorruptFile):
         list(snapshots.reader(SNAPSHOT))
+
+
+def test_records_that_cannot_be_read_make_a_snapshot_damaged_though_their_crc_is_right(tmp_path: Path) -> None:
+    """A follower gives up its log for a snapshot: it must not find out afterwards."""
+    snapshots = write(tmp_path, [b"x" * 300])
+    path = Path(snapshots.path(SNAPSHOT))
+    data = bytearray(path.read_bytes())
+    at = 12 + int.from_bytes(data[8:12], "big")
+    end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    data[at + 57 : at + 61] = (9).to_bytes(4, "big")  # records
+    data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : end])).to_bytes(4, "big")
+    path.write_bytes(data)
+    with pytest.raises(CorruptFile, match="batch at offset"):
+        snapshots.check(SNAPSHOT)
+    path.rename(f"{path}.part")
+    with pytest.raises(CorruptFile):
+        snapshots.finish(SNAPSHOT)
+    assert FILES.list_dir(str(tmp_path)) == []
 
 
 def test_a_download_arrives_in_pieces_and_a_damaged_one_is_dropped(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from controller.raft.messages import Batch, ControlRecords
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.snapshots import SnapshotWriter
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from protocol.records.control import ControlType, control_batch
 from storage import recovery
+from storage.errors import CorruptFile
 from storage.files import OsFiles
 
 ENDPOINT = Endpoint("CONTROLLER", "host", 9093)
@@ -125,6 +128,54 @@ def test_what_is_not_on_the_disk_yet_moves_no_recovery_point(tmp_path: Path) -> 
     log.flush(1)
     assert path.read_text().split()[-1] == "30", "the log ends before that snapshot"
     log.close()
+
+
+@pytest.mark.parametrize(("end", "offset"), [(10, 20), (30, 20)])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-20], lambda data: data[:70] + b"?" + data[71:], lambda data: b""]
+)
+def test_a_log_is_not_given_up_for_a_damaged_snapshot(
+    tmp_path: Path, damage: Callable[[bytes], bytes], end: int, offset: int
+) -> None:
+    """A snapshot that the log does not lead to came from the leader, and the log is to begin at it."""
+    log = opened(tmp_path)
+    fill(log, 0, end, 1)
+    made = OffsetAndEpoch(offset, 2)
+    path = Path(log.snapshots.path(made))
+    SnapshotWriter(
+        FILES, str(path), made, last_contained_log_timestamp=1, kraft_version=0, voters=None, now_ms=1
+    ).freeze()
+    log.log.close()
+    path.write_bytes(damage(path.read_bytes()))
+    try:
+        assert opened(tmp_path).state.snapshots == []
+    except CorruptFile as fault:
+        assert str(path) in str(fault)
+    path.unlink()
+    again = opened(tmp_path)
+    assert (again.state.start_offset, again.state.end_offset) == (0, end)
+
+
+def test_damage_below_the_recovery_point_stops_the_start_with_its_place(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 0, 30, 1)
+    snapshot(log, 30, 1)
+    fill(log, 30, 40, 2)
+    log.log.close()
+    path = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-5] + b"?????")
+    with pytest.raises(CorruptFile, match="damaged at byte"):
+        opened(tmp_path)
+
+
+def test_a_control_batch_that_cannot_be_read_stops_the_start_with_its_offset(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 0, 3, 1)
+    unreadable = control_batch([(ControlType.KRAFT_VOTERS, b"?")], timestamp=1, base_offset=3, leader_epoch=1)
+    log.append(Batch(3, 3, 1, unreadable), 1)
+    log.log.close()
+    with pytest.raises(CorruptFile, match="control batch at offset 3"):
+        opened(tmp_path)
 
 
 def _all(log: MetadataLog, end: int) -> list[CommittedBatch]:
