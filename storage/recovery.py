@@ -264,8 +264,9 @@ def _find_end(
     """The segments that stay, and the log end offset."""
     active, vouched = segments[-1], recovery_point
     if clean and (end := _clean_end(active)) is not None:
-        if active.size and 0 < vouched < end:
+        if active.size and 0 < vouched != end:
             # A clean stop has flushed all there was: the offset of the last batches, which no CRC covers, is another one.
+            # It may as well be a smaller one, in a gap or at the batch of the last index entry.
             raise DamagedLog(active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {vouched}")
         return segments, end
     if clean:

@@ -188,6 +188,40 @@ def test_a_damaged_tail_of_a_clean_log_is_not_cut_off(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.glob("*.log")} == before
 
 
+@pytest.mark.parametrize(
+    ("interval_bytes", "placed_at", "changed"),
+    [
+        (4096, (0, 1, 5, 28), 27),
+        (4096, (0, 1, 5, 28), 29),
+        (100, (84, 85, 86, 160), 161),
+        (100, (84, 85, 86, 160), 159),
+        (100, (84, 85, 86, 160), 85),
+    ],
+)
+def test_a_clean_log_that_leads_to_another_offset_is_damaged(
+    tmp_path: Path, interval_bytes: int, placed_at: tuple[int, ...], changed: int
+) -> None:
+    """No CRC covers a batch's offset. Nothing but the recovery point shows it behind a gap, or at the last index entry."""
+    config = LogConfig(index_interval_bytes=interval_bytes)
+    log = open_at(tmp_path, config, log_start_offset=placed_at[0])
+    for offset in placed_at:
+        placed = bytearray(batch())
+        patch_offset(placed, 0, offset, len(placed) - 12, 0)
+        log.append(placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    log.close()
+    path = sorted(tmp_path.glob("*.log"))[-1]
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[-BATCH_BYTES : -BATCH_BYTES + 8] = changed.to_bytes(8, "big")
+    path.write_bytes(data)
+    with pytest.raises(DamagedLog, match=f"the log ended at {placed_at[-1] + 1}"):
+        open_at(tmp_path, config, clean=True, recovery_point=placed_at[-1] + 1)
+    assert path.read_bytes() == data
+    path.write_bytes(whole)
+    again = open_at(tmp_path, config, clean=True, recovery_point=placed_at[-1] + 1)
+    assert again.log_end_offset == placed_at[-1] + 1
+
+
 def message_v1(offset: int, value: bytes) -> bytes:
     body = struct.pack(">bbqi", 1, 0, NOW_MS, -1) + struct.pack(">i", len(value)) + value
     message = struct.pack(">I", zlib.crc32(body)) + body
