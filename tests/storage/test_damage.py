@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -96,6 +97,27 @@ def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Pat
     segment, point = log.segments.active, log.recovery_point_to_write
     segment.view()[segment.size : segment.size + 30] = batch()[:30]
     del log, segment
+    assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("leave", [lambda log: log.truncate_to(9), lambda log: log.roll(NOW_MS)])
+def test_a_torn_batch_behind_a_gap_that_the_log_once_ended_in_is_no_damage(
+    tmp_path: Path, leave: Callable[[Log], object]
+) -> None:
+    """The recovery point was at the end of the gap, and what then happened made the log forget that there was one."""
+    log = with_a_gap(tmp_path)
+    log.truncate_to(7)
+    log.flush()
+    for _ in range(3):
+        append(log, batch(), epoch=2)
+    leave(log)
+    point = log.recovery_point_to_write
+    log.segments[0].unmap()
+    path = Path(log.segments[0].log_path)
+    del log
+    data = bytearray(path.read_bytes())
+    data[3 * BATCH_BYTES + 30 : 3 * BATCH_BYTES + 60] = bytes(30)
+    path.write_bytes(data)
     assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
 
 
