@@ -92,7 +92,10 @@ class DamagedNode:
             assert path.endswith("meta.properties") and path in str(refusal), refusal
             return "refused to start"
         logs = Logs(self.disk, directories, random.Random(1))
-        logs.open_all(config_for, now_ms)
+        try:
+            logs.open_all(config_for, now_ms)
+        except Exception as error:
+            raise AssertionError(f"the node does not start: {error!r}") from error
         if not directories[0].online:
             assert path in str(directories[0].failure), f"{directories[0].failure} does not name {path}"
             return "directory offline"
