@@ -89,6 +89,19 @@ def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(t
     assert offsets(open_at(tmp_path)) == [0, 21, 22]
 
 
+def test_empty_segments_behind_gaps_go_at_one_start(tmp_path: Path) -> None:
+    """Compaction emptied one of them; a second restart must find what the first has found."""
+    log = open_at(tmp_path)
+    append(log, batch())
+    log.close()
+    for base in (20, 40):
+        (tmp_path / f"{base:020d}.log").touch()
+    for _ in range(2):
+        log = open_at(tmp_path)
+        assert log.log_end_offset == 1 and len(log.segments) == 1
+        del log
+
+
 def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Path) -> None:
     log = with_a_gap(tmp_path)
     log.truncate_to(7)
