@@ -6,6 +6,7 @@ What they do is a part of what `StorageHistory` does at random, so that they nee
 from __future__ import annotations
 
 from storage.config import LogConfig
+from tests.sim.cleaner_history import CleanerHistory
 from tests.sim.storage_history import StorageHistory
 
 
@@ -68,3 +69,10 @@ class FlushedEpochs(StorageHistory):
     power_losses, stops = 1.0, 0.0
     faults = (("none", 1),)
     operations = (("append", 40), ("elect", 20), ("flush", 20), ("write_recovery_points", 15))
+
+
+class SwapsCutShort(CleanerHistory):
+    """Passes of the log cleaner in which the process dies."""
+
+    faults = (("none", 60), ("kill", 40))
+    operations = (("append", 40), ("advance", 15), ("roll", 8), ("compact", 30))
