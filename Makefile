@@ -35,7 +35,7 @@ failover: $(VENV)/dev
 # skipped and say so.
 test: $(VENV)/dev
 	$(MAKE) --no-print-directory -j 2 check spark-if-possible
-	$(PYTEST) -rs -n 2 --dist loadfile tests
+	$(PYTEST) -rfEs -n 2 --dist loadfile tests
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
 .PHONY: spark-if-possible

@@ -56,6 +56,7 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
+    _leave_gap(log)
     log.end_gap = (0, 0)  # the new segment's name says where the log goes on
     log.on_new_active()
     return new
@@ -118,7 +119,8 @@ def truncate_to(log: Log, offset: int) -> bool:
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
-    gap_before, log.end_gap = log.end_gap, (_kept(log, offset).end_before(offset), offset)
+    gap_before = _leave_gap(log)
+    log.end_gap = (_kept(log, offset).end_before(offset), offset)
     try:
         _before_cut(log, offset)
         log.epochs.truncate_from_end(offset)
@@ -137,6 +139,19 @@ def truncate_to(log: Log, offset: int) -> bool:
     _after_cut(log)
     log.on_new_active()
     return True
+
+
+def _leave_gap(log: Log) -> tuple[int, int]:
+    """The gap that the log ended in once, before it is forgotten: no recovery point may be left inside it.
+
+    A power loss may take the batches that were appended behind it, and the log would seem to have lost what was flushed.
+    """
+    gap_from, gap_to = log.end_gap
+    if gap_from < gap_to:
+        with log.recovery_lock:
+            log.truncations += 1  # a flush that runs meanwhile must not move the recovery point
+            log.recovery_point = log.before_gap(log.recovery_point)
+    return log.end_gap
 
 
 def _batch_start(log: Log, offset: int) -> int:

@@ -18,8 +18,6 @@ from protocol.records.batch import (
     ATTRIBUTES_AT,
     HEADER,
     HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC,
     BatchView,
     Header,
 )
@@ -32,7 +30,9 @@ from storage.files import Files, MappedFile
 from storage.mappings import Mappings
 from storage.offset_map import OffsetMap, ordinals_max
 from storage.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, Segment, segment_path
+from storage.segment_file import REACH_BYTES
 from storage.txn_index import AbortedTxn
+from storage.walk import walk
 
 #: One piece of work. What it costs the caller is the wait before a pass can be given up, and the step of the throttle.
 PIECE_BYTES = 4 << 20
@@ -42,7 +42,7 @@ BATCH_COST_BYTES = 200
 GATHERED_KEYS_MAX = 32_768
 #: Batches that stay are written together.
 WRITE_BYTES = 1 << 20
-_LENGTH_COUNT = Struct(">8xi45xi")
+_COUNT = Struct(">57xi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,9 @@ class CleaningPass:
         self._mappings = Mappings()
         # base offset of a dirty segment -> the ordinals of its first record, and of the record behind its last one
         self._ordinals: dict[int, tuple[int, int]] = {}
+        # base offset of a segment -> the last offset that can be in it
+        following = [*(source.base_offset for source in job.sources[1:]), job.end]
+        self._limits = {source.base_offset: end - 1 for source, end in zip(job.sources, following, strict=True)}
         self._work = _Work()
         self._first_base = 0
         self._steps = self._run()
@@ -170,13 +173,12 @@ class CleaningPass:
         """How many records the dirty part has by its headers, as far as memory allows to look at them."""
         count, most = 0, ordinals_max(self._job.memory_bytes)
         for source in self._dirty_sources():
-            view, position = self._mapped(source).buffer, 0
-            while source.size - position >= HEADER_BYTES and count < most:
-                length, records = _LENGTH_COUNT.unpack_from(view, position)
-                if length <= 0 or records < 0:
-                    break  # damaged: whoever reads it says so
-                count += records
-                position += length + LOG_OVERHEAD_BYTES
+            mapped = self._mapped(source)
+            for position, _ in self._headers(mapped, source):
+                if count >= most:
+                    break
+                count += max(_COUNT.unpack_from(mapped.buffer, position)[0], 0)
+            mapped.close()
         return min(count, most)
 
     def _fill(self, offsets: OffsetMap) -> Iterator[Progress]:
@@ -262,9 +264,10 @@ class CleaningPass:
         start, end = self._ordinals.get(source.base_offset, (0, 0))
         keep.ordinal = start
         for batch in self._batches(source):
+            _check_crc(
+                batch
+            )  # a damaged batch must not get a checksum that is right, and a damaged key decides nothing
             kept = keep.filtered(batch, transactions)
-            if type(kept) is bytes and kept:
-                _check_crc(batch)  # a damaged batch must not get a checksum that is right
             if len(kept):
                 output.add(kept)
             if self._work.add(batch.size + len(kept)):
@@ -282,18 +285,31 @@ class CleaningPass:
         return mapped
 
     def _batches(self, source: Source) -> Iterator[BatchView]:
+        """The batches of a source, by headers that are checked.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
         mapped = self._mapped(source)
-        view, position, end = mapped.buffer, 0, source.size
-        while position < end:
-            if end - position < HEADER_BYTES:
-                raise CorruptFile(mapped.path, f"ends with {end - position} bytes that are no batch")
-            batch = BatchView(view, position)
-            following = position + batch.size
-            if batch.magic != MAGIC or batch.size < HEADER_BYTES or following > end:
-                raise CorruptFile(mapped.path, f"no batch at byte {position}: magic {batch.magic}, size {batch.size}")
-            yield batch
-            position = following
+        reached = 0
+        for position, end in self._headers(mapped, source):
+            if end > reached:  # a page that the disk cannot read would kill the process
+                reached = min(max(end, position + REACH_BYTES), source.size)
+                mapped.populate(position, reached)
+            yield BatchView(mapped.buffer, position)
         mapped.close()
+
+    def _headers(self, mapped: MappedFile, source: Source) -> Iterator[tuple[int, int]]:
+        """Where each batch begins and ends. Only their headers are known to be in memory."""
+
+        def reach(position: int) -> int:
+            end = min(position + HEADER_BYTES, source.size)
+            mapped.populate(position, end)
+            return end
+
+        limit = self._limits[source.base_offset]
+        for position, end, _, _ in walk(mapped.buffer, 0, source.size, mapped.path, source.base_offset, limit, reach):
+            yield position, end
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:

@@ -104,9 +104,11 @@ class Log:
     @property
     def recovery_point_to_write(self) -> int:
         """Up to there a restart finds batches, or the file has changed since."""
-        point = min(self.recovery_point, self.cut_to)
+        return self.before_gap(min(self.recovery_point, self.cut_to))
+
+    def before_gap(self, offset: int) -> int:
         gap_from, gap_to = self.end_gap
-        return gap_from if gap_from < point <= gap_to else point
+        return gap_from if gap_from < offset <= gap_to else offset
 
     @property
     def log_start_to_write(self) -> int:

@@ -127,7 +127,7 @@ def open_log(
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
     _settle(log, clean, epochs_known)
-    log.segments.active.unmap()  # most logs of a node are idle: they are mapped again when somebody comes
+    log.segments.active.unmap()  # most logs of a node are idle: the next use maps it again
     return log
 
 
@@ -265,8 +265,9 @@ def _find_end(
     """The segments that stay, and the log end offset."""
     active, vouched = segments[-1], recovery_point
     if clean and (end := _clean_end(active)) is not None:
-        if active.size and 0 < vouched < end:
+        if active.size and 0 < vouched != end:
             # A clean stop has flushed all there was: the offset of the last batches, which no CRC covers, is another one.
+            # It may as well be a smaller one, in a gap or at the batch of the last index entry.
             raise DamagedLog(active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {vouched}")
         return segments, end
     if clean:
@@ -274,6 +275,7 @@ def _find_end(
     # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
     first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
+    empty_behind: list[int | None] = [None] * first  # of a segment without batches behind a gap, where that begins
     if first + 1 < len(segments):
         # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
         # process may have been killed before that sync: without it a lost end would look like a gap.
@@ -291,8 +293,11 @@ def _find_end(
         # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
         whole = valid.position == segment.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
-        if valid.position == 0 and segment.base_offset > before and (damaged or following is None):
+        empty_behind.append(before if valid.position == 0 and segment.base_offset > before else None)
+        if empty_behind[i] is not None and (damaged or following is None):
             # No batch is behind the gap, so it is none: the segment was begun, and what was before it is lost.
+            while (gap_from := empty_behind[i - 1]) is not None:
+                i, before = i - 1, gap_from
             files.create(f"{directory}/{TRUNCATION}")
             _remove(files, directory, segments[i:])
             segments[i - 1].reopen()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from struct import Struct
 
 from protocol.errors import ErrorCode, KafkaError
@@ -38,6 +39,9 @@ class DamagedLog(KafkaError):
         self.reason = reason
         self.order = order
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:  # it may come from the process of the log cleaner
+        return partial(type(self), order=self.order, remedy=self.remedy), (self.path, self.position, self.reason)
 
 
 def walk(

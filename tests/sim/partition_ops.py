@@ -27,6 +27,8 @@ from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Produ
 from tests.storage.cleaning import steps_done
 
 PRODUCERS = 5
+#: A batch of one record, but for its value.
+PLAIN_BATCH_BYTES = 70
 #: The key of a COMMIT marker: the cleaner must not take markers for records of this key.
 MARKER_KEY = b"\x00\x00\x00\x01"
 
@@ -45,6 +47,9 @@ class Partition:
 
 class Operations:
     """The operations, and the chance and time that they share."""
+
+    batch_bytes = 0  # where it is given, all batches are of that size and of no producer
+    unclean = 0.15  # how many truncations are those after an unclean election
 
     def __init__(self, rng: random.Random, now_ms: int) -> None:
         self.rng, self.now_ms = rng, now_ms
@@ -88,6 +93,10 @@ class Operations:
 
     def _new_batch(self, model: PartitionModel, log: Log | None) -> tuple[bytes, bool]:
         rng = self.rng
+        if self.batch_bytes:
+            self.written += 1
+            value = (b"%d:" % self.written).ljust(self.batch_bytes - PLAIN_BATCH_BYTES, b".")
+            return build_batch([(None, value, self.now_ms)]), False
         kind = rng.choice(("plain", "plain", "idempotent", "idempotent", "transactional", "marker"))
         producer_id = rng.randrange(PRODUCERS)
         producer = model.producers.by_id.get(producer_id, Producer())
@@ -279,7 +288,7 @@ class Operations:
         """The leader's log parts from this one; below the high watermark only after an unclean election."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
-        unclean = rng.random() < 0.15
+        unclean = rng.random() < self.unclean
         lowest = max(model.start, 0 if unclean else model.high_watermark)
         if lowest >= model.end:
             return

@@ -98,6 +98,11 @@ class DiesInIt:
 class StorageHistory:
     #: name, weight
     operations: tuple[tuple[str, int], ...] = OPERATIONS
+    #: What may happen in the middle of an operation, and of a stop; how often each.
+    faults: tuple[tuple[str, int], ...] = (("none", 80), ("kill", 8), ("failure", 3), ("full", 4))
+    stop_faults: tuple[tuple[str, int], ...] = (("none", 70), ("kill", 10), ("failure", 10), ("full", 10))
+    #: How many lives end with a stop, and how many crashes are a loss of power.
+    stops, power_losses = 0.35, 0.6
     #: which partitions there may be
     names: tuple[tuple[str, ...], ...] = (("logs",), ("compacted",), ("logs", "mixed", "compacted"))
 
@@ -180,7 +185,7 @@ class StorageHistory:
         rng, disk = self.rng, self.disk
         partition = rng.choice(self.partitions)
         name = rng.choices(*zip(*self.operations, strict=True))[0]
-        fault = rng.choices(("none", "kill", "failure", "full"), (80, 8, 3, 4))[0]
+        fault = rng.choices(*zip(*self.faults, strict=True))[0]
         self.note(f"{name} {partition.name} {fault if fault != 'none' else ''}")
         calls = rng.choice((12, 50, 200)) if name in ("compact", "outgrow") else 12
         if fault == "kill":
@@ -398,14 +403,14 @@ class StorageHistory:
 
     def _stop_or_crash(self) -> None:
         rng = self.rng
-        if rng.random() < 0.35:
+        if rng.random() < self.stops:
             self._stop()
         else:
             self._crash()
 
     def _stop(self) -> None:
         rng, disk = self.rng, self.disk
-        fault = rng.choices(("none", "kill", "failure", "full"), (70, 10, 10, 10))[0]
+        fault = rng.choices(*zip(*self.stop_faults, strict=True))[0]
         self.note(f"stop {fault}")
         if fault == "kill":
             disk.kill_after(rng.randint(1, 25))
@@ -440,7 +445,7 @@ class StorageHistory:
         for partition in self.partitions:
             if partition.log is not None and rng.random() < 0.3:
                 self._tear(partition)
-        power = rng.random() < 0.6
+        power = rng.random() < self.power_losses
         self.note("power loss" if power else "kill")
         self.held.clear()
         self.disk.crash(power)

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -88,6 +89,19 @@ def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(t
     assert offsets(open_at(tmp_path)) == [0, 21, 22]
 
 
+def test_empty_segments_behind_gaps_go_at_one_start(tmp_path: Path) -> None:
+    """Compaction emptied one of them; a second restart must find what the first has found."""
+    log = open_at(tmp_path)
+    append(log, batch())
+    log.close()
+    for base in (20, 40):
+        (tmp_path / f"{base:020d}.log").touch()
+    for _ in range(2):
+        log = open_at(tmp_path)
+        assert log.log_end_offset == 1 and len(log.segments) == 1
+        del log
+
+
 def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Path) -> None:
     log = with_a_gap(tmp_path)
     log.truncate_to(7)
@@ -96,6 +110,27 @@ def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Pat
     segment, point = log.segments.active, log.recovery_point_to_write
     segment.view()[segment.size : segment.size + 30] = batch()[:30]
     del log, segment
+    assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("leave", [lambda log: log.truncate_to(9), lambda log: log.roll(NOW_MS)])
+def test_a_torn_batch_behind_a_gap_that_the_log_once_ended_in_is_no_damage(
+    tmp_path: Path, leave: Callable[[Log], object]
+) -> None:
+    """The recovery point was at the end of the gap, and what then happened made the log forget that there was one."""
+    log = with_a_gap(tmp_path)
+    log.truncate_to(7)
+    log.flush()
+    for _ in range(3):
+        append(log, batch(), epoch=2)
+    leave(log)
+    point = log.recovery_point_to_write
+    log.segments[0].unmap()
+    path = Path(log.segments[0].log_path)
+    del log
+    data = bytearray(path.read_bytes())
+    data[3 * BATCH_BYTES + 30 : 3 * BATCH_BYTES + 60] = bytes(30)
+    path.write_bytes(data)
     assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
 
 
@@ -186,6 +221,40 @@ def test_a_damaged_tail_of_a_clean_log_is_not_cut_off(tmp_path: Path) -> None:
     with pytest.raises(DamagedLog):
         open_at(tmp_path, clean=True, recovery_point=40)
     assert {path: path.read_bytes() for path in tmp_path.glob("*.log")} == before
+
+
+@pytest.mark.parametrize(
+    ("interval_bytes", "placed_at", "changed"),
+    [
+        (4096, (0, 1, 5, 28), 27),
+        (4096, (0, 1, 5, 28), 29),
+        (100, (84, 85, 86, 160), 161),
+        (100, (84, 85, 86, 160), 159),
+        (100, (84, 85, 86, 160), 85),
+    ],
+)
+def test_a_clean_log_that_leads_to_another_offset_is_damaged(
+    tmp_path: Path, interval_bytes: int, placed_at: tuple[int, ...], changed: int
+) -> None:
+    """No CRC covers a batch's offset. Nothing but the recovery point shows it behind a gap, or at the last index entry."""
+    config = LogConfig(index_interval_bytes=interval_bytes)
+    log = open_at(tmp_path, config, log_start_offset=placed_at[0])
+    for offset in placed_at:
+        placed = bytearray(batch())
+        patch_offset(placed, 0, offset, len(placed) - 12, 0)
+        log.append(placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    log.close()
+    path = sorted(tmp_path.glob("*.log"))[-1]
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[-BATCH_BYTES : -BATCH_BYTES + 8] = changed.to_bytes(8, "big")
+    path.write_bytes(data)
+    with pytest.raises(DamagedLog, match=f"the log ended at {placed_at[-1] + 1}"):
+        open_at(tmp_path, config, clean=True, recovery_point=placed_at[-1] + 1)
+    assert path.read_bytes() == data
+    path.write_bytes(whole)
+    again = open_at(tmp_path, config, clean=True, recovery_point=placed_at[-1] + 1)
+    assert again.log_end_offset == placed_at[-1] + 1
 
 
 def message_v1(offset: int, value: bytes) -> bytes:

@@ -1,0 +1,78 @@
+"""Histories that go where one mistake shows: the operations and faults that it takes, and few others.
+
+What they do is a part of what `StorageHistory` does at random, so that they need no checks of their own.
+"""
+
+from __future__ import annotations
+
+from storage.config import LogConfig
+from tests.sim.cleaner_history import CleanerHistory
+from tests.sim.storage_history import StorageHistory
+
+
+class HardStops(StorageHistory):
+    """Every life ends with a stop, on a disk that is full, and the power goes."""
+
+    stops, power_losses = 1.0, 1.0
+    stop_faults = (("none", 20), ("full", 60), ("failure", 20))
+    faults = (("none", 1),)
+    operations = (("append", 60), ("flush", 5), ("roll", 5), ("advance", 10))
+
+
+class CutShort(StorageHistory):
+    """Truncations in which the process dies, batches of the same size in place of the old ones, and the power goes.
+
+    Batches fill a sector each: what a torn page keeps of the old log looks like the new one's end.
+    """
+
+    power_losses = 0.5
+    names = (("logs",),)
+    faults = (("none", 60), ("kill", 40))
+    operations = (("append", 50), ("flush", 10), ("truncate", 30))
+
+    def __init__(self, seed: int, lives: int = 10, steps: int = 20) -> None:
+        super().__init__(seed, lives, steps)
+        self.ops.batch_bytes = 512
+        self.stops = 0.0
+
+
+class FailedSyncs(StorageHistory):
+    """A sync fails, and what it was to write counts as written from then on; the next process syncs, and the power goes."""
+
+    power_losses, stops = 0.5, 0.0
+    names = (("logs",),)
+    faults = (("none", 75), ("failure", 25))
+    operations = (("append", 60), ("flush", 20))
+
+    def __init__(self, seed: int, lives: int = 10, steps: int = 20) -> None:
+        super().__init__(seed, lives, steps)
+        self.ops.batch_bytes = 2048
+        self.config = LogConfig(segment_bytes=100_000)
+
+
+class CheckpointsBeside(StorageHistory):
+    """Truncations after unclean elections, below the high watermark, while another thread writes the checkpoints."""
+
+    power_losses, stops = 0.3, 0.0
+    names = (("logs",),)
+    faults = (("none", 90), ("kill", 10))
+    operations = (("append", 50), ("advance", 20), ("flush", 5), ("cut_beside", 25))
+
+    def __init__(self, seed: int, lives: int = 10, steps: int = 20) -> None:
+        super().__init__(seed, lives, steps)
+        self.ops.unclean = 0.8
+
+
+class FlushedEpochs(StorageHistory):
+    """Elections, flushes with their checkpoints, and the power goes."""
+
+    power_losses, stops = 1.0, 0.0
+    faults = (("none", 1),)
+    operations = (("append", 40), ("elect", 20), ("flush", 20), ("write_recovery_points", 15))
+
+
+class SwapsCutShort(CleanerHistory):
+    """Passes of the log cleaner in which the process dies."""
+
+    faults = (("none", 60), ("kill", 40))
+    operations = (("append", 40), ("advance", 15), ("roll", 8), ("compact", 30))
