@@ -36,6 +36,7 @@ HEAL_SECONDS_MAX = 45.0
 #: A sign of life each half second; a snapshot or an election that ends late may add some.
 QUIET_SECONDS, QUIET_RECORDS_MAX = 3.0, 12
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 TOPICS = {"orders": 2, "events": 1}
 
 
@@ -209,6 +210,7 @@ class Simulation:
         if rng.random() < 0.6:
             transactions = self._client(Transactions, "t0")
             assert isinstance(transactions, Transactions)
+            transactions.is_current = lambda number: self.invariants.leads_by_newest(number, TRANSACTIONS_TOPIC)
             transactions.partitions = self.partitions
         for number, level in enumerate((0, READ_COMMITTED)):
             self.consumers.append(self._consumer(f"c{number}", level))

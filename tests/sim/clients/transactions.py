@@ -7,7 +7,7 @@ next InitProducerId, or to the coordinator's time-out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.errors import ErrorCode
@@ -39,11 +39,14 @@ class Transactions(Client):
     partitions: Sequence[TopicPartition] = ()
     transactional_id = "txn"
     pause_seconds = 1.5
+    #: Whether that broker's leadership is the newest: a coordinator that is cut off refuses by what it knows, as in Kafka.
+    is_current: Callable[[int], bool] = staticmethod(lambda node: True)
 
     def start(self) -> None:
         self.producer_id, self.epoch = -1, -1
         self.sequences: dict[TopicPartition, int] = {}
         self._count = 0
+        self._asked = -1
         super().start()
 
     async def run(self) -> None:
@@ -150,6 +153,9 @@ class Transactions(Client):
                 self.producer_id = -1
                 return "fail" if is_first or not commits else "info"
             if code is not None and not code.retriable:
+                if not self.is_current(self._asked):
+                    self.producer_id = -1  # the former coordinator does not know of the transaction: begin anew
+                    return "info"
                 raise Violation("34", f"{self.name} ends a transaction and is answered {code.name}")
             # An error that was answered changed nothing, but another attempt may still be under way.
             is_first = is_first and code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -159,7 +165,7 @@ class Transactions(Client):
 
     async def _ask_coordinator(self, request: Any) -> Any:
         try:
-            node = await self.coordinator(self.transactional_id, TRANSACTION_KEY)
+            self._asked = node = await self.coordinator(self.transactional_id, TRANSACTION_KEY)
             return await self.ask_node(node, request)
         except Unreachable:
             return None
