@@ -96,7 +96,7 @@ def test_a_replaced_disk_gets_its_replicas_again_and_they_may_lead(cluster: Clus
     assert read(cluster, "replaced", writer.sent) == list(range(writer.sent))
 
 
-def test_a_replica_that_is_damaged_gives_up_its_leadership_and_is_filled_again_once_it_was_removed(
+def test_a_damaged_replica_does_not_lead_and_is_filled_again_once_it_was_removed(
     cluster: Cluster,
 ) -> None:
     create(cluster, "damaged", partitions=6)
