@@ -15,12 +15,12 @@ from typing import Protocol
 from broker.configs import BrokerConfigs
 from broker.log_removal import LogRemoval
 from broker.replication.collaborators import IsrProposals
+from broker.replication.directory_assignments import MV_DIRECTORIES
 from broker.replication.group_flush import GroupFlush
 from broker.replication.log_start_writes import LogStartWrites
 from broker.replication.partition import Partition
 from broker.replication.throttle import Throttle, is_throttled
 from broker.replication.waiting import Wakeups
-from controller.control.directories import MV_DIRECTORIES
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.partitions import LOST_DIR, PartitionRegistration

@@ -9,7 +9,7 @@ import pytest
 from storage.config import LogConfig
 from storage.log import Log
 from storage.producers import Origin
-from tests.storage.logs_for_tests import SMALL, append, batch, filled, marker, offsets, open_at, read_all
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
 
 BATCH_BYTES = len(batch())
 
@@ -307,3 +307,19 @@ def test_a_retry_of_any_of_the_last_five_batches_is_known_after_a_restart(tmp_pa
     again = open_at(tmp_path, LogConfig(), clean=True)
     retried = [append(again, batch(producer_id=3, producer_epoch=0, base_sequence=n)) for n in range(3, 8)]
     assert retried == list(range(3, 8)) and again.log_end_offset == 8
+
+
+def test_a_follower_that_begins_inside_the_leaders_first_batch_takes_it_whole(tmp_path: Path) -> None:
+    """Its first record was deleted, and a power loss took the batch but not the log start offset."""
+    log = open_at(tmp_path, log_start_offset=1)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+    sent = batch(2) + batch(1, base_offset=2)
+    log.append(sent, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    assert log.read(1, max_bytes=10_000).next_offset == 3
+    log.flush()
+    point = log.recovery_point_to_write
+    del log
+    again = open_at(tmp_path, log_start_offset=1, recovery_point=point)
+    assert (again.log_start_offset, again.log_end_offset) == (1, 3)
+    assert offsets(again) == [0, 2]
