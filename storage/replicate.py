@@ -81,6 +81,8 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
 
 
 def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+    if log.log_start_offset == log.log_end_offset and origin is Origin.REPLICATION:
+        _begin_inside_first(log, view)
     headers = _read_headers(log, view, origin)
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
@@ -97,6 +99,20 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
     else:
         _write(log, view[:total], headers, now_ms)
     return Appended(first, last, NONE, log.log_start_offset)
+
+
+def _begin_inside_first(log: Log, view: memoryview) -> None:
+    """An empty log may begin inside the leader's first batch, whose first records were deleted: it takes the batch whole.
+
+    So it is in Kafka. Without it a follower that lost the batch in a crash, but not the log start offset, asks for it for ever.
+    """
+    size = batch_size(view, 0, len(view))
+    if size is None:
+        return
+    header = check_batch(view, 0, size)
+    base, last = header[0], header[0] + header[6]
+    if base < log.log_end_offset <= last:
+        log.truncate_fully_and_start_at(base, log.log_start_offset)
 
 
 def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:

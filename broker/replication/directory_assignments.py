@@ -21,6 +21,8 @@ from protocol.messages.assign_replicas_to_dirs import (
 )
 from server.world import World
 
+#: The metadata.version from which the controller knows directories.
+MV_DIRECTORIES = 17
 #: AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST
 REPLICAS_PER_REQUEST_MAX = 2250
 RETRY_MS = 500

@@ -15,6 +15,7 @@ from typing import Protocol
 from broker.configs import BrokerConfigs
 from broker.log_removal import LogRemoval
 from broker.replication.collaborators import IsrProposals
+from broker.replication.directory_assignments import MV_DIRECTORIES
 from broker.replication.group_flush import GroupFlush
 from broker.replication.log_start_writes import LogStartWrites
 from broker.replication.partition import Partition
@@ -22,12 +23,12 @@ from broker.replication.throttle import Throttle, is_throttled
 from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.partitions import PartitionRegistration
+from controller.metadata.partitions import LOST_DIR, PartitionRegistration
 from controller.metadata.topics import TopicDelta
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import ZERO_UUID
 from server.world import World
-from storage.errors import StorageFailure
+from storage.errors import DamagedPartition, StorageFailure
 from storage.log import Log
 from storage.log_dirs import LogDir
 from storage.logs import Logs
@@ -170,6 +171,8 @@ class Replicas:
         except StorageFailure as failure:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
+            if isinstance(failure, DamagedPartition):
+                self._tell_damage(topic_id, index, registration, image)
             return
         self._tell_directory(topic_id, index, local_log, registration)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
@@ -200,6 +203,20 @@ class Replicas:
             and directory.directory_id != registration.directory(self.node_id)
         ):
             self.assignments.assign(topic_id, index, directory.directory_id)
+
+    def _tell_damage(
+        self, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
+    ) -> None:
+        """A replica that cannot be opened counts as one in a lost directory: it leaves the ISR, and another one leads.
+
+        KIP-858 knows failures of whole directories only. Once the replica has a log again, `_tell_directory` takes this back.
+        """
+        if (
+            self.assignments is not None
+            and image.features.metadata_version >= MV_DIRECTORIES
+            and registration.directory(self.node_id) != LOST_DIR
+        ):
+            self.assignments.assign(topic_id, index, LOST_DIR)
 
     def _unfollow(self, partition: Partition) -> None:
         if self.fetchers is not None:

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.broker.conftest import eventually
@@ -35,6 +37,13 @@ def directories(cluster: Cluster, node_id: int, topic: str) -> dict[str, list[in
         for each in results
         if not each.error_code
     }
+
+
+def flip_last_byte(path: Path) -> bytes:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    return bytes(data)
 
 
 def prefer(cluster: Cluster, topic: str) -> None:
@@ -85,3 +94,60 @@ def test_a_replaced_disk_gets_its_replicas_again_and_they_may_lead(cluster: Clus
     prefer(cluster, "replaced")
     eventually(lambda: cluster.leaders("replaced") == before, "all preferred leaders, those on the new disk, too")
     assert read(cluster, "replaced", writer.sent) == list(range(writer.sent))
+
+
+def test_a_damaged_replica_does_not_lead_and_is_filled_again_once_it_was_removed(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "damaged", partitions=6)
+    writer = Writer(cluster, "damaged")
+    writer.write(200)
+    writer.flush()
+    node = cluster.leaders("damaged")[0]
+    cluster.stop(node)
+    [path] = Path(cluster.directory, f"node-{node}").glob(f"*/damaged-0/{0:020d}.log")
+    data = flip_last_byte(path)
+    cluster.start(node)
+    eventually(
+        lambda: all(node in cluster.isr("damaged")[p] for p in range(1, 6)), "its others to catch up", seconds=30
+    )
+    prefer(cluster, "damaged")
+    eventually(lambda: node in cluster.leaders("damaged").values(), "it to lead others", seconds=30)
+    assert cluster.leaders("damaged")[0] not in (-1, node)
+    assert node not in cluster.isr("damaged")[0]
+    writer.write(100)
+    writer.flush()
+    assert writer.errors == []
+    assert read(cluster, "damaged", writer.sent) == list(range(writer.sent))
+    assert path.read_bytes() == data, "nothing of it was changed"
+
+    cluster.stop(node)
+    shutil.rmtree(path.parent)
+    (path.parent.parent / ".kafka_cleanshutdown").unlink()
+    cluster.start(node)
+    cluster.wait_isr("damaged")
+    prefer(cluster, "damaged")
+    eventually(lambda: cluster.leaders("damaged")[0] == node, "it to lead again", seconds=30)
+    assert read(cluster, "damaged", writer.sent) == list(range(writer.sent))
+
+
+def test_a_damaged_partition_without_another_replica_has_no_leader(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("single", 6, 1)])["single"].result(20)
+    writer = Writer(cluster, "single")
+    writer.write(200)
+    writer.flush()
+    node = cluster.leaders("single")[0]
+    cluster.stop(node)
+    [path] = Path(cluster.directory, f"node-{node}").glob(f"*/single-0/{0:020d}.log")
+    flip_last_byte(path)
+    cluster.start(node)
+
+    def rows() -> list[tuple[int, list[int]]]:
+        [topic] = cluster.metadata(["single"], node).topics
+        return [
+            (row.error_code, row.offline_replicas) for row in sorted(topic.partitions, key=lambda r: r.partition_index)
+        ]
+
+    alone = [(ErrorCode.LEADER_NOT_AVAILABLE, [node]), *[(ErrorCode.NONE, [])] * 5]
+    eventually(lambda: rows() == alone, "it alone to have no leader", seconds=30)

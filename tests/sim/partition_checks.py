@@ -36,6 +36,7 @@ def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
     model.durable_start = min(model.durable_start, start)
     model.flushed = min(max(model.flushed, log.recovery_point), end)
     model.cleaned_until = min(model.cleaned_until, end)
+    model.opened_end = end
     assert start <= log.high_watermark <= end
     assert log.high_watermark <= max(model.high_watermark, start), "the high watermark was never as high"
     model.high_watermark = log.high_watermark

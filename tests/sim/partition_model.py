@@ -124,6 +124,10 @@ class PartitionModel:
     # The log was truncated to this end inside of what was cleaned: what it knows of producers before is more or less.
     blurred: int = 0
     decided: int = 0  # the high watermark when the last pass began: its decisions stand by what is below
+    # Where the log ended when it was opened. Snapshots of producers do not know of a transaction whose marker they are behind
+    # that the marker is above the high watermark: as in Kafka the cleaner goes by it. A marker that a truncation takes away
+    # is written again by the coordinator, with the same outcome; here it may be another one.
+    opened_end: int = 0
     # An operation was in progress: what may be there on top, how far back the end may lie, how far on the start.
     tail: list[Stored] = field(default_factory=list)
     end_floor: int | None = None
@@ -156,6 +160,7 @@ class PartitionModel:
         self.durable_start = min(self.durable_start, offset)
         self.cleaned_until = min(self.cleaned_until, offset)
         self.decided = min(self.decided, offset)
+        self.opened_end = min(self.opened_end, offset)
         self.producers = Producers(self.batches)
 
     def adopt(self, found: Sequence[Stored]) -> None:
@@ -168,7 +173,7 @@ class PartitionModel:
         self.batches = []
         self.end = self.start = self.high_watermark = self.flushed = offset
         self.kept_start = self.durable_start = offset
-        self.cleaned_until = self.blurred = self.decided = 0
+        self.cleaned_until = self.blurred = self.decided = self.opened_end = 0
         self.producers = Producers()
 
     def settle(self) -> None:

@@ -344,7 +344,7 @@ class Operations:
             return
         stable = min(log.segments.active.base_offset, log.last_stable_offset)
         model.cleaned_until = max(model.cleaned_until, stable)
-        model.decided = max(model.decided, log.high_watermark)
+        model.decided = max(model.decided, log.high_watermark, model.opened_end)
         before, truncations = batches_of(log), log.truncations
         cleaner = Cleaner(logs, memory_bytes=rng.choice((0, 2000, 1 << 16)))
         with pytest.MonkeyPatch.context() as patch:

@@ -17,6 +17,7 @@ from protocol.messages.alter_replica_log_dirs import (
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from server.network.client import Channel
 from storage.errors import StorageFailure
@@ -85,6 +86,31 @@ def test_a_directory_that_has_failed_is_named_so_and_nothing_is_moved_or_deleted
         cut = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=cuts)], timeout_ms=1_000)
         result = (await cluster.ask(1, cut)).topics[0].partitions[0]
         assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(main())
+
+
+def test_one_partition_that_the_disk_cannot_read_is_one_error_of_a_search_by_time() -> None:
+    async def main() -> None:
+        settings = {"default.replication.factor": "1", "min.insync.replicas": "1"}
+        cluster = Cluster({1: "broker,controller"}, settings)
+        await cluster.begin(1)
+        node = cluster.sim.by_number[1]
+        now_ms = node.host.clock.wall_ms()
+        for partition in node.partitions():
+            if partition.topic == TOPIC:
+                partition.append(batch([b"x"], timestamp=now_ms), 1, now_ms)
+        await node.stop()
+        node.boot()
+        assert await cluster.sim.all_serve(20)
+        paths = [path for path in node.host.disk.tree() if f"/{TOPIC}-1/" in path and path.endswith(".log")]
+        inode = node.host.disk._must(paths[0])
+        inode.unreadable.append((0, len(inode.data)))
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=now_ms) for index in range(3)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
+        rows = (await cluster.ask(1, request)).topics[0].partitions
+        assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+        assert [row.offset for row in rows] == [0, -1, 0]
 
     run(main())
 

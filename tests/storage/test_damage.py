@@ -257,6 +257,20 @@ def test_a_clean_log_that_leads_to_another_offset_is_damaged(
     assert again.log_end_offset == placed_at[-1] + 1
 
 
+@pytest.mark.parametrize("length", [-12, -200, 0, 2**31 - 1])
+def test_a_damaged_swap_of_compaction_ends_a_start_and_removes_nothing(tmp_path: Path, length: int) -> None:
+    """A length of -12 leads back to the same batch: the search for the last offset never ended."""
+    filled(tmp_path, 40).close()
+    first = sorted(tmp_path.glob("*.log"))[0]
+    data = bytearray(first.read_bytes())
+    data[2 * BATCH_BYTES + 8 : 2 * BATCH_BYTES + 12] = length.to_bytes(4, "big", signed=True)
+    (tmp_path / f"{first.name}.swap").write_bytes(data)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(DamagedLog, match=f"at byte {2 * BATCH_BYTES}"):
+        open_at(tmp_path, recovery_point=40)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def message_v1(offset: int, value: bytes) -> bytes:
     body = struct.pack(">bbqi", 1, 0, NOW_MS, -1) + struct.pack(">i", len(value)) + value
     message = struct.pack(">I", zlib.crc32(body)) + body

@@ -332,3 +332,19 @@ def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_no_log_from_
     again.append(marker(7, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     again.advance_high_watermark(again.log_end_offset)
     assert (again.last_stable_offset, again.aborted_transactions(0, 4)) == (4, [(7, 0, 3, 4)])
+
+
+def test_a_follower_that_begins_inside_the_leaders_first_batch_takes_it_whole(tmp_path: Path) -> None:
+    """Its first record was deleted, and a power loss took the batch but not the log start offset."""
+    log = open_at(tmp_path, log_start_offset=1)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+    sent = batch(2) + batch(1, base_offset=2)
+    log.append(sent, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    assert log.read(1, max_bytes=10_000).next_offset == 3
+    log.flush()
+    point = log.recovery_point_to_write
+    del log
+    again = open_at(tmp_path, log_start_offset=1, recovery_point=point)
+    assert (again.log_start_offset, again.log_end_offset) == (1, 3)
+    assert offsets(again) == [0, 2]

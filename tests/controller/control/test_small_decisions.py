@@ -12,6 +12,7 @@ from controller.control.directories import assign_replicas_to_directories
 from controller.control.producer_ids import allocate_producer_ids
 from controller.control.scram import alter_user_scram_credentials
 from controller.metadata.client_quotas import quota_entity
+from controller.metadata.partitions import LOST_DIR, NO_LEADER
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.alter_client_quotas import EntityData, EntryDataRequest, OpData
@@ -84,6 +85,18 @@ def test_a_replica_in_a_directory_that_is_offline_is_not_eligible_either() -> No
     cluster.topic("orders", "1 2", min_isr=2)
     assert assign(cluster, 1, directory(1, 9)) == "NONE"
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
+
+
+def test_a_damaged_replica_is_lost_until_it_has_a_directory_again() -> None:
+    cluster = Situation()
+    cluster.topic("orders", "1 2")
+    assert assign(cluster, 1, LOST_DIR) == "NONE"
+    assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
+    cluster.topic("single", "1")
+    assert assign(cluster, 1, LOST_DIR, "single") == "NONE"
+    assert cluster.partition("single").leader == NO_LEADER
+    assert assign(cluster, 1, directory(1), "single") == "NONE"
+    assert cluster.partition("single").leader == 1
 
 
 def test_a_broker_registered_without_directories_has_them_all_online() -> None:
