@@ -87,8 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{arguments.mutant}: noticed after {result.seed - seeds.start + 1} seeds: {result.violation}")
             return 0
         failed += 1
-        if failed <= FAILURES_SHOWN:
-            show(result, arguments.seconds, whole=arguments.seed is not None)
+        show(result, arguments.seconds, whole=arguments.seed is not None, brief=failed > FAILURES_SHOWN)
     took = time.monotonic() - began
     print(
         f"{len(seeds)} seeds, {failed} failed; {seconds:.0f} virtual seconds in {took:.0f} s "
@@ -121,9 +120,10 @@ class Progress:
         )
 
 
-def show(result: Result, seconds: float, *, whole: bool) -> None:
-    lines = result.trace if whole else result.trace[-40:]
-    print("\n".join(lines))
+def show(result: Result, seconds: float, *, whole: bool, brief: bool) -> None:
+    """The trace, or its end, and how to see it again; `brief` without the trace."""
+    if not brief:
+        print("\n".join(result.trace if whole else result.trace[-40:]))
     print(f"seed {result.seed} failed at {result.virtual_seconds:.3f} s, trace {result.hash}: {result.violation}")
     print(f"replay: python -m tests.sim --seed {result.seed} --seconds {seconds:g}", flush=True)
 
