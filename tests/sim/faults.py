@@ -117,6 +117,11 @@ class Faults:
             return True
         if node.number in self._busy or not node.is_up or node.is_leaving:
             return False
+        # A lost disk and an unclean stop of another node together are more than KIP-966 promises: the last known leader is
+        # elected, and it is the one whose disk is gone. A flush before the acknowledgement does not help.
+        taken = self._taken
+        if taken is not None and (taken is not node or fault.of_all) and not self._is_whole(taken):
+            return False
         if fault.takes and not self._may_take(fault, node):
             return False
         if self.flushes or not (node.is_broker or fault.of_all):
@@ -138,7 +143,7 @@ class Faults:
         # A controller keeps its vote on its disk; of two directories it is in the first.
         if node.is_controller if fault.takes == "disk" else "," not in node.properties["log.dirs"]:
             return False
-        if self._taken is not None and not self._is_whole(self._taken):
+        if not all(self._is_whole(other) for other in self.cluster.brokers if other is not node):
             return False
         image = active.server.metadata.loader.image
         if not image.features.elr_enabled:
