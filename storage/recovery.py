@@ -48,6 +48,8 @@ from storage.segments import Segments
 from storage.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
+#: A leader epoch is an int32.
+EPOCH_MIN = -(1 << 31)
 
 NEW_SUFFIX = ".tmp"
 ZERO_BYTES = 1 << 16
@@ -408,7 +410,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
     buffer, end, position = segment.view(), segment.size, start
     unpack, latest = HEADER.unpack_from, history.latest
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-    reached = start
+    reached, epoch_before = start, EPOCH_MIN
     # Of a batch that leapt ahead: where it lies, what was expected there, and what then follows if its offset is wrong.
     leap: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
@@ -423,7 +425,8 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
             break
         if following > reached:
             reached = segment.reach(position, min(following + CHECKED_BYTES, end))
-        if crc32c(buffer[position + 21 : following]) != crc:
+        # No CRC covers the leader epoch either; in a log it never falls.
+        if epoch < epoch_before or crc32c(buffer[position + 21 : following]) != crc:
             break
         if base != expected:
             if base < expected:
@@ -435,6 +438,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
             leap = (position, expected, expected + delta + 1)
         else:
             leap = None
+        epoch_before = epoch
         if epoch > latest:
             history.assign_in_memory(epoch, base)
             latest = epoch

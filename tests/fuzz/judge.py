@@ -82,6 +82,7 @@ class Judge:
         self._found = found
         self._number = self._number_at_tick = 0
         self._running = False
+        reset_peak()  # what the process did before is no matter of this target
         self._peak_kb = peak_kb()
 
     def __call__(self, data: bytes) -> None:
@@ -160,13 +161,18 @@ def memory_of(call: Callable[[], None]) -> int:
     if trim is not None:
         trim(0)
     before = _status_kb("VmRSS")
-    with open(CLEAR_REFS, "w") as file:
-        file.write("5")  # the peak starts anew
+    reset_peak()
     call()
     used = _status_kb("VmHWM") - before
-    with open(CLEAR_REFS, "w") as file:
-        file.write("5")
+    reset_peak()
     return used * 1024
+
+
+def reset_peak() -> None:
+    """The peak of the process's memory starts anew, where that can be had."""
+    if os.path.exists(CLEAR_REFS):
+        with open(CLEAR_REFS, "w") as file:
+            file.write("5")
 
 
 def _status_kb(name: str) -> int:
