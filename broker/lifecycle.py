@@ -254,7 +254,7 @@ class BrokerLifecycle:
         starting = [waiting for waiting in (self.caught_up, self.unfenced) if not waiting.done()]
         for waiting in starting:
             waiting.set_exception(error)
-            waiting.exception()  # whoever waits gets it; nobody waiting is no second failure
+            waiting.exception()  # callers that wait receive it; without any, asyncio must not report it as never retrieved
         self._finish()
         if not starting:
             self.on_refused(error)

@@ -96,7 +96,7 @@ class LongWork:
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the result any more."""
+    """The request that asked for the result has been cancelled."""
 
 
 def pass_on(answer: Any, deferred: Deferred) -> None:

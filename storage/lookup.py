@@ -70,7 +70,7 @@ def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | N
 def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
     """The first record with the largest timestamp.
 
-    A header's max timestamp is only a claim, which nobody checked at Produce. Where the largest one is not kept, or its
+    A header's max timestamp is only a claim, which Produce does not check. Where the largest one is not kept, or its
     record lies below the log's start, every batch that claims more than the best record so far is looked at.
     """
     start = log.log_start_offset

@@ -229,7 +229,7 @@ class OsMappedFile:
 
     @property
     def shown(self) -> bool:
-        """Of a mapping that was let go of: whether somebody holds a view of it still."""
+        """Whether a view of this mapping, which its segment has given up, is still alive."""
         return any(array() is not None for array in self._arrays)
 
     def _map(self, fd: int, length: int) -> None:

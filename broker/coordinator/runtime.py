@@ -27,6 +27,7 @@ from broker.coordinator.timers import Timers
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.control import EndTxnMarker, end_txn_batch
 from server.clock import Clock, TimerHandle
+from server.isolation import isolated
 
 log = logging.getLogger(__name__)
 
@@ -251,10 +252,10 @@ class _Context(Generic[ShardT]):
                 handle.cancel()
         waiting, self._waiting = self._waiting, deque()
         for _, _, pending, _ in waiting:
-            _isolated(pending.fail, KafkaError(ErrorCode.NOT_COORDINATOR))
+            isolated(pending.fail, KafkaError(ErrorCode.NOT_COORDINATOR))
         if self._was_active:
             for pending, response in self.shard.on_unloaded().replies:
-                _isolated(pending.complete, response)
+                isolated(pending.complete, response)
 
     def _become(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.tp} goes from {self.state} to {state}"
@@ -320,7 +321,7 @@ class _Context(Generic[ShardT]):
 
     def _when_committed(self, callback: Callable[[], None]) -> None:
         if self._is_committed():
-            _isolated(callback)
+            isolated(callback)
             return
         with suppress(KafkaError):  # leadership is lost: then it never is
             self.runtime.partition_log.when_committed(self.tp, self.last_written, lambda: self._when_idle(callback))
@@ -336,11 +337,11 @@ class _Context(Generic[ShardT]):
         if self._busy:
             self.runtime.clock.call_later(0, lambda: self._when_idle(callback))
         else:
-            _isolated(callback)
+            isolated(callback)
 
     def _reply(self, pending: Pending, response: Any) -> None:
         if self._is_committed():
-            _isolated(pending.complete, response)
+            isolated(pending.complete, response)
         else:
             self._wait(pending, response)
 
@@ -370,7 +371,7 @@ class _Context(Generic[ShardT]):
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
             _, _, pending, response = waiting.popleft()
-            _isolated(pending.complete, response)
+            isolated(pending.complete, response)
 
     def _time_out(self) -> None:
         """The followers are too slow: tell clients to try again. What was written stays, and may yet be committed."""
@@ -379,7 +380,7 @@ class _Context(Generic[ShardT]):
         waiting = self._waiting
         while waiting and waiting[0][1] <= now_ms:
             _, _, pending, _ = waiting.popleft()
-            _isolated(pending.fail, client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
+            isolated(pending.fail, client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
         if waiting:
             self._timeout = self.runtime.clock.call_later(waiting[0][1] - now_ms, self._time_out)
 
@@ -447,14 +448,6 @@ class _Context(Generic[ShardT]):
         next_ms = self.timers.next_wake_up_ms()
         if self.state is State.ACTIVE and next_ms is not None and self._wake_up is None:
             self._arm(next_ms)
-
-
-def _isolated(callback: Callable[..., object], *args: Any) -> None:
-    """Call back; what goes wrong there is not the business of those who are called next."""
-    try:
-        callback(*args)
-    except Exception:
-        log.exception("a callback of a coordinator failed")
 
 
 def _no_answer(error: KafkaError) -> None:

@@ -1,4 +1,4 @@
-"""A node whose disk has lost something: what its clients are told, partition by partition."""
+"""A node whose disk has lost something: what it answers to clients, partition by partition."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def fresh(wire: Wire, **configs: str) -> str:
 
 
 def claiming(payload: bytes, count: int, **fields: int) -> bytes:
-    """A batch whose header says what it is told to, over any payload."""
+    """A batch with the header fields given, over any payload."""
     header: dict[str, int] = {
         "base_offset": 0, "leader_epoch": -1, "attributes": 0, "last_offset_delta": count - 1, "base_timestamp": NOW,
         "max_timestamp": NOW, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "count": count,

@@ -144,7 +144,7 @@ async def a_directory_is_taken_away_between_two_clean_stops() -> None:
 
 
 async def all_die_and_register_again_in_several_batches() -> None:
-    """The controllers too, so that nobody was fenced: the decision about a broker's former partitions and its registration
+    """The controllers too, so that no broker was fenced: the decision about a broker's former partitions and its registration
     take more than one batch, and the broker gets one batch a fetch. Having read the first it has not caught up."""
     situation = Situation(APART, {"controller.quorum.fetch.max.bytes": "1"})
     await situation.begin()
