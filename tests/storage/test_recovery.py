@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import KafkaError
 from protocol.records.crc import crc32c
 from storage.config import LogConfig
+from storage.errors import UnexpectedAppendOffset
 from storage.log import Log
 from storage.producers import Origin
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
@@ -356,6 +356,6 @@ def test_an_answer_that_a_follower_refuses_leaves_its_empty_log_as_it_is(tmp_pat
     before_zero = batch(8, base_offset=-3)
     torn = batch(8) + batch(1, base_offset=3)  # the second does not follow the first
     for answer in (before_zero, torn):
-        with pytest.raises(KafkaError):
+        with pytest.raises(UnexpectedAppendOffset):
             log.append(answer, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
         assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
