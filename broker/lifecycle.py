@@ -1,13 +1,8 @@
 """A broker's life as the controller sees it: register, catch up, be let in, stay alive, leave in order.
 
-    STARTING                     registered, reads the metadata up to its own registration
-    RECOVERY                     caught up; the node recovers its logs, then says so (`ready_to_unfence`)
-    RUNNING                      unfenced: may lead
-    PENDING_CONTROLLED_SHUTDOWN  asks the controller to move its leaders away
-    SHUTTING_DOWN                may stop
-
-One task does it all, one request at a time. It does not sleep where it need not: a heartbeat follows at once when the
-metadata has caught up, when the broker becomes ready, when another controller leads, or when a directory fails; else in broker.heartbeat.interval.ms.
+`BrokerState` says what a broker does in each state, TRANSITIONS how it gets there. One task does it all, one request at a
+time. A heartbeat is sent at once when the metadata has caught up, when the broker becomes ready, when another controller
+leads, or when a directory fails; else after broker.heartbeat.interval.ms.
 """
 
 from __future__ import annotations
@@ -42,12 +37,41 @@ SHUTDOWN_POLL_MS = 10
 
 
 class BrokerState(Enum):
+    """Kafka's states with their numbers. A broker that is registered again, or fenced, keeps its state."""
+
     NOT_RUNNING = 0
-    STARTING = 1
-    RECOVERY = 2
-    RUNNING = 3
-    PENDING_CONTROLLED_SHUTDOWN = 6
-    SHUTTING_DOWN = 7
+    STARTING = 1  # registers, and reads the metadata up to its own registration
+    RECOVERY = 2  # recovers its logs, opens its listeners, then calls `ready_to_unfence`
+    RUNNING = 3  # was unfenced: may lead
+    PENDING_CONTROLLED_SHUTDOWN = 6  # asks the controller to move its leaders away
+    SHUTTING_DOWN = 7  # sends no more heartbeats
+
+
+_STOPPED = "stopped, or the registration was refused for good"
+TRANSITIONS: dict[BrokerState, dict[BrokerState, str]] = {
+    BrokerState.NOT_RUNNING: {
+        BrokerState.STARTING: "started",
+        BrokerState.SHUTTING_DOWN: "stopped before it was started",
+    },
+    BrokerState.STARTING: {
+        BrokerState.RECOVERY: "the controller says that it has caught up with the metadata",
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown, when it is registered",
+        BrokerState.SHUTTING_DOWN: _STOPPED,
+    },
+    BrokerState.RECOVERY: {
+        BrokerState.RUNNING: "unfenced by the controller",
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown",
+        BrokerState.SHUTTING_DOWN: _STOPPED,
+    },
+    BrokerState.RUNNING: {
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown",
+        BrokerState.SHUTTING_DOWN: "stopped, all log directories have failed, or another process has its node id",
+    },
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: {
+        BrokerState.SHUTTING_DOWN: "its leaders are moved away, no controller answers, or the time is up",
+    },
+    BrokerState.SHUTTING_DOWN: {},
+}
 
 
 class RegistrationRefused(Exception):
@@ -135,8 +159,7 @@ class BrokerLifecycle:
         controller.on_leader_change = self._wake.set
 
     def start(self) -> None:
-        assert self.state is BrokerState.NOT_RUNNING
-        self.state = BrokerState.STARTING
+        self._become(BrokerState.STARTING)
         self._world.spawn(self._run(), "broker-lifecycle")
 
     def ready_to_unfence(self) -> None:
@@ -210,7 +233,8 @@ class BrokerLifecycle:
         if not self._registered:
             self._finish()
             return False
-        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
         self._wake.set()
         timer = self._world.clock.call_later(timeout_ms, self._finish)
         try:
@@ -220,11 +244,16 @@ class BrokerLifecycle:
         return self._left_in_order
 
     def stop(self) -> None:
-        """Without asking anybody."""
+        """Stop heartbeating, without a controlled shutdown."""
         self._finish()
 
+    def _become(self, state: BrokerState) -> None:
+        assert state in TRANSITIONS[self.state], f"broker goes from {self.state} to {state}"
+        self.state = state
+
     def _finish(self) -> None:
-        self.state = BrokerState.SHUTTING_DOWN
+        if self.state is not BrokerState.SHUTTING_DOWN:
+            self._become(BrokerState.SHUTTING_DOWN)
         for waiting in (self._may_stop, self.caught_up, self.unfenced):
             if not waiting.done():
                 if waiting is self._may_stop:
@@ -365,7 +394,7 @@ class BrokerLifecycle:
             return SHUTDOWN_POLL_MS
         if self.state is BrokerState.STARTING and response.is_caught_up:
             log.info("Broker %d has caught up with the metadata", self._identity.node_id)
-            self.state = BrokerState.RECOVERY
+            self._become(BrokerState.RECOVERY)
             if not self.caught_up.done():
                 self.caught_up.set_result(None)
             if self._ready and response.is_fenced:
@@ -373,7 +402,7 @@ class BrokerLifecycle:
         if not response.is_fenced:
             if self.state is BrokerState.RECOVERY:
                 log.info("Broker %d has been unfenced", self._identity.node_id)
-                self.state = BrokerState.RUNNING
+                self._become(BrokerState.RUNNING)
                 if not self.unfenced.done():
                     self.unfenced.set_result(None)
             return self._heartbeat_interval_ms

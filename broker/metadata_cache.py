@@ -69,9 +69,6 @@ class MetadataCache:
     def is_alive(self, node_id: int) -> bool:
         return self.image.cluster.is_unfenced(node_id)
 
-    def alive_broker_ids(self) -> list[int]:
-        return sorted(broker.id for broker in self.image.cluster.brokers.values() if not broker.fenced)
-
     # -- Topics ------------------------------------------------------------------------------------------------------
 
     def topic_name(self, topic_id: bytes) -> str | None:

@@ -108,15 +108,6 @@ class TopicCreation:
             self._world.spawn(self._request(new), "create-topics")
         return wait.cancel
 
-    async def create_and_wait(self, topic: str) -> None:
-        """For coordinators: until the controller has answered. Raises its refusal."""
-        if topic in self._metadata.image.topics:
-            return
-        response = await self._controller.request(self._request_for({topic}))
-        for result in response.topics:
-            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                raise KafkaError(ErrorCode(result.error_code), result.error_message)
-
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the publisher."""
         if self._waiting:

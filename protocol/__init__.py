@@ -1,1 +1,1 @@
-"""Bytes to objects and back: messages, record batches, framing, error codes, feature levels. No I/O, no clock."""
+"""Bytes to objects and back: messages, record batches, error codes, feature levels. No I/O, no clock."""

@@ -147,9 +147,6 @@ class Api:
     def __repr__(self) -> str:
         return f"<Api {self.name} {self.min_version}-{self.max_version}>"
 
-    def is_flexible(self, version: int) -> bool:
-        return self.flexible_from is not None and version >= self.flexible_from
-
     @property
     def request(self) -> type[Any]:
         return self._request or self._load()[0]

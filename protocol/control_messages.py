@@ -11,21 +11,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from protocol.compile import decoder, encoder
+from protocol.compile import decoder
 from protocol.errors import MalformedMessage, UnsupportedVersion
 from protocol.primitives import ZERO_UUID, Buffer
 from protocol.schema import info_of, int16, int32, int64, message, struct, uint16, uint32, uuid, v
 
 T = TypeVar("T")
-
-
-def encode_versioned(obj: Any, version: int) -> bytes:
-    """int16 version, then the message: the form of opaque bytes and of files."""
-    pieces = [version.to_bytes(2, "big")]
-    encoder(obj.__plain__, version)(obj, pieces)
-    return b"".join(pieces)
 
 
 def decode_versioned(cls: type[T], data: Buffer, *, newer_too: bool = False) -> tuple[T, int]:

@@ -1,9 +1,9 @@
 """Feature levels: what a cluster as a whole has switched on, and what follows from it.
 
 Every node says which levels it supports (ApiVersions, broker registration); the controller finalizes one level per
-feature. metadata.version is the first of them: it decides which versions of metadata records may be written, and
-which versions of Fetch and ListOffsets brokers use between themselves. Levels are Apache Kafka's. We present
-ourselves as 4.3, the newest release whose every level is implemented here, and read the names of 4.4.
+feature. metadata.version is the first of them: it decides which versions of metadata records may be written. (The
+versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's. We
+present ourselves as 4.3, the newest release whose every level is implemented here, and read the names of 4.4.
 """
 
 from __future__ import annotations
@@ -144,16 +144,6 @@ def register_broker_record_version(metadata_version: int) -> int:
 def partition_record_version(metadata_version: int) -> int:
     """Of Partition and PartitionChange records: v1 directories, v2 eligible leader replicas."""
     return _count(metadata_version, 17, 23)
-
-
-def fetch_request_version(metadata_version: int) -> int:
-    """The version followers fetch with."""
-    return 13 + _count(metadata_version, 9, 10, 19, 21, 27)
-
-
-def list_offsets_request_version(metadata_version: int) -> int:
-    """The version brokers use among themselves."""
-    return 7 + _count(metadata_version, 9, 21, 25, 29)
 
 
 def transaction_log_value_version(transaction_version: int) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
 
 from protocol.api import APIS, ApiKey
 from protocol.errors import MalformedMessage
@@ -18,7 +17,6 @@ from protocol.primitives import Buffer, skip_tags
 
 _request = Struct(">hhih")
 _correlation = Struct(">i")
-_flexible_correlation = Struct(">ix")
 _NEVER = 32768
 
 # First flexible version by API key, for the fast path; unknown keys are read as not flexible.
@@ -26,13 +24,6 @@ _FLEXIBLE_FROM = [_NEVER] * (max(APIS) + 1)
 for _api in APIS.values():
     if _api.flexible_from is not None:
         _FLEXIBLE_FROM[_api.key] = _api.flexible_from
-
-
-class RequestHeader(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
@@ -68,11 +59,6 @@ def encode_request_header(api_key: int, api_version: int, correlation_id: int, c
     text = b"" if client_id is None else client_id.encode()
     fixed = _request.pack(api_key, api_version, correlation_id, -1 if client_id is None else len(text))
     return fixed + text + b"\0" if request_header_version(api_key, api_version) == 2 else fixed + text
-
-
-def encode_response_header(correlation_id: int, flexible: bool) -> bytes:
-    """`flexible`: response_header_version() is 1."""
-    return (_flexible_correlation if flexible else _correlation).pack(correlation_id)
 
 
 def decode_response_header(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:

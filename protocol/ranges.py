@@ -31,10 +31,6 @@ class Versions(NamedTuple):
         """Every version of the range, lowest first."""
         return range(self.low, self.high + 1)
 
-    def intersect(self, other: Versions) -> Versions:
-        common = Versions(max(self.low, other.low), min(self.high, other.high))
-        return common if common else NONE
-
 
 NONE = Versions(0, -1)
 ALL = Versions(0, OPEN_END)

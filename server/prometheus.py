@@ -39,15 +39,6 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
         yield metric
 
 
-def render(registry: Registry) -> bytes:
-    """The text of one scrape."""
-    from prometheus_client import CollectorRegistry, generate_latest
-
-    collectors = CollectorRegistry(auto_describe=False)
-    collectors.register(_Collector(registry.collect))
-    return generate_latest(collectors)
-
-
 async def scrape(registry: Registry, clock: Clock) -> bytes:
     """The text of one scrape, with the process's own metrics, made on the event loop in slices that others run between."""
     from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR

@@ -1,4 +1,4 @@
-"""Keeping what runs: the tasks of a node, and the order in which its parts start and stop.
+"""The tasks of a node.
 
 This is the one place that makes tasks. A bare create_task would lose its exceptions, and its task at a garbage
 collection; here every task has a name, and a failure is logged at once and given to `on_failure`. The parts without which a
@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 log = logging.getLogger(__name__)
 
-#: A part that does not stop within this long is left behind: controlled shutdown has its own, shorter limits.
+#: Tasks that ignore being cancelled for so long are left behind.
 STOP_TIMEOUT_S = 30.0
 
 
@@ -58,43 +58,3 @@ class Tasks:
             if left:
                 log.error("Tasks that ignore being cancelled: %s", ", ".join(task.get_name() for task in left))
                 return
-
-
-class Part(Protocol):
-    """Something with a life: it is started once and stopped once."""
-
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-
-
-class Parts:
-    """Starts parts in the order they were added, and stops those that were started in the opposite order."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[str, Part]] = []
-        self._started: list[tuple[str, Part]] = []
-
-    def add(self, name: str, part: Part) -> None:
-        self._parts.append((name, part))
-
-    async def start(self) -> None:
-        """When one part cannot start, those before it are stopped and its error is raised."""
-        for name, part in self._parts:
-            try:
-                await part.start()
-            except BaseException:
-                log.error("Could not start %s", name)
-                await self.stop()
-                raise
-            self._started.append((name, part))
-
-    async def stop(self) -> None:
-        """One part's failure to stop does not keep the others running."""
-        while self._started:
-            name, part = self._started.pop()
-            try:
-                await asyncio.wait_for(part.stop(), STOP_TIMEOUT_S)
-            except TimeoutError:
-                log.error("%s did not stop within %d s", name, STOP_TIMEOUT_S)
-            except Exception:
-                log.exception("Could not stop %s cleanly", name)

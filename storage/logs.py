@@ -370,11 +370,6 @@ class Logs:
                 log.looked_at_end = end  # only another append can change it: most of 10,000 logs get none
         return due
 
-    def flush_all(self, now_ms: int = 0) -> None:
-        for log in self:
-            if log.failure is None:
-                log.flush(now_ms)
-
     def write_recovery_points(self) -> None:
         """Also the log start offsets, which belong to them. On any thread, as are the other checkpoints."""
         self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write)

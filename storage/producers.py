@@ -29,7 +29,6 @@ SEQUENCE_MASK = 0x7FFF_FFFF
 EPOCH_MAX = 0x7FFF
 NONE = -1
 # How long a transaction may outlive the largest timeout before it counts as hanging (KIP-664).
-LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
 
 class Origin(Enum):
@@ -219,9 +218,6 @@ class ProducerStates:
             known.lowest_sequence = min(known.lowest_sequence, first_sequence)
         return known
 
-    def expects_append(self, producer_id: int) -> bool:
-        return producer_id in self._verifications
-
     def may_append(self, producer_id: int, epoch: int, ticket: Verification) -> bool:
         """Whether the coordinator's word still holds: nothing ended meanwhile, or the transaction is open here already."""
         if self._verifications.get(producer_id) is ticket and ticket.epoch == epoch:
@@ -337,14 +333,6 @@ class ProducerStates:
     @property
     def in_transaction(self) -> bool:
         return bool(self._undecided or self._unreplicated)
-
-    def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
-        first = next(iter(self._undecided), NONE)
-        if first == NONE:
-            return False
-        state = self.states.get(self._undecided[first])
-        last = state.last_timestamp if state else NONE
-        return last > 0 and now_ms - last > transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     # Keeping
 

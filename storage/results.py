@@ -14,7 +14,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time: int  # -1 with CreateTime
     log_start_offset: int
-    leader_hw_changed: bool = False
     duplicate: bool = False
 
 

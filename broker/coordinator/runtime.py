@@ -56,12 +56,20 @@ class State(Enum):
     CLOSED = 3
 
 
-# From -> to; anything else is our own mistake.
-TRANSITIONS: dict[State, set[State]] = {
-    State.LOADING: {State.ACTIVE, State.FAILED, State.CLOSED},
-    State.ACTIVE: {State.FAILED, State.CLOSED},
-    State.FAILED: {State.CLOSED},
-    State.CLOSED: set(),
+TRANSITIONS: dict[State, dict[State, str]] = {
+    State.LOADING: {
+        State.ACTIVE: "the log is replayed up to its end",
+        State.FAILED: "the log cannot be read",
+        State.CLOSED: "another broker leads the partition, or it is deleted",
+    },
+    State.ACTIVE: {
+        State.FAILED: "a record was appended that cannot be replayed: memory and log differ",
+        State.CLOSED: "another broker leads the partition, or it is deleted",
+    },
+    State.FAILED: {
+        State.CLOSED: "loaded again (as a new context), led elsewhere, or deleted",
+    },
+    State.CLOSED: {},
 }
 
 
@@ -113,13 +121,11 @@ class CoordinatorRuntime(Generic[ShardT]):
             failed.close()
             self._load(partition, failed.leader_epoch)
 
-    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """The partition is led elsewhere (or deleted: no epoch): drop the shard, fail what waits."""
-        context = self._contexts.get(partition)
-        if context is None or (leader_epoch is not None and leader_epoch < context.leader_epoch):
-            return
-        del self._contexts[partition]
-        context.close()
+    def on_resigned(self, partition: int) -> None:
+        """The partition is led elsewhere or deleted: drop the shard, fail what waits."""
+        context = self._contexts.pop(partition, None)
+        if context is not None:
+            context.close()
 
     def close(self) -> None:
         """Drop all shards."""

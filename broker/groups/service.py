@@ -84,9 +84,9 @@ class GroupCoordinator:
         """This broker leads a partition of `__consumer_offsets`."""
         self.runtime.on_elected(partition, leader_epoch)
 
-    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """It does no longer, or the partition was deleted."""
-        self.runtime.on_resigned(partition, leader_epoch)
+    def on_resigned(self, partition: int) -> None:
+        """Called when this broker stops leading the partition, or the partition is deleted."""
+        self.runtime.on_resigned(partition)
 
     def on_topics_deleted(self, names: Iterable[str]) -> None:
         """Their offsets go with them."""

@@ -46,7 +46,7 @@ class GroupMetadataLeadership:
         if partition.topic == TOPIC:
             self._groups.on_elected(partition.index, partition.leader_epoch)
 
-    def on_resigned(self, partition: Partition, *, deleted: bool) -> None:
+    def on_resigned(self, partition: Partition) -> None:
         if partition.topic == TOPIC:
             self._groups.on_resigned(partition.index)
 

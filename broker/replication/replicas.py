@@ -40,7 +40,7 @@ class LeadershipListener(Protocol):
     def on_leader(self, partition: Partition) -> None:
         """This node leads the partition since now, in a new leader epoch."""
 
-    def on_resigned(self, partition: Partition, *, deleted: bool) -> None:
+    def on_resigned(self, partition: Partition) -> None:
         """This node does not lead the partition any more."""
 
 
@@ -190,7 +190,7 @@ class Replicas:
                 registration.replicas, registration.isr,
             )  # fmt: skip
             if was_leader:
-                self._tell_resigned(partition, deleted=False)
+                self._tell_resigned(partition)
             if self.fetchers is not None:
                 self.fetchers.follow(partition)
 
@@ -254,7 +254,7 @@ class Replicas:
         partition.leader_log = None
         partition.leader_id = -1
         if was_leader:
-            self._tell_resigned(partition, deleted=True)
+            self._tell_resigned(partition)
         local_log, partition.log = partition.log, None
         partition.fail_waiting(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if delete_log and local_log is not None and not partition.offline:
@@ -325,7 +325,7 @@ class Replicas:
                 self._unfollow(partition)
                 partition.go_offline()
                 if was_leader:
-                    self._tell_resigned(partition, deleted=False)
+                    self._tell_resigned(partition)
 
     def has_just_lost(self, leader_id: int) -> bool:
         """Whether a leader that is followed here has closed its connection a moment ago."""
@@ -347,6 +347,6 @@ class Replicas:
         for listener in self.listeners:
             listener.on_leader(partition)
 
-    def _tell_resigned(self, partition: Partition, *, deleted: bool) -> None:
+    def _tell_resigned(self, partition: Partition) -> None:
         for listener in self.listeners:
-            listener.on_resigned(partition, deleted=deleted)
+            listener.on_resigned(partition)

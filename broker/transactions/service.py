@@ -78,9 +78,9 @@ class TransactionCoordinator:
         """This broker leads a partition of `__transaction_state`."""
         self.runtime.on_elected(partition, leader_epoch)
 
-    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """It does no longer, or the partition was deleted."""
-        self.runtime.on_resigned(partition, leader_epoch)
+    def on_resigned(self, partition: int) -> None:
+        """Called when this broker stops leading the partition, or the partition is deleted."""
+        self.runtime.on_resigned(partition)
         for transactional_id in [t for t in self._sendings if self.partition_for(t) == partition]:
             self._sendings.pop(transactional_id).stop()
 

@@ -1,10 +1,4 @@
-"""The machine of a transactional id, as data: its states, its transitions, and what EndTxn means in each of them.
-
-    Empty ----------> Ongoing ----------> PrepareCommit ---> CompleteCommit
-      ^   partition      |      commit       markers written
-      |   added          | abort, timeout, a new producer
-    InitProducerId       v
-      +------------- PrepareAbort ---> CompleteAbort        from Complete* a partition added leads to Ongoing again
+"""The machine of a transactional id, as data: its states, its transitions (drawn in docs/STATES.md), and what EndTxn means in each of them.
 
 A prepared outcome is never turned round (invariant 35): from PrepareCommit there is one way out, and it is taken again
 after every failover until all markers are written. Dead and PrepareEpochFence are Kafka's, in memory there and never
@@ -61,15 +55,23 @@ BY_NAME = {name: state for state, name in NAMES.items()}
 IDLE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 
-# State -> those it may be entered from; anything else is our own mistake.
-VALID_PREVIOUS: dict[State, frozenset[State]] = {
-    State.EMPTY: IDLE,
-    State.ONGOING: IDLE | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    # A client of version 2 may abort without having added anything: it fences itself after a failure it cannot judge.
-    State.PREPARE_ABORT: IDLE | {State.ONGOING},
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+_FROM_IDLE = {
+    State.EMPTY: "InitProducerId: a new producer epoch",
+    State.ONGOING: "a partition, or the offsets of a group, is added",
+    # It fences itself after a failure that it cannot judge.
+    State.PREPARE_ABORT: "a client of version 2 aborts without having added anything",
+}
+TRANSITIONS: dict[State, dict[State, str]] = {
+    State.EMPTY: _FROM_IDLE,
+    State.ONGOING: {
+        State.ONGOING: "another partition is added",
+        State.PREPARE_COMMIT: "EndTxn: commit",
+        State.PREPARE_ABORT: "EndTxn: abort; transaction.timeout.ms; or a new producer with the same id",
+    },
+    State.PREPARE_COMMIT: {State.COMPLETE_COMMIT: "all markers are written"},
+    State.PREPARE_ABORT: {State.COMPLETE_ABORT: "all markers are written"},
+    State.COMPLETE_COMMIT: _FROM_IDLE,
+    State.COMPLETE_ABORT: _FROM_IDLE,
 }
 
 COMPLETION = {State.PREPARE_COMMIT: State.COMPLETE_COMMIT, State.PREPARE_ABORT: State.COMPLETE_ABORT}

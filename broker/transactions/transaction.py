@@ -12,7 +12,7 @@ from broker.transactions.state import (
     EPOCH_EXHAUSTED,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    VALID_PREVIOUS,
+    TRANSITIONS,
     State,
 )
 from protocol.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -56,7 +56,7 @@ class Transaction:
 
     def to(self, state: State, now_ms: int, **changes: Any) -> Transaction:
         """The transaction after a transition."""
-        assert self.state in VALID_PREVIOUS[state], f"{self.transactional_id}: from {self.state.name} to {state.name}"
+        assert state in TRANSITIONS[self.state], f"{self.transactional_id}: from {self.state.name} to {state.name}"
         changes.setdefault("next_producer_id", NO_PRODUCER_ID)
         after = replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)
         assert after.producer_id >= 0 and after.producer_epoch >= 0

@@ -82,6 +82,6 @@ class TransactionStateLeadership:
         if partition.topic == TOPIC:
             self._coordinator.on_elected(partition.index, partition.leader_epoch)
 
-    def on_resigned(self, partition: Partition, *, deleted: bool) -> None:
+    def on_resigned(self, partition: Partition) -> None:
         if partition.topic == TOPIC:
             self._coordinator.on_resigned(partition.index)

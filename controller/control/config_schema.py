@@ -9,12 +9,12 @@ from controller.control.configs import EffectiveConfig
 from controller.metadata.configs import ResourceType
 from controller.metadata.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
-from server.config.broker import is_dynamic, key_of
+from server.config.broker import key_of
 from server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
-from server.config.effects import check_effect
+from server.config.dynamic import check_broker_configs
 from server.config.errors import ConfigError
 from server.config.group import GROUP_CONFIGS, check_group_configs
-from server.config.key import ConfigKey, Scope, Type
+from server.config.key import ConfigKey, Type
 from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, check_topic_configs, topic_defaults
 
 # DescribeConfigsResponse.ConfigSource
@@ -57,14 +57,13 @@ class TableSchema:
                 case ResourceType.TOPIC:
                     check_topic_configs(configs, self._broker_values)
                 case ResourceType.BROKER:
-                    _check_broker_configs(configs, per_broker=bool(resource))
+                    check_broker_configs(configs, per_broker=bool(resource))
                 case ResourceType.GROUP:
                     check_group_configs(configs, self._broker_values)
                 case ResourceType.CLIENT_METRICS:
                     check_client_metrics(configs)
         except ConfigError as error:
-            code = getattr(error, "code", ErrorCode.INVALID_CONFIG)
-            raise KafkaError(code, str(error)) from None
+            raise error.as_reply() from None
 
     def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
         """By name. `overrides`: what the topic itself says."""
@@ -112,32 +111,3 @@ def _key(resource_type: int, name: str) -> ConfigKey | None:
     }
     find = finders.get(resource_type)
     return None if find is None else find(name)
-
-
-def _check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """Kafka's broker checks this before it forwards; here the controller does, so that no way leads round it.
-
-    Names that nobody knows are taken: plug-ins read them.
-    """
-    fixed = [
-        name for name in configs if key_of(name) is not None and not is_dynamic(name) and "listener.name." not in name
-    ]
-    if fixed:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]"
-        )
-    if not per_broker:
-        single = [name for name in configs if (key := key_of(name)) is not None and key.dynamic is Scope.PER_BROKER]
-        if single:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs at default cluster level, broker id must be specified:"
-                f" [{', '.join(sorted(single))}]",
-            )
-    for name, text in configs.items():
-        key = key_of(name)
-        if key is not None:
-            try:
-                check_effect(name, key.parse(text))
-            except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -48,10 +48,6 @@ class FeaturesDelta:
         self.image = image
         self.changes: dict[str, int] = {}
 
-    @property
-    def metadata_version_changed(self) -> bool:
-        return self.changes.get(METADATA_VERSION, self.image.metadata_version) != self.image.metadata_version
-
     def replay_feature_level(self, record: FeatureLevelRecord) -> None:
         self.changes[record.name] = record.feature_level
 

@@ -46,10 +46,6 @@ class MetadataImage:
         for noun in NOUNS:
             yield from getattr(self, noun).to_records()
 
-    def same_content(self, other: MetadataImage) -> bool:
-        """Equal but for the offset and epoch it was made at."""
-        return all(getattr(self, noun) == getattr(other, noun) for noun in NOUNS)
-
 
 # The parts in the order of a snapshot: features first, because they say how the rest is to be read.
 NOUNS = (

@@ -43,9 +43,6 @@ class CommittedBatch:
             return []
         return [record.value or b"" for record in self._view.records()]
 
-    def control_records(self) -> ControlRecords:
-        return read_control(self._view)
-
     def __repr__(self) -> str:
         kind = "control" if self.is_control else "data"
         return f"<{kind} {self.base_offset}-{self.last_offset} epoch {self.epoch}>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
+from controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
 
 NO_VOTERS = VoterSet()
 
@@ -55,24 +55,3 @@ class RaftConfig:
     @property
     def own_voter(self) -> Voter:
         return Voter(self.key, self.endpoints, STATIC_VOTERS, DYNAMIC_VOTERS)
-
-
-def parse_voters(text: str, listener_name: str) -> VoterSet:
-    """controller.quorum.voters: `1@host:port,2@host:port`; ValueError says what is wrong with it."""
-    voters = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        node_id, at, address = entry.partition("@")
-        if not at or not node_id.isdecimal():
-            raise ValueError(f"controller.quorum.voters: {entry!r} is not of the form id@host:port")
-        voters.append(Voter(ReplicaKey(int(node_id)), (parse_endpoint(address, listener_name),)))
-    if len({voter.id for voter in voters}) != len(voters):
-        raise ValueError(f"controller.quorum.voters: a node id is there twice: {text!r}")
-    return VoterSet.of(voters)
-
-
-def parse_endpoint(address: str, listener_name: str) -> Endpoint:
-    """`host:port` or `[v6]:port`."""
-    host, colon, port = address.strip().rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 <= int(port) < 65536:
-        raise ValueError(f"{address!r} is not of the form host:port")
-    return Endpoint(listener_name, host.strip("[]"), int(port))

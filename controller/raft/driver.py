@@ -189,10 +189,6 @@ class RaftNode:
         return self._core.log.start_offset
 
     @property
-    def log_size_bytes(self) -> int:
-        return self._log.log.size
-
-    @property
     def core(self) -> RaftCore:
         """For tests and descriptions: whoever steps it from outside breaks the order of effects."""
         return self._core

@@ -1,6 +1,6 @@
 """Record batches v2 (KIP-98): view, validate, patch in place, build, iterate; the codecs. Older formats are not read."""
 
-from protocol.records.batch import HEADER_BYTES, BatchView, check_batch, iter_batches, patch_offset, patch_timestamp
+from protocol.records.batch import HEADER_BYTES, BatchView, check_batch, iter_batches, patch_timestamp
 from protocol.records.builder import build_batch, rebuild_batch
 from protocol.records.record import NewRecord, Record
 from protocol.records.validate import RecordError, RecordRules, RecordsRejected, validate_header, validate_records
@@ -16,7 +16,6 @@ __all__ = [
     "build_batch",
     "check_batch",
     "iter_batches",
-    "patch_offset",
     "patch_timestamp",
     "rebuild_batch",
     "validate_header",

@@ -62,7 +62,6 @@ CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 _PREFIX = Struct(">qi")
-_OFFSET_LENGTH_EPOCH = Struct(">qii")
 _CRC_ATTRIBUTES = Struct(">Ih")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
@@ -169,9 +168,6 @@ class BatchView:
         """The records as they are stored, possibly compressed."""
         return self.buffer[HEADER_BYTES:]
 
-    def crc_is_valid(self) -> bool:
-        return crc32c(self.buffer[ATTRIBUTES_AT:]) == self.crc
-
     def records(self, *, max_bytes: int | None = None) -> list[Record]:
         """Decode every record; KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) when that cannot be done."""
         return list(self.iter_records(max_bytes=max_bytes))
@@ -238,11 +234,6 @@ def check_batch(buf: memoryview, pos: int, end: int) -> Header:
             ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos}: crc is {header[4]:#x}, contents give {found:#x}"
         )
     return header
-
-
-def patch_offset(buf: bytearray | memoryview, pos: int, base_offset: int, length: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch, which the CRC leaves out. `length` is the length field, written unchanged."""
-    _OFFSET_LENGTH_EPOCH.pack_into(buf, pos, base_offset, length, leader_epoch)
 
 
 def patch_timestamp(buf: bytearray | memoryview, pos: int, timestamp_type: int, max_timestamp: int) -> None:

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
 from protocol.records.builder import pack_batch
 from protocol.records.compression import CODEC_IDS, NONE
-from protocol.work import BYTES_A_TURN, Turn, Work, do_now
+from protocol.work import BYTES_A_TURN, Turn, Work
 
 #: The length field cannot say more.
 BATCH_BYTES_MAX = 2**31 - 1
@@ -27,11 +27,6 @@ TARGET_CODECS: dict[str, int | None] = {
     "lz4": CODEC_IDS["lz4"],
     "zstd": CODEC_IDS["zstd"],
 }
-
-
-def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
-    """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
-    return do_now(recompressing(BatchView(batch), codec, level, Turn(), max_bytes=max_bytes))
 
 
 def recompressing(

@@ -1,7 +1,7 @@
 """Records of a batch v2 as they lie there: key, place and length of each, without decoding the rest.
 
 Compaction looks at the key of every record of a log, and copies what stays byte for byte: this takes a third of the time of
-`record.decode_records`. The layout is in `record`. A negative length (null) has an odd first byte, as zigzag puts the sign
+`record.iter_records`. The layout is in `record`. A negative length (null) has an odd first byte, as zigzag puts the sign
 into the lowest bit.
 """
 

@@ -45,17 +45,10 @@ class RecordFacts(NamedTuple):
     has_key: bool
 
 
-def decode_records(
-    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
-) -> list[Record]:
-    """The `count` records that fill `data` exactly. INVALID_RECORD, as in Kafka, when they do not."""
-    return list(iter_records(data, count, base_offset, base_timestamp, append_time))
-
-
 def iter_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[Record]:
-    """As `decode_records`, one after the other: a fault is raised where it is met."""
+    """The `count` records that fill `data` exactly, one after the other. INVALID_RECORD, as in Kafka, where one does not."""
     _check_count(count, data)
     pos = index = 0
     size = len(data)

@@ -209,7 +209,10 @@ CODE = ErrorCode.INVALID_REQUEST
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """ConfigError when these may not be set while brokers run: for one broker, or for all."""
+    """ConfigError when these may not be set while brokers run: for one broker, or for all.
+
+    Kafka's broker checks this before it forwards the request; here the controller does, so that no way leads round it.
+    """
     _refuse("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener prefix",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from server.network.connection import Connection
 from server.network.connection_rate import ConnectionRate
-from server.network.context import Peer
 from server.network.dispatch import Dispatcher
 from server.network.frames import ReceiveBuffer
 from server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, Server, SocketOptions
@@ -168,15 +167,6 @@ class Listener:
         """The port that was bound; the configured one may be 0."""
         assert self._server is not None, "not started"
         return self._server.port
-
-    def advertised_to(self, peer: Peer) -> tuple[str, int]:
-        """Where this client should connect to reach this node. A peer of another listener gets what is configured."""
-        host, port = self.endpoint.advertised_host, self.endpoint.advertised_port
-        if host is not None and port is not None:
-            return host, port
-        if peer.listener_name == self.name:
-            return peer.local_host, peer.local_port
-        return self.endpoint.host or peer.local_host, self.port
 
     async def start(self) -> None:
         await self.bind()

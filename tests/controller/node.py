@@ -14,8 +14,9 @@ from controller.control.config_schema import TableSchema
 from controller.control.settings import ControlSettings
 from controller.metadata.brokers import Endpoint
 from controller.node import ControllerNode, MetadataNode
-from controller.raft.config import RaftConfig, parse_voters
+from controller.raft.config import RaftConfig
 from controller.raft.voters import Endpoint as VoterEndpoint
+from controller.raft.voters import ReplicaKey, Voter, VoterSet
 from protocol.api import ApiKey
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from server.config.broker import BROKER_CONFIGS
@@ -51,13 +52,15 @@ class Node:
         world = self.real.world
         self.node_id = node_id
         self.port = ports[node_id]
-        voters = ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in ports.items())
+        voters = [
+            Voter(ReplicaKey(voter), (VoterEndpoint("CONTROLLER", "127.0.0.1", port),)) for voter, port in ports.items()
+        ]
         config = RaftConfig(
             node_id=node_id,
             directory_id=bytes((node_id,)) * 16,
             cluster_id=CLUSTER_ID,
             endpoints=(VoterEndpoint("CONTROLLER", "127.0.0.1", self.port),),
-            static_voters=parse_voters(voters, "CONTROLLER"),
+            static_voters=VoterSet.of(voters),
         )
         self.metadata = MetadataNode(world, config, str(directory))
         defaults = {name: key.default for name, key in BROKER_CONFIGS.items() if not key.required}

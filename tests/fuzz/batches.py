@@ -29,12 +29,12 @@ from protocol.records.batch import (
 from protocol.records.builder import build_batch, rebuild_batch
 from protocol.records.compression import CODEC_IDS, CODECS, compress, decompress
 from protocol.records.control import ControlType, control_batch, end_txn_batch, end_txn_marker
-from protocol.records.convert import recompress
 from protocol.records.crc import crc32c
 from protocol.records.validate import RecordRules, restamp, validate_header, validate_records
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import golden
 from tests.protocol.records.golden_batches import load
+from tests.protocol.records.reference import crc_is_valid, recompress
 
 NOW_MS = 1_700_000_000_000
 #: What a topic would set to bound memory; its own default is far above what an input may cost here.
@@ -97,7 +97,7 @@ def _append(batch: bytearray, rules: RecordRules) -> None:
     for codec in (CODEC_IDS["zstd"], CODEC_IDS["none"]):
         stored = recompress(view, codec, max_bytes=DECOMPRESSED_BYTES_MAX)
         found = BatchView(memoryview(stored))
-        if not found.crc_is_valid():
+        if not crc_is_valid(found):
             raise Wrong("the CRC of the recompressed batch")
         equal(found.records(max_bytes=DECOMPRESSED_BYTES_MAX), records, "records after recompression")
     restamp(batch, 0, header, rules, NOW_MS)
@@ -127,7 +127,7 @@ def _read(view: BatchView) -> None:
     if any(record.offset > view.last_offset or record.offset < view.base_offset for record in records):
         return  # a broker that accepted it does not compact it
     rebuilt = BatchView(memoryview(rebuild_batch(view, records)))
-    if not rebuilt.crc_is_valid():
+    if not crc_is_valid(rebuilt):
         raise Wrong("the CRC of the rebuilt batch")
     equal(rebuilt.records(), records, "records of the rebuilt batch")
     equal(rebuilt.last_offset, view.last_offset, "last offset of the rebuilt batch")

@@ -27,7 +27,7 @@ from controller.raft.snapshots import (
     write_bootstrap,
 )
 from controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS
-from protocol.control_messages import ProducerEntry, ProducerSnapshot, encode_versioned
+from protocol.control_messages import ProducerEntry, ProducerSnapshot
 from protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
 from protocol.records.batch import HEADER_BYTES
 from protocol.records.crc import crc32c
@@ -42,6 +42,7 @@ from storage.txn_index import AbortedTxn, TransactionIndex
 from tests.controller.raft.cluster import dynamic_voters, static_voters
 from tests.fuzz.batches import stamp
 from tests.fuzz.target import Target, equal
+from tests.protocol.catalog import encode_versioned
 from tests.sim.disk import SimDisk
 
 HERE = "/d"

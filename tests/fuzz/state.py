@@ -29,7 +29,7 @@ from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import EMPTY
 from protocol import metadata_records as metadata
 from protocol.compile import decode
-from protocol.control_messages import ConsumerProtocolSubscription, encode_versioned
+from protocol.control_messages import ConsumerProtocolSubscription
 from protocol.coordinator_records import encode_key, encode_value
 from protocol.errors import KafkaError, ProtocolError
 from protocol.group_records import (
@@ -49,7 +49,7 @@ from protocol.transaction_records import (
     TransactionLogValue,
 )
 from tests.fuzz.target import Target, Wrong, equal
-from tests.protocol.catalog import golden
+from tests.protocol.catalog import encode_versioned, golden
 
 NOW_MS = 1_700_000_000_000
 PRODUCER_ID = 7

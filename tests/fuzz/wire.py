@@ -14,12 +14,10 @@ from protocol import control_messages as control
 from protocol.api import APIS, ApiKey
 from protocol.compile import decode, decoder, encode
 from protocol.errors import ErrorCode, KafkaError, ProtocolError
-from protocol.framing import FrameReader, FrameTooLarge
 from protocol.headers import (
     decode_request_header,
     decode_response_header,
     encode_request_header,
-    encode_response_header,
     response_header_version,
 )
 from protocol.schema import info_of
@@ -104,7 +102,7 @@ def response_seeds() -> Iterator[bytes]:
     for case in golden():
         key = _apis_by_class().get(case.cls)
         if key is not None and APIS[ApiKey(key)].response is case.cls:
-            header = encode_response_header(CORRELATION_ID, response_header_version(key, case.version) == 1)
+            header = CORRELATION_ID.to_bytes(4, "big") + bytes(response_header_version(key, case.version))
             yield struct.pack(">hh", key, case.version) + header + case.data
 
 
@@ -136,22 +134,32 @@ def frames(data: bytes) -> None:
     """However a stream is cut into reads, its frames are those that the plain reader finds."""
     if not data:
         return
-    protocol, reader, expected, refused = Collecting(), FrameReader(LIMITS.request_bytes_max), [], False
+    protocol = Collecting()
     stream = data[1:] if data[0] & 1 else _stretched(data[1:])
     # What is kept of a frame is copied with each read: at most so many of them, or this takes all the time there is.
     deliver(protocol, stream, 1 + (data[0] >> 1) + len(stream) // READS_MAX)
-    reader.receive_data(stream)
-    try:
-        while (frame := reader.next_frame()) is not None:
-            expected.append(frame)
-    except FrameTooLarge:
-        refused = True
+    expected, left = _plain_frames(stream)
+    refused = left is None
     equal(protocol.frames, expected, "frames")
     equal(protocol.refused, refused, "refusal")
     kept = protocol.received_bytes_kept
-    if not refused and kept < len(reader):
-        raise Wrong(f"{kept} bytes are kept of {len(reader)}")
+    if left is not None and kept < left:
+        raise Wrong(f"{kept} bytes are kept of {left}")
     protocol.drop_received()
+
+
+def _plain_frames(stream: bytes) -> tuple[list[bytes], int | None]:
+    """The frames of a whole stream, and how many bytes are left over; None where a size is refused."""
+    found, pos = [], 0
+    while len(stream) - pos >= 4:
+        size = int.from_bytes(stream[pos : pos + 4], "big", signed=True)
+        if not 0 <= size <= LIMITS.request_bytes_max:
+            return found, None
+        if len(stream) - pos < 4 + size:
+            break
+        found.append(stream[pos + 4 : pos + 4 + size])
+        pos += 4 + size
+    return found, len(stream) - pos
 
 
 def _stretched(stream: bytes) -> bytes:
@@ -246,11 +254,8 @@ def connection(data: bytes) -> None:
     client.connection_made(transport)
     deliver(client, data, 1 << 16)
     client.connection_lost(None)
-    reader = FrameReader()
-    reader.receive_data(b"".join(transport.sent))
-    while reader.next_frame() is not None:
-        pass
-    equal(len(reader), 0, "bytes behind the last answer")
+    _, left = _plain_frames(b"".join(transport.sent))
+    equal(left, 0, "bytes behind the last answer")
 
 
 def connection_seeds() -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from protocol import control_messages, group_records, metadata_records, share_records, transaction_records
 from protocol.api import APIS
+from protocol.compile import encoder
 from protocol.schema import info_of
 
 DATA = Path(__file__).parent / "data"
@@ -84,3 +85,10 @@ def _golden(line: str) -> Golden:
     known = messages()
     cls = known.get(name) or known[name.removesuffix("Data")]
     return Golden(cls, int(version), int(variant), bytes.fromhex(data), json)
+
+
+def encode_versioned(obj: Any, version: int) -> bytes:
+    """int16 version, then the message: the form of opaque bytes and of files."""
+    pieces = [version.to_bytes(2, "big")]
+    encoder(obj.__plain__, version)(obj, pieces)
+    return b"".join(pieces)

@@ -13,9 +13,9 @@ from protocol.control_messages import (
     ProducerSnapshot,
     TopicPartition,
     decode_versioned,
-    encode_versioned,
 )
 from protocol.errors import MalformedMessage, UnsupportedVersion
+from tests.protocol.catalog import encode_versioned
 
 SUBSCRIPTION = ConsumerProtocolSubscription(
     topics=["a", "b"], owned_partitions=[TopicPartition(topic="a", partitions=[0, 2])], generation_id=4, rack_id="r"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.ranges import ALL, NONE, Versions, parse
+from protocol.ranges import NONE, Versions, parse
 
 
 @pytest.mark.parametrize(("text", "low", "high"), [("3+", 3, 32767), ("0-4", 0, 4), ("2", 2, 2), ("0+", 0, 32767)])
@@ -23,12 +23,6 @@ def test_membership() -> None:
     assert [version for version in range(6) if version in parse("2-4")] == [2, 3, 4]
     assert "3" not in parse("2-4")
     assert list(parse("2-4").all()) == [2, 3, 4]
-
-
-def test_intersection() -> None:
-    assert parse("2+").intersect(parse("0-4")) == parse("2-4")
-    assert parse("5+").intersect(parse("0-4")) == NONE
-    assert ALL.intersect(parse("7")) == parse("7")
 
 
 @pytest.mark.parametrize("text", ["", "x", "1..3"])

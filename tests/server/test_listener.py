@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
-from server.network.listener import ConnectionLimits, Endpoint
+from server.network.listener import ConnectionLimits
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 
@@ -45,27 +43,6 @@ async def test_the_total_is_limited_too_and_may_change_while_running() -> None:
         assert await second.correlation_ids(1) == [1]
         first.close()
         await until(lambda: node.limits.open_total == 1)
-
-
-async def test_without_an_advertised_address_each_client_is_told_the_one_it_dialled() -> None:
-    async with tiny_node(endpoint=Endpoint("PLAINTEXT", "", 0)) as node:
-        told = set()
-        for host in ("127.0.0.1", "127.0.0.2"):
-            with socket.create_connection((host, node.port)):
-                await until(lambda: node.listener.connections)
-                connection = next(iter(node.listener.connections))
-                told.add(node.listener.advertised_to(connection))
-            await until(lambda: not node.listener.connections)
-        assert told == {("127.0.0.1", node.port), ("127.0.0.2", node.port)}
-
-
-async def test_an_advertised_address_is_told_to_everyone() -> None:
-    endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 0, advertised_host="kafka.example", advertised_port=29092)
-    async with tiny_node(endpoint=endpoint) as node:
-        await node.client()
-        await until(lambda: node.listener.connections)
-        connection = next(iter(node.listener.connections))
-        assert node.listener.advertised_to(connection) == ("kafka.example", 29092)
 
 
 async def test_a_port_in_use_is_an_error_and_not_shared() -> None:

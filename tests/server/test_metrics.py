@@ -11,10 +11,11 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_groups import ListGroupsRequest
+from server.clock import SystemClock
 from server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
 from server.network.network_metrics import listener_metrics, request_metrics
 from server.network.route import Route
-from server.prometheus import PrometheusEndpoint, render
+from server.prometheus import PrometheusEndpoint, scrape
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 
@@ -32,7 +33,7 @@ async def test_requests_and_connections_are_counted_under_kafkas_names() -> None
         registry = Registry()
         registry.add(lambda: listener_metrics([node.listener]))
         registry.add(lambda: request_metrics([route]))
-        text = render(registry).decode()
+        text = (await scrape(registry, SystemClock(asyncio.get_running_loop()))).decode()
     assert 'kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"} 1.0' in text
     assert 'kafka_server_socket_server_metrics_connection_creation_total{listener="PLAINTEXT"} 1.0' in text
     assert f'kafka_server_socket_server_metrics_incoming_byte_total{{listener="PLAINTEXT"}} {float(len(sent))}' in text
@@ -81,14 +82,14 @@ async def test_a_scrape_is_answered_while_the_node_runs_and_ends_with_it() -> No
     await endpoint.start()
     url = f"http://127.0.0.1:{endpoint.port}/metrics"
 
-    def scrape() -> str:
+    def fetch() -> str:
         with urllib.request.urlopen(url, timeout=5) as answer:
             text: str = answer.read().decode()
             return text
 
-    text = await asyncio.to_thread(scrape)
+    text = await asyncio.to_thread(fetch)
     assert "kafka_server_replicamanager_partitioncount 3.0" in text
     assert "process_resident_memory_bytes" in text
     await endpoint.stop()
     with pytest.raises(OSError):
-        await asyncio.to_thread(scrape)
+        await asyncio.to_thread(fetch)

@@ -1,4 +1,4 @@
-"""Tasks that belong to a node, and the order in which its parts start and stop."""
+"""Tasks that belong to a node."""
 
 from __future__ import annotations
 
@@ -7,56 +7,7 @@ import logging
 
 import pytest
 
-from server.service import Parts, Tasks
-
-
-class Noted:
-    def __init__(self, name: str, notes: list[str], fails: str = "") -> None:
-        self.name = name
-        self.notes = notes
-        self.fails = fails
-
-    async def start(self) -> None:
-        if self.fails == "start":
-            raise OSError("no")
-        self.notes.append(f"start {self.name}")
-
-    async def stop(self) -> None:
-        if self.fails == "stop":
-            raise OSError("no")
-        self.notes.append(f"stop {self.name}")
-
-
-async def test_parts_stop_in_the_opposite_order() -> None:
-    notes: list[str] = []
-    parts = Parts()
-    for name in ("log", "controller", "broker"):
-        parts.add(name, Noted(name, notes))
-    await parts.start()
-    await parts.stop()
-    assert notes == ["start log", "start controller", "start broker", "stop broker", "stop controller", "stop log"]
-
-
-async def test_a_part_that_cannot_start_undoes_those_before_it() -> None:
-    notes: list[str] = []
-    parts = Parts()
-    parts.add("log", Noted("log", notes))
-    parts.add("controller", Noted("controller", notes, fails="start"))
-    parts.add("broker", Noted("broker", notes))
-    with pytest.raises(OSError):
-        await parts.start()
-    assert notes == ["start log", "stop log"]
-
-
-async def test_a_part_that_cannot_stop_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    notes: list[str] = []
-    parts = Parts()
-    parts.add("log", Noted("log", notes))
-    parts.add("controller", Noted("controller", notes, fails="stop"))
-    await parts.start()
-    await parts.stop()
-    assert notes[-1] == "stop log"
-    assert "Could not stop controller cleanly" in caplog.text
+from server.service import Tasks
 
 
 async def test_a_task_that_fails_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:

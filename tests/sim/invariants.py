@@ -15,6 +15,7 @@ from controller.metadata.image import MetadataImage
 from controller.metadata.partitions import PartitionRegistration
 from controller.raft.states import Candidate, Leader
 from storage.log import Log
+from tests.controller.images import same_content
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.history import TopicPartition, Violation
 
@@ -281,7 +282,7 @@ class Invariants:
             if node.is_up and node.server is not None and node.server.started_metadata:
                 image = node.server.metadata.loader.image
                 other, known = images.setdefault(image.offset, (node, image))
-                if not image.same_content(known):
+                if not same_content(image, known):
                     raise Violation(
                         "21", f"the metadata at offset {image.offset} is not the same on {node} and {other}"
                     )

@@ -17,6 +17,7 @@ from storage.errors import DamagedPartition, InconsistentLogDirectory, LogDirect
 from storage.log import Log
 from storage.log_dirs import open_log_dirs
 from storage.logs import ConfigFor, Logs
+from tests.protocol.records.reference import crc_is_valid
 from tests.sim.disk import SimDisk
 from tests.sim.inodes import POISON, SECTOR_BYTES, Inode, poison
 from tests.sim.partition_checks import check_aborted, check_epochs, check_lookups, check_producers
@@ -146,7 +147,7 @@ class DamagedNode:
                 batch = Stored(bytes(view.buffer))
                 appended = by_base.get(batch.base)
                 assert appended is not None and batch.last == appended.last, f"{batch} was never appended"
-                assert batch.epoch == appended.epoch and batch.view.crc_is_valid(), f"{batch} is damaged: {appended}"
+                assert batch.epoch == appended.epoch and crc_is_valid(batch.view), f"{batch} is damaged: {appended}"
                 assert batch.data == appended.data or batch.base < model.cleaned_until, f"{batch} where {appended} was"
             if not records:
                 break

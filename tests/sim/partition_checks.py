@@ -9,6 +9,7 @@ from protocol.records.batch import HEADER, iter_batches
 from storage.log import Log
 from storage.producers import ProducerStates
 from storage.replicate import take_in
+from tests.protocol.records.reference import crc_is_valid
 from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
 
 
@@ -82,7 +83,7 @@ def check_batches(log: Log, model: PartitionModel) -> None:
     found = batches_of(log)
     for before, after in pairwise(found):
         assert before.last < after.base and before.epoch <= after.epoch, f"{before} then {after}"
-    assert all(batch.view.crc_is_valid() for batch in found)
+    assert all(crc_is_valid(batch.view) for batch in found)
     wanted = model.readable(start)
     if model.cleaned_until <= start:
         for one, other in zip(found, wanted, strict=False):

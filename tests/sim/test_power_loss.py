@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 
 from protocol.errors import KafkaError
-from protocol.records.batch import LOG_OVERHEAD_BYTES, patch_offset
+from protocol.records.batch import LOG_OVERHEAD_BYTES
 from protocol.records.builder import build_batch
 from storage import checkpoint
 from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from storage.log import Origin
+from tests.protocol.records.reference import patch_offset
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.disk_node import DATA, NOW_MS, SMALL, TOPIC_ID, DiskNode, fills, nodes, offsets
 from tests.sim.inodes import PAGE_BYTES

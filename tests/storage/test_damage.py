@@ -14,7 +14,6 @@ from random import Random
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import patch_offset
 from storage import changes, index_file
 from storage.config import LogConfig
 from storage.errors import DamagedPartition, DiskFull, StorageFailure
@@ -26,6 +25,7 @@ from storage.logs import Logs
 from storage.mapped_file import OsMappedFile, WriteDescriptors
 from storage.producers import EndTransaction, ProducerStates
 from storage.walk import DamagedLog
+from tests.protocol.records.reference import patch_offset
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, offsets, open_at, read_all
 
 BATCH_BYTES = len(batch())

@@ -180,7 +180,8 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     log.assign_epoch(3, 0)
     assert not list(Cleaner(logs).run(NOW_MS))
     logs.apply_retention(NOW_MS)
-    logs.flush_all(NOW_MS)
+    for each in logs:
+        each.flush(NOW_MS)
     assert read_all(log) == b""
     assert (log.offset_for_timestamp(0), log.max_timestamp(), log.truncate_to(0)) == (None, None, False)
     logs.delete(A, 1, NOW_MS)

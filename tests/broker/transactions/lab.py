@@ -135,14 +135,10 @@ class Lab:
     def _write_here(self, marker: WritableTxnMarker, done: Callable[[Results], None]) -> None:
         partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
         late = [tp for tp in partitions if self.takes.get(tp) == "later"]
-
-        def answer() -> None:
-            done({tp: self._take(tp, marker) for tp in partitions})
-
-        if late:
-            self._late.append((late[0], answer))
+        if late:  # looked at again then: another partition of the request may be late, too
+            self._late.append((late[0], lambda: self._write_here(marker, done)))
         else:
-            answer()
+            done({tp: self._take(tp, marker) for tp in partitions})
 
     def _take(self, tp: TopicPartition, marker: WritableTxnMarker) -> ErrorCode:
         error = ErrorCode[self.takes.get(tp, "NONE")]

@@ -9,7 +9,7 @@ from broker.transactions.state import (
     END_TXN_V2,
     IDLE,
     PREPARED,
-    VALID_PREVIOUS,
+    TRANSITIONS,
     End,
     State,
 )
@@ -23,15 +23,14 @@ def reachable(start: State) -> set[State]:
     found, left = set(), [start]
     while left:
         state = left.pop()
-        for after, before in VALID_PREVIOUS.items():
-            if state in before and after not in found and state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-                found.add(after)
-                left.append(after)
+        if state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+            left += TRANSITIONS[state].keys() - found
+            found |= TRANSITIONS[state].keys()
     return found
 
 
 def test_every_state_that_is_written_can_be_entered() -> None:
-    assert set(VALID_PREVIOUS) == WRITTEN
+    assert set(TRANSITIONS) == set().union(*TRANSITIONS.values()) == WRITTEN
     assert set(BY_NAME.values()) == set(State)
 
 
@@ -56,7 +55,7 @@ def test_every_end_of_a_version_2_client_has_an_answer_where_its_epoch_can_be_to
 def test_what_may_be_prepared_is_what_the_machine_allows() -> None:
     for (state, commit, *_), outcome in [*END_TXN_V1.items(), *END_TXN_V2.items()]:
         if outcome is End.PREPARE:
-            assert state in VALID_PREVIOUS[State.PREPARE_COMMIT if commit else State.PREPARE_ABORT]
+            assert (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT) in TRANSITIONS[state]
 
 
 def test_no_end_is_confirmed_that_was_decided_otherwise() -> None:

@@ -13,6 +13,7 @@ from protocol.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataRequest,
 )
+from tests.controller.images import same_content
 from tests.controller.situation import Situation, numbers, topic_id
 
 
@@ -91,7 +92,7 @@ def test_a_stale_or_senseless_request_changes_nothing(isr: str, arguments: dict[
     cluster = cluster_of_three()
     before = cluster.image
     assert ErrorCode(alter(cluster, isr, **arguments).error_code) is code  # type: ignore[arg-type]
-    assert cluster.image.same_content(before)
+    assert same_content(cluster.image, before)
 
 
 def test_a_fenced_replica_may_not_join() -> None:

@@ -7,6 +7,7 @@ import pytest
 from controller.control.configs import ConfigOp
 from controller.metadata.configs import ResourceType
 from protocol.errors import ErrorCode
+from tests.controller.images import same_content
 from tests.controller.situation import Situation
 
 TOPIC, BROKER, GROUP, METRICS = (
@@ -123,7 +124,7 @@ def test_a_change_that_cannot_be_is_refused(
     before = cluster.image
     got, message = alter(cluster, kind, resource, operations)
     assert got == code and message is not None and part in message, (got, message)
-    assert cluster.image.same_content(before)
+    assert same_content(cluster.image, before)
 
 
 def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:

@@ -14,6 +14,7 @@ from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from tests.controller.control.test_alter_partition import alter
+from tests.controller.images import same_content
 from tests.controller.situation import Situation, numbers
 
 
@@ -108,7 +109,7 @@ def test_a_target_that_cannot_be_is_refused(target: str, name: str, code: str) -
     cluster.topic("orders", "1 2 3")
     before = cluster.image
     assert reassign(cluster, target, name=name) == code
-    assert cluster.image.same_content(before)
+    assert same_content(cluster.image, before)
 
 
 def test_the_replication_factor_changes_only_if_it_may() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from controller.raft.config import parse_endpoint, parse_voters
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
+from controller.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -48,16 +45,3 @@ def test_a_log_that_starts_later_keeps_its_last_voter_set() -> None:
     assert history.at(6).ids == (1,)
     history.forget_before(100)
     assert history.last.ids == (2,)
-
-
-def test_quorum_voters_property() -> None:
-    parsed = parse_voters("2@b:9093, 1@[::1]:9094", "CONTROLLER")
-    assert parsed.ids == (1, 2)
-    assert parsed.endpoints(1) == (Endpoint("CONTROLLER", "::1", 9094),)
-    assert parse_endpoint("host:1", "X") == Endpoint("X", "host", 1)
-
-
-@pytest.mark.parametrize("text", ["1", "x@host:1", "1@host", "1@host:port", "1@:1", "1@host:70000", "1@a:1,1@b:2"])
-def test_a_wrong_quorum_voters_property_says_so(text: str) -> None:
-    with pytest.raises(ValueError, match=r"host:port|twice"):
-        parse_voters(text, "CONTROLLER")

@@ -6,7 +6,8 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import BatchView, build_batch, check_batch
-from protocol.records.convert import TARGET_CODECS, recompress
+from protocol.records.convert import TARGET_CODECS
+from tests.protocol.records.reference import recompress
 
 NOW = 1_700_000_000_000
 ROWS = [(b"k%d" % i, b"value " * 50, NOW + i) for i in range(50)]

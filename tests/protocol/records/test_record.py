@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.record import HEADERS_A_STEP, Record, decode_records, encode_record, iter_times, skim_records
+from protocol.records.record import HEADERS_A_STEP, Record, encode_record, iter_times, skim_records
+from tests.protocol.records.reference import decode_records
 
 NOW = 1_700_000_000_000
 blobs = st.none() | st.binary(max_size=20_000)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import RecordRules, RecordsRejected, build_batch, check_batch, validate_header, validate_records
-from protocol.records.batch import BatchView, patch_offset
+from protocol.records.batch import BatchView
 from protocol.records.builder import pack_batch
 from protocol.records.compression import EXPANSION_MAX, compress
 from protocol.records.crc import crc32c
@@ -30,6 +30,7 @@ from protocol.records.validate import (
     restamp,
 )
 from protocol.work import RECORDS_A_TURN, Turn
+from tests.protocol.records.reference import patch_offset
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -1,0 +1,32 @@
+"""Plain readers and writers of batches, for tests: all at once, where the product goes step by step or in place."""
+
+from __future__ import annotations
+
+import struct
+
+from protocol.records.batch import ATTRIBUTES_AT, BatchView
+from protocol.records.convert import recompressing
+from protocol.records.crc import crc32c
+from protocol.records.record import Record, iter_records
+from protocol.work import Turn, do_now
+
+
+def crc_is_valid(view: BatchView) -> bool:
+    return crc32c(view.buffer[ATTRIBUTES_AT:]) == view.crc
+
+
+def patch_offset(buf: bytearray | memoryview, pos: int, base_offset: int, length: int, leader_epoch: int) -> None:
+    """Set base offset and leader epoch, which the CRC leaves out. `length` is the length field, written unchanged."""
+    struct.pack_into(">qii", buf, pos, base_offset, length, leader_epoch)
+
+
+def decode_records(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> list[Record]:
+    """The `count` records that fill `data` exactly. INVALID_RECORD, as in Kafka, when they do not."""
+    return list(iter_records(data, count, base_offset, base_timestamp, append_time))
+
+
+def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
+    """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
+    return do_now(recompressing(BatchView(batch), codec, level, Turn(), max_bytes=max_bytes))
