@@ -55,10 +55,6 @@ class ControllerChannel:
         self.on_leader_change: Callable[[], None] = lambda: None
         self._closed = False
 
-    @property
-    def connected(self) -> bool:
-        return self._channel is not None and self._channel.is_open
-
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """The quorum has news: those who wait for a controller look again at once.
 

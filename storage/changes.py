@@ -328,7 +328,7 @@ def _facts(log: Log, index: int) -> SegmentFacts:
 
 
 def delete_segments(log: Log, gone: list[Segment]) -> None:
-    """Renames the files to `.deleted`; `Log.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
+    """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
     for segment in gone:
         segment.removed = True
         segment.unmap()

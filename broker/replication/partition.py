@@ -6,10 +6,11 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
     follower    is appended to by the fetcher; answers consumers that fetch from followers (KIP-392), up to its watermark
     offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
 
-What waits is kept here as two ordered lists: `_committing`, ascending by offset because a log only grows, is woken by the
-high watermark from its head. Fetches watch (replication/fetch_session.py): those of followers for the log's end, of consumers for
-the high watermark; each is told of the next change once, and what waits is woken once per turn of the loop.
-Not handled here: sockets, timeouts (replication/waiting.py), and the wire.
+Delayed produces are kept here in two lists, ascending by offset because a log only grows: `_committing` is completed from
+its head by the high watermark, `_flushing` by the flush. Fetches watch (replication/fetch_session.py): those of followers the
+log's end, of consumers the high watermark; each is notified of the next change once, and delayed fetches are woken once per
+turn of the loop (replication/waiting.py).
+Not handled here: sockets, timeouts (replication/append.py, server/timer_wheel.py), and the wire.
 """
 
 from __future__ import annotations

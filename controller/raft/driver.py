@@ -1,4 +1,4 @@
-"""RaftNode: one replica of the metadata log as the rest of the node uses it. The only file here that does I/O.
+"""RaftNode: one replica of the metadata log as the rest of the node uses it. It is the only one that executes effects.
 
     node = RaftNode(world, config, directory, listener)
     await node.start()                      # a quorum of one leads when this returns

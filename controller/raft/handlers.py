@@ -69,7 +69,7 @@ class Waiting:
 
 
 def routes(node: RaftNode) -> list[Route]:
-    """All rows of a controller listener. On a listener that serves other topics too, send Fetch through `is_ours`."""
+    """The rows of the quorum's APIs, for a controller's listeners: Fetch there is of the metadata log alone."""
 
     def handler(api_key: ApiKey) -> Handler:
         read = READERS[api_key]

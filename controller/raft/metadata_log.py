@@ -38,7 +38,7 @@ PARTITION = 0
 #: Uuid.METADATA_TOPIC_ID
 TOPIC_ID = (1).to_bytes(16, "big")
 DIRECTORY = f"{TOPIC}-{PARTITION}"
-#: Retention here goes by snapshots (`trim`), never by the log itself.
+#: Retention here goes by snapshots (`start_at`), never by the log itself.
 UNLIMITED = -1
 
 

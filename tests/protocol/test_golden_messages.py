@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from protocol.compile import decode, decoder, encode
-from protocol.json_form import from_json, to_json
+from protocol.json_form import to_json
 from protocol.schema import info_of
 from tests.protocol.catalog import DATA, every_version, golden
+from tests.protocol.from_json import from_json
 from tests.protocol.tools import make_golden
 
 CASES = {cls: list(cases) for cls, cases in groupby(golden(), lambda case: case.cls)}

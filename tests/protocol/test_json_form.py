@@ -9,13 +9,14 @@ import pytest
 
 from protocol.control_messages import QuorumStateData
 from protocol.errors import MalformedMessage, UnsupportedVersion
-from protocol.json_form import from_json, json_name, to_json
+from protocol.json_form import json_name, to_json
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.metadata_records import PartitionRecord
 from protocol.schema import fields, info_of
 from tests.protocol.arbitrary import random_message
 from tests.protocol.catalog import messages, records
+from tests.protocol.from_json import from_json
 from tests.protocol.test_messages import Fact, facts
 
 UUID = bytes(15) + b"\1"

@@ -90,25 +90,3 @@ def test_the_tree_stands_alone() -> None:
             if FOREIGN.search(file.read_text(errors="replace")):
                 wrong.append(str(path))
     assert not wrong
-
-
-def test_packages_hold_no_dead_files() -> None:
-    """Each module is imported somewhere, is run as a program, or is looked up by its name (messages, commands)."""
-    importers = [source.tree for source in sources()]
-    for folder in ("tests", "benchmarks", "tools"):
-        importers += [ast.parse(file.read_text()) for file in (ROOT / folder).rglob("*.py")]
-    imported = set()
-    for tree in importers:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                imported |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    dead = [
-        source.path
-        for source in sources()
-        if source.module not in imported
-        and not source.path.endswith(("__init__.py", "__main__.py"))
-        and not source.module.startswith(("protocol.messages.", "ottla."))
-    ]
-    assert not dead
