@@ -1,0 +1,135 @@
+"""Pages of docs/ that are made of tables in the code: docs/STATES.md and docs/APIS.md."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from broker import lifecycle
+from broker.coordinator import runtime as coordinator_runtime
+from broker.groups.classic import state as classic
+from broker.handlers.routes import FORWARD
+from broker.handlers.routes import ROUTES as BROKER_ROUTES
+from broker.transactions import state as transactions
+from controller.handlers import envelope
+from controller.handlers.routes import ROUTES as CONTROLLER_ROUTES
+from controller.raft import handlers as raft_handlers
+from controller.raft import quorum
+from protocol.api import APIS, Api, ApiKey
+from server.handlers.api_versions import ApiVersionsHandler
+from tests.rules.sources import ROOT
+
+_NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it anew. -->"
+
+Table = Mapping[Any, Mapping[Any, str]]
+
+#: Title, what the states are of, the module and its table, and the state in which a life begins.
+MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
+    (
+        "Raft",
+        "The role of a replica of the metadata log. Every change is checked, also that no epoch goes back and no vote is lost.",
+        quorum,
+        quorum.TRANSITIONS,
+        None,
+    ),
+    (
+        "Broker life cycle",
+        "A broker as the controller sees it, by registration and heartbeats.",
+        lifecycle,
+        lifecycle.TRANSITIONS,
+        lifecycle.BrokerState.NOT_RUNNING,
+    ),
+    (
+        "Coordinator runtime",
+        "A partition of an internal topic at the coordinator that leads it: groups and transactions alike.",
+        coordinator_runtime,
+        coordinator_runtime.TRANSITIONS,
+        coordinator_runtime.State.LOADING,
+    ),
+    (
+        "Classic groups",
+        "A consumer group of the classic protocol. A group that is loaded from the log begins as Empty or Stable.",
+        classic,
+        classic.TRANSITIONS,
+        classic.EMPTY,
+    ),
+    (
+        "Transactions",
+        "A transactional id. A prepared outcome has one way out, so it stands (invariant 35).",
+        transactions,
+        transactions.TRANSITIONS,
+        transactions.State.EMPTY,
+    ),
+)
+
+
+def path_of(code: Any) -> str:
+    """The file of a module, function or class, from the root."""
+    while isinstance(code, partial):
+        code = code.func
+    file = inspect.getsourcefile(code)
+    assert file is not None
+    return str((ROOT / file).resolve().relative_to(ROOT))
+
+
+def label(state: Any) -> str:
+    """`PREPARE_COMMIT` and `Unattached` as PrepareCommit and Unattached."""
+    name: str = state.name if isinstance(state, Enum) else state.__name__
+    return "".join(word.capitalize() for word in name.split("_")) if name.isupper() else name
+
+
+def states_page() -> str:
+    lines = ["# States", _NOTICE, "", "Each table is asserted at every change of state.", ""]
+    for title, what, module, table, start in MACHINES:
+        lines += [f"## {title}", f"{what} (`{path_of(module)}`)", "", "```mermaid", "stateDiagram-v2"]
+        if start is not None:
+            lines.append(f"    [*] --> {label(start)}")
+        for old, following in table.items():
+            lines += [f"    {label(old)} --> {label(new)}" for new in following]
+        lines += ["```", "", "| from | to | when |", "| --- | --- | --- |"]
+        for old, following in table.items():
+            lines += [f"| {label(old)} | {label(new)} | {why} |" for new, why in following.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def versions(api: Api) -> str:
+    text = f"{api.min_version}-{api.max_version}" if api.max_version > api.min_version else str(api.max_version)
+    if api.advertised_min != api.min_version:
+        text += f" (ApiVersions says {api.advertised_min}-{api.max_version})"
+    if api.latest_unstable:
+        text += f" ({api.max_version} is unstable)"
+    return text
+
+
+def apis_page() -> str:
+    everywhere: dict[ApiKey, Any] = {ApiKey.API_VERSIONS: ApiVersionsHandler}
+    broker: dict[ApiKey, Any] = {**dict(BROKER_ROUTES), **everywhere}
+    raft = dict.fromkeys([*raft_handlers.READERS, ApiKey.DESCRIBE_QUORUM], raft_handlers)
+    controller: dict[ApiKey, Any] = {**dict(CONTROLLER_ROUTES), **raft, ApiKey.ENVELOPE: envelope, **everywhere}
+    lines = [
+        "# APIs",
+        _NOTICE,
+        "",
+        "Every API of Apache Kafka, with the versions that are read here, and the file that answers it on each kind of listener. *forward*: passed on to the"
+        " active controller. A dash: not served there; an API that is served nowhere is not advertised, and is answered UNSUPPORTED_VERSION.",
+        "",
+        "| key | API | versions | broker's listener | controller's listener |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for key, api in sorted(APIS.items()):
+        row = [str(int(key)), api.name, versions(api), where(broker.get(key)), where(controller.get(key))]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join([*lines, ""])
+
+
+def where(handler: Any) -> str:
+    if handler is None:
+        return "-"
+    return f"*{FORWARD}*" if handler == FORWARD else f"`{path_of(handler)}`"
+
+
+PAGES: dict[str, Callable[[], str]] = {"docs/STATES.md": states_page, "docs/APIS.md": apis_page}
