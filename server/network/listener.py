@@ -1,8 +1,7 @@
-"""Listeners: where clients connect, what they are told to connect to, and how many may.
+"""Listeners: where clients connect, and how many may.
 
-A node has several listeners, each with its own name, address and security protocol. A listener that has no advertised
-address answers each client with the address the client itself dialled, which is right on one machine, in a container
-network and behind a port forward that keeps the port; see `advertised_to`.
+A node has several listeners, each with its own name, address and security protocol. Which address clients are answered
+with is said by broker/metadata_cache.py.
 """
 
 from __future__ import annotations

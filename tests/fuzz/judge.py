@@ -1,4 +1,4 @@
-"""The judge of one input: which exceptions, how much time and how much memory it may cost.
+"""The judge of one input: which exceptions, how much time and how much memory it may cost (invariant 51).
 
     exceptions   only the refusals of the target
     time         100 ms of this process's CPU; measured again before it counts, because a garbage collection is not its fault

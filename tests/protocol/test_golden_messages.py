@@ -1,4 +1,4 @@
-"""Bytes and JSON of every message in every version as Apache Kafka writes them, against ours."""
+"""Bytes and JSON of every message in every version as Apache Kafka writes them, against ours (invariant 47)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,175 @@
-"""Pages that are made of the code's tables are as the code is."""
+"""What is written about the code is true where a machine can tell: paths, names, numbers of invariants, pages made of tables."""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.rules.generated import PAGES
-from tests.rules.sources import ROOT
+from tests.rules.sources import ROOT, sources
+
+#: Folders that the repository does not have, or that are others' (what was built, installed, or cached).
+NOT_OURS = re.compile(r"build|dist|.*\.egg-info|__pycache__|\.(?!github).*")
+INVARIANTS = "docs/INVARIANTS.md"
+
+PATH = re.compile(r"(?<![\w./<-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|sh|csv)\b")
+QUOTED_PATH = re.compile(r"[\w./-]+\.(?:py|md|toml|sh|csv|json)|(?:[\w-]+/)+")
+QUOTED_NAME = re.compile(r"\.?([A-Za-z_]\w*(?:\.\w+)*)(?:\(.*\))?")
+#: Names of other projects, and patterns of names.
+FOREIGN_NAMES = frozenset({"copy_folio_from_iter_atomic", "sendfile", "KAFKA_A_B", "KAFKA_CFG_A_B", "CFG", "__", "___"})
+#: Made when something runs, or of Python itself.
+NOT_KEPT = frozenset({"build/fuzz/TARGET/", "asyncio/runners.py"})
+
+CITED = re.compile(r"\b[Ii]nvariants? ((?:\d+(?:-\d+| to \d+)?(?:, | and )?)+)")
+RANGE = re.compile(r"(\d+)(?:(?:-| to )(\d+))?")
+#: How tests say which invariant they check.
+VIOLATED = re.compile(r"(?:Violation|Broken|check|grows|_read)\(\s*\"(\d+)\b|number=\"(\d+)\"")
+
+
+class Invariant(NamedTuple):
+    number: int
+    name: str
+    checked_by: str
+
+
+@cache
+def files() -> tuple[str, ...]:
+    """Paths from the root of everything that is kept."""
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if not NOT_OURS.fullmatch(name)]
+        found += [str((Path(folder) / name).relative_to(ROOT)) for name in names]
+    return tuple(found)
+
+
+@cache
+def read(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+@cache
+def ends_of_paths() -> frozenset[str]:
+    """Of a path and of its folders whatever follows a slash: `partition.py`, `replication/partition.py` and so on."""
+    found = set()
+    for file in files():
+        parts = file.split("/")
+        for end in range(1, len(parts) + 1):
+            found |= {"/".join(parts[start:end]) for start in range(end)}
+    return frozenset(found)
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Every name in the code of the repository; words of its texts count, docstrings and comments do not."""
+    found: set[str] = set()
+    for file in files():
+        if file.endswith(".py"):
+            found.update(Path(file).with_suffix("").parts)
+            for node in ast.walk(ast.parse(read(file))):
+                found.update(names_of(node))
+    return frozenset(found)
+
+
+def names_of(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name():
+            yield node.id
+        case ast.Attribute():
+            yield node.attr
+        case ast.arg() | ast.keyword() if node.arg:
+            yield node.arg
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.Import() | ast.ImportFrom():
+            for alias in node.names:
+                yield from alias.name.split(".")
+            yield from (getattr(node, "module", "") or "").split(".")
+        case ast.Constant(value=str(text)) if len(text) < 160 and not text.endswith("."):
+            yield text
+            yield from re.findall(r"[A-Za-z_]\w+", text)
+
+
+def quoted(text: str) -> Iterator[str]:
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return (match[1] for match in re.finditer(r"`([^`\n]+)`", text))
+
+
+def unknown_names(text: str) -> list[str]:
+    names = known_names() | FOREIGN_NAMES
+    found = []
+    for quote in quoted(text):
+        name = None if QUOTED_PATH.fullmatch(quote) else QUOTED_NAME.fullmatch(quote)
+        if name is not None and name[1] not in names and not set(name[1].split(".")) <= names:
+            found.append(quote)
+    return found
+
+
+def unknown_paths(text: str) -> list[str]:
+    paths = PATH.findall(text) + [quote for quote in quoted(text) if QUOTED_PATH.fullmatch(quote)]
+    return [path for path in paths if path.rstrip("/") not in ends_of_paths() and path not in NOT_KEPT]
+
+
+def pages() -> list[str]:
+    return [file for file in files() if file.endswith(".md")]
+
+
+@cache
+def invariants() -> dict[int, Invariant]:
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", read(INVARIANTS), flags=re.MULTILINE)
+    found = {int(number): Invariant(int(number), name, checked_by) for number, name, checked_by in rows}
+    assert len(found) == len(rows), "a number is there twice"
+    return found
+
+
+def cited(text: str) -> set[int]:
+    found = {int(number) for pair in VIOLATED.findall(text) for number in pair if number}
+    for citation in CITED.findall(text):
+        for first, last in RANGE.findall(citation):
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def test_every_path_and_name_in_the_docs_is_there() -> None:
+    wrong = [f"{page}: {each}" for page in pages() for each in unknown_paths(read(page)) + unknown_names(read(page))]
+    assert not wrong
+
+
+def test_every_path_and_quoted_name_in_the_code_is_there() -> None:
+    wrong = []
+    for source in sources():
+        text = "\n".join(source.lines)
+        wrong += [f"{source.path}: {each}" for each in unknown_paths(text) + unknown_names(text)]
+    assert not wrong
+
+
+def test_every_invariant_that_is_cited_is_listed() -> None:
+    wrong = [
+        f"{file}: {number}"
+        for file in files()
+        if file.endswith((".py", ".md"))
+        for number in cited(read(file))
+        if number not in invariants()
+    ]
+    assert not wrong
+    assert sorted(invariants()) == list(range(len(invariants())))
+    assert len({each.name for each in invariants().values()}) == len(invariants())
+
+
+def test_the_files_that_check_an_invariant_cite_it() -> None:
+    wrong = [
+        f"{each.number}: {file}"
+        for each in invariants().values()
+        for file in re.findall(r"`(tests/[^`]+\.py)`", each.checked_by)
+        if each.number not in cited(read(file))
+    ]
+    assert not wrong
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -1,4 +1,4 @@
-"""ApiVersions tells what is served, as Apache Kafka would tell it."""
+"""ApiVersions tells what is served, as Apache Kafka would tell it (invariant 47)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of replies, pipelining, back-pressure and memory of connections, over real sockets."""
+"""Order of replies, pipelining, back-pressure and memory of connections, over real sockets (invariant 51)."""
 
 from __future__ import annotations
 

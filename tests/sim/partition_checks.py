@@ -1,4 +1,4 @@
-"""Holds a real `Log` against a `PartitionModel`: invariants 2, 10, 11, 12, 16, 26-28, 31, 43 and 44 of one replica."""
+"""Holds a real `Log` against a `PartitionModel`: invariants 2, 10, 11, 12, 16, 26-28, 31, 43 and 44 of one replica (invariant 36)."""
 
 from __future__ import annotations
 

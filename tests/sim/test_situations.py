@@ -1,4 +1,4 @@
-"""Situations that seeds have found, told step by step on a simulated cluster: the real nodes, in virtual time."""
+"""Situations that seeds have found, told step by step on a simulated cluster: the real nodes, in virtual time (invariant 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allowed and refused over the wire, API by API and version by version."""
+"""Allowed and refused over the wire, API by API and version by version (invariant 49)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SEEDS_MAX = 200
 @dataclass(frozen=True)
 class Mutant:
     text: str
-    #: Numbers of the invariants that notice it, docs/SIMULATOR.md.
+    #: Numbers of the invariants that notice it, docs/INVARIANTS.md.
     numbers: frozenset[str]
     #: object, attribute, what is there instead
     patches: tuple[tuple[Any, str, Any], ...]

@@ -2,7 +2,7 @@
 
 A seed makes a few members with protocols, topics and instance ids that change, requests in any order, commits that are late
 or refused, elections with the whole log and without its uncommitted tail, deleted groups and topics. The numbers are those of
-docs/SIMULATOR.md; 0 is a request that is never answered, or twice; 21 is memory that is not what the log says.
+docs/INVARIANTS.md; 0 is a request that is never answered, or twice; 21 is memory that is not what the log says.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class History:
         )
         answer = self.lab.coordinator.commit_transactional_offsets(request)
         self.transactions.setdefault(producer_id, {})
-        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:  # type: ignore[union-attr]
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             self.transactions[producer_id][topic] = offset
 
     def _end_transaction(self, client: LabClient) -> None:

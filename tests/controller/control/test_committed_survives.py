@@ -1,4 +1,4 @@
-"""Random decisions beside a model of the data: a leader that was elected cleanly holds all that is committed.
+"""Random decisions beside a model of the data: a leader that was elected cleanly holds all that is committed (invariant 5).
 
 Brokers are fenced, let in, crash and lose their tail, lose a log directory for good, and come back with their data or without.
 One broker at a time may have lost something, until it is in sync again.

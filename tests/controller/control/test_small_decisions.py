@@ -1,4 +1,4 @@
-"""Producer ids, directories, client quotas and SCRAM credentials."""
+"""Producer ids, directories, client quotas and SCRAM credentials (invariants 29 and 52)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core alone: one replica, messages in, effects out."""
+"""The core alone: one replica, messages in, effects out (invariants 20 and 24)."""
 
 from __future__ import annotations
 

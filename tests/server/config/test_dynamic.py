@@ -1,4 +1,4 @@
-"""Sources and synonyms, held against what Apache Kafka 4.3.1 answered to DescribeConfigs for the same settings."""
+"""Sources and synonyms, held against what Apache Kafka 4.3.1 answered to DescribeConfigs for the same settings (invariant 52)."""
 
 from __future__ import annotations
 

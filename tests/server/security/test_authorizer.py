@@ -1,4 +1,4 @@
-"""Super users, defaults, what is remembered and what is said."""
+"""Super users, defaults, what is remembered and what is said (invariant 50)."""
 
 from __future__ import annotations
 
