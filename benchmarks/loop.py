@@ -281,7 +281,7 @@ def coordinators(scale: float) -> Found:
                 wait(
                     "loaded",
                     lambda member=member: member.committed([TopicPartition("wide", 0)], timeout=30)[0].offset >= 0,
-                )  # type: ignore[misc]
+                )
                 member.close()
         found.text.append(f"{count} partitions, {size / 1e6:.0f} MB together")
     finally:

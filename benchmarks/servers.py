@@ -80,7 +80,7 @@ def ottla_first_ack_seconds(nodes: int = 1) -> float:
 def kafka_first_ack_seconds(nodes: int = 1) -> tuple[float, float]:
     """The same for Apache Kafka: (seconds to format, seconds from starting the processes to the first acknowledged Produce)."""
     kafka = ApacheKafka(KAFKA_PORT + 50, nodes, properties=REPLICATED if nodes == 3 else None)
-    kafka._wait_until_ready = lambda begin: None  # type: ignore[method-assign]  # measured by the Produce below instead
+    kafka._wait_until_ready = lambda begin: None  # measured by the Produce below instead
     try:
         kafka.start()
         begin = time.monotonic()

@@ -28,7 +28,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         self.turn += 1
-        super()._run_once()  # type: ignore[misc]
+        super()._run_once()
 
 
 class Work:

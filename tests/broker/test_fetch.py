@@ -204,7 +204,7 @@ def test_min_bytes_holds_the_answer_back_until_there_is_enough(node: Node, wire:
         wire.receive_frame()
     wire.sock.settimeout(10)
     append(node, "gathering", b"x")
-    answer = wire.receive(1, NAMED)  # type: ignore[arg-type]
+    answer = wire.receive(1, NAMED)
     assert [len(views(p.records)) for p in answer.responses[0].partitions] == [2, 1]
 
 
@@ -223,9 +223,9 @@ def test_requests_behind_a_waiting_fetch_take_effect_and_are_answered_in_order(n
         ),
         9,
     )
-    fetched = wire.receive(1, NAMED)  # type: ignore[arg-type]
+    fetched = wire.receive(1, NAMED)
     assert len(views(fetched.responses[0].partitions[0].records)) == 1
-    produced = wire.receive(0, 9)  # type: ignore[arg-type]
+    produced = wire.receive(0, 9)
     assert produced.responses[0].partition_responses[0].error_code == 0
 
 
@@ -235,7 +235,7 @@ def test_deleting_the_topic_ends_the_wait(node: Node, wire: Wire) -> None:
     with node.wire() as other:
         other.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="doomed")], timeout_ms=5000))
     began = time.monotonic()
-    partition = wire.receive(1, NAMED).responses[0].partitions[0]  # type: ignore[arg-type]
+    partition = wire.receive(1, NAMED).responses[0].partitions[0]
     assert time.monotonic() - began < 4.0
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

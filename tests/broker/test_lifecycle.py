@@ -161,7 +161,7 @@ class Client:
 
 
 def context(api_key: int, version: int) -> RequestContext:
-    return RequestContext(api_key, version, "a-client", Client())  # type: ignore[arg-type]
+    return RequestContext(api_key, version, "a-client", Client())
 
 
 async def test_a_clients_request_is_forwarded_and_its_answer_comes_back_in_its_own_version(tmp_path: Path) -> None:

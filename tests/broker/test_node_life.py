@@ -100,7 +100,7 @@ def test_kill_9_under_an_idempotent_producer_loses_and_doubles_nothing(nodes: li
     writer.start()
     for _ in range(3):
         before = len(acknowledged)
-        eventually(lambda before=before: len(acknowledged) > before + 200, "some acknowledged records")  # type: ignore[misc]
+        eventually(lambda before=before: len(acknowledged) > before + 200, "some acknowledged records")
         os.kill(node.pid, signal.SIGKILL)
         node.process.wait(30)
         node = start(nodes, tmp_path, node.port)

@@ -56,7 +56,7 @@ def request(
 
 
 def produce(wire: Wire, records: bytes | None, version: int = 9, **options: object) -> PartitionProduceResponse:
-    response = wire.request(request(records, **options), version)  # type: ignore[arg-type]
+    response = wire.request(request(records, **options), version)
     answer = response.responses[0].partition_responses[0]
     assert isinstance(answer, PartitionProduceResponse)
     return answer

@@ -44,7 +44,7 @@ def refusing(node: Node) -> Node:
     with node.wire() as wire:
         for key_type in (GROUP_KEY, TRANSACTION_KEY):
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
-            eventually(lambda request=request: not wire.request(request).coordinators[0].error_code, "coordinators")  # type: ignore[misc]
+            eventually(lambda request=request: not wire.request(request).coordinators[0].error_code, "coordinators")
     return node
 
 

@@ -46,8 +46,8 @@ class Broker:
         self.metadata = MetadataCache(1, "cluster")
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         # What the creation of topics uses of the world: tasks, which the test runs.
-        world = World(self.clock, None, None, None, None, lambda task, name: self.tasks.append(task))  # type: ignore[arg-type,return-value]
-        self.creation = TopicCreation(world, None, self.metadata, self.controller, self.wheel)  # type: ignore[arg-type]
+        world = World(self.clock, None, None, None, None, lambda task, name: self.tasks.append(task))
+        self.creation = TopicCreation(world, None, self.metadata, self.controller, self.wheel)
         self.done: list[str] = []
 
     def ask(self, who: str, *topics: str) -> Any:

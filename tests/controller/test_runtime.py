@@ -288,11 +288,11 @@ def test_a_periodic_decision_that_failed_is_tried_again(failure: Exception) -> N
         raise failure
 
     write = quorum.controller.write
-    quorum.controller.write = lambda decide: fail()  # type: ignore[method-assign,assignment,return-value]
+    quorum.controller.write = lambda decide: fail()
     quorum.clock.advance(quorum.controller.settings.leader_imbalance_check_interval_ms + 5_000)
     assert len(asked) > 3
     assert {"no-op", "rebalance", "unclean"} <= set(quorum.duties._timers)
-    quorum.controller.write = write  # type: ignore[method-assign]
+    quorum.controller.write = write
     quorum.clock.advance(quorum.clock.now_ms + 2_000)
     assert quorum.controller.is_active
 
@@ -390,7 +390,7 @@ def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
     assert fenced(quorum) == [1]
     sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
     assert max(sizes) <= PARTITIONS_PER_TURN + 1 and sum(sizes) == many + 1
-    leaders = {p.leader for p in quorum.controller.state.image.topics.by_name("a").partitions.values()}  # type: ignore[union-attr]
+    leaders = {p.leader for p in quorum.controller.state.image.topics.by_name("a").partitions.values()}
     assert leaders == {2}
 
 

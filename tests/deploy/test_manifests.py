@@ -105,7 +105,7 @@ def test_each_pod_gets_its_own_id_and_addresses(ordinal: int, container: dict[st
 
 def read_unit(path: Path) -> configparser.ConfigParser:
     unit = configparser.ConfigParser(strict=False)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.optionxform = str
     unit.read_string(path.read_text())
     return unit
 

@@ -31,10 +31,10 @@ _SMALL = {
     "max_decompressed_message_bytes": 1 << 24,
 }
 CONFIGS = (
-    LogConfig(**_SMALL),  # type: ignore[arg-type]
-    LogConfig(cleanup_policy=("compact",), **_SMALL),  # type: ignore[arg-type]
-    LogConfig(compression_type="zstd", **_SMALL),  # type: ignore[arg-type]
-    LogConfig(message_timestamp_type="LogAppendTime", **_SMALL),  # type: ignore[arg-type]
+    LogConfig(**_SMALL),
+    LogConfig(cleanup_policy=("compact",), **_SMALL),
+    LogConfig(compression_type="zstd", **_SMALL),
+    LogConfig(message_timestamp_type="LogAppendTime", **_SMALL),
 )
 REFUSALS = (KafkaError, UnexpectedAppendOffset)
 SOUND = build_batch([(b"k", b"v", NOW_MS)])

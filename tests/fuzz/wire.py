@@ -241,7 +241,7 @@ _WORLD: Any = OneWorld()
 _DISPATCHER = Dispatcher(
     RouteTable(Route(api.key, _refusing) for api in APIS.values() if api.key % 2 == 0),
     _WORLD.clock,
-    lambda *_: None,  # type: ignore[arg-type,return-value]
+    lambda *_: None,
 )
 
 

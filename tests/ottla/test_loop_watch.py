@@ -16,7 +16,7 @@ LIMIT_S = 10
 
 
 @pytest.fixture
-async def watch() -> Iterator[LoopWatch]:  # type: ignore[misc]
+async def watch() -> Iterator[LoopWatch]:
     watch = LoopWatch(asyncio.get_running_loop())
     watch.start()
     yield watch

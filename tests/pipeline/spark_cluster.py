@@ -38,7 +38,7 @@ class SparkCluster:
         self._port = free_ports(1)[0]
         self.url = f"spark://{LOOPBACK}:{self._port}"
         self._master: subprocess.Popen[bytes] | None = None
-        self._workers: dict[int, subprocess.Popen[bytes]] = dict.fromkeys(range(1, workers + 1))  # type: ignore[assignment]
+        self._workers: dict[int, subprocess.Popen[bytes]] = dict.fromkeys(range(1, workers + 1))
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)

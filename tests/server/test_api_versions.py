@@ -32,7 +32,7 @@ def ask(version: int, name: str = "librdkafka", software_version: str = "2.15.0"
     handler = ApiVersionsHandler(lambda: FEATURES)
     handler.set_routes([Route(key, lambda request, context: None) for key in APIS])
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-    return handler(request, RequestContext(ApiKey.API_VERSIONS, version, "c", None))  # type: ignore[arg-type]
+    return handler(request, RequestContext(ApiKey.API_VERSIONS, version, "c", None))
 
 
 def test_the_versions_are_those_of_apache_kafka() -> None:

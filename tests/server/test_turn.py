@@ -47,7 +47,7 @@ def test_a_connection_that_fails_in_its_turn_costs_no_other_its_own() -> None:
     clock = Timers()
     turn = Turn(clock)
     good, bad = Served(turn, 0), Served(turn, 0)
-    bad.turn = None  # type: ignore[assignment]
+    bad.turn = None
     for each in (bad, good):
         turn.wait(each)
     clock.advance(0)

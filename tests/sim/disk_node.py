@@ -41,7 +41,7 @@ class DiskNode:
 
     def append(self, fill: int = 0, size: int = 100, epoch: int = 0, log: Log | None = None, **fields: object) -> int:
         """One batch of one record; batches of the same size have the same length. Returns the offset."""
-        batch = build_batch([(b"key", bytes([fill % 256]) * size, NOW_MS)], **fields)  # type: ignore[arg-type]
+        batch = build_batch([(b"key", bytes([fill % 256]) * size, NOW_MS)], **fields)
         appended = (log or self.log).append(batch, leader_epoch=epoch, now_ms=NOW_MS)
         return appended.first_offset
 

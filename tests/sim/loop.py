@@ -71,7 +71,7 @@ class Handle:
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does: nothing is kept alive
+        self._callback = self._args = None  # as asyncio does: nothing is kept alive
 
     def cancelled(self) -> bool:
         return self._cancelled
@@ -114,21 +114,19 @@ class SimLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._now
 
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None) -> Handle:
         handle = Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    call_soon_threadsafe = call_soon
 
-    def call_later(  # type: ignore[override]
+    def call_later(
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]
+    def call_at(
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         handle = Handle(callback, args, context, when)
@@ -138,7 +136,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[T]:
         return asyncio.Task(coro, loop=self, name=name, context=context)

@@ -116,7 +116,7 @@ def write_vote_without_sync(self: ElectionStore, election: Any, kraft_version: i
     files = self._files
     write = files.write_atomic
     try:
-        files.write_atomic = lambda path, data, sync=True: write(path, data, sync=False)  # type: ignore[method-assign]
+        files.write_atomic = lambda path, data, sync=True: write(path, data, sync=False)
         _write_vote(self, election, kraft_version, voter_ids)
     finally:
         del files.write_atomic

@@ -111,13 +111,13 @@ def test_a_full_disk_keeps_deleted_partitions_for_the_next_attempt() -> None:
     def full(source: str, target: str) -> None:
         raise DiskFull(source, OSError("no space left"))
 
-    node.disk.rename = full  # type: ignore[method-assign]
+    node.disk.rename = full
     with pytest.raises(DiskFull):
         node.logs.rename_deleted()
     with pytest.raises(DiskFull):
         node.create("topic", b"n" * 16)
     assert node.logs.directories[0].online and node.logs.deleted_to_rename == 2
-    node.disk.rename = rename  # type: ignore[method-assign]
+    node.disk.rename = rename
     node.logs.rename_deleted()
     assert node.logs.deleted_to_rename == 0 and len(names(node, "-delete")) == 2
 

@@ -82,7 +82,7 @@ def test_a_session_that_is_closed_in_the_turn_of_an_append_costs_no_other_fetch_
         waiting += [asyncio.ensure_future(other.request(fetch(), version=BY_NAME)) for other in others]
         await asyncio.sleep(1)
         assert len(one.partition.consumer_watches) == 3
-        sessions = one.node.server.broker.parts.fetch_sessions  # type: ignore[union-attr]
+        sessions = one.node.server.broker.parts.fetch_sessions
         one.in_its_turn(one.append, lambda: sessions.close(opened.session_id))
         began = asyncio.get_running_loop().time()
         answers = await asyncio.gather(*waiting)
@@ -207,10 +207,10 @@ def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed
         await asyncio.sleep(1)
         topic = next(p for node in situation.cluster.brokers for p in node.partitions() if p.topic == "asked")
         other = next(node for node in situation.cluster.brokers if node.number != topic.leader_id)
-        held = other.server.broker.parts.held_answers  # type: ignore[union-attr]
+        held = other.server.broker.parts.held_answers
         settled: list[object] = []
         settle = held.settle
-        held.settle = lambda *given: settled.append(given) or settle(*given)  # type: ignore[method-assign,func-returns-value]
+        held.settle = lambda *given: settled.append(given) or settle(*given)
         channel = Channel(admin.world, other.host.name, BROKER_PORT, "asks")
         request = MetadataRequest(topics=[MetadataRequestTopic(name="asked")])
         await channel.request(request)

@@ -130,7 +130,7 @@ async def a_directory_is_taken_away_between_two_clean_stops() -> None:
     held = last.server.logs.directory_of(log_of(last)).path
     for node in (first, second, last):
         await node.stop()
-        await situation.until("it has left", lambda node=node: node.number not in situation.registration.isr)  # type: ignore[misc]
+        await situation.until("it has left", lambda node=node: node.number not in situation.registration.isr)
     assert last.number in situation.registration.elr, "eligible, by a clean stop"
     last.properties["log.dirs"] = "/data/a" if held == "/data/b" else "/data/b"
     last.boot()

@@ -38,7 +38,7 @@ class EqualToAll(int):
     def __ne__(self, other: object) -> bool:
         return False
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def nothing(*args: object, **kwargs: object) -> None:
@@ -56,7 +56,7 @@ def raise_without_limit(log: Log, offset: int) -> bool:
 
 def write_without_sync(files: object, path: str, offsets: dict[tuple[str, int], int]) -> None:
     lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    checkpoint.write_lines(files, path, lines, sync=False)  # type: ignore[arg-type]
+    checkpoint.write_lines(files, path, lines, sync=False)
 
 
 def erase_without_sync(segment: Segment, end: int, end_offset: int) -> None:
@@ -122,7 +122,7 @@ def check_nothing(cold: ColdBytes, buffer: object, batches: object, start: int, 
 
 
 def open_and_cut(*args: object, clean: bool, recovery_point: int, **kwargs: object) -> Log:
-    return _open_log(*args, clean=clean, recovery_point=0 if clean else recovery_point, **kwargs)  # type: ignore[arg-type]
+    return _open_log(*args, clean=clean, recovery_point=0 if clean else recovery_point, **kwargs)
 
 
 _open_log = recovery.open_log

@@ -57,12 +57,12 @@ def test_a_directory_that_has_failed_is_named_so_and_nothing_is_moved_or_deleted
         cluster = Cluster({1: "broker,controller"}, settings)
         await cluster.begin(1)
         node = cluster.sim.by_number[1]
-        logs = node.server.logs  # type: ignore[union-attr]
+        logs = node.server.logs
         partitions = [p for p in node.partitions() if p.topic == TOPIC]
         assert logs is not None
         for partition in partitions:
             partition.append(batch([b"x"]), 1, node.host.clock.wall_ms())
-        failed = logs.directory_of(partitions[0].log)  # type: ignore[arg-type]
+        failed = logs.directory_of(partitions[0].log)
         logs.directory_failed(failed, StorageFailure(failed.path, "simulated"))
         described = await cluster.ask(1, DescribeLogDirsRequest(topics=None))
         codes = {result.log_dir: result.error_code for result in described.results}
@@ -122,7 +122,7 @@ def test_a_replica_is_not_moved_from_one_directory_to_another() -> None:
         settings = {"log.dirs": "/data/a,/data/b", "default.replication.factor": "1", "min.insync.replicas": "1"}
         cluster = Cluster({1: "broker,controller"}, settings)
         await cluster.begin(1)
-        logs = cluster.sim.by_number[1].server.logs  # type: ignore[union-attr]
+        logs = cluster.sim.by_number[1].server.logs
         assert logs is not None
         log = logs.by_name(TOPIC, 0)
         assert log is not None

@@ -111,7 +111,7 @@ def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_th
         # In the one turn in which the followers do not have it.
         partition.append(batch([b"x"]), 1, leader.host.clock.wall_ms())
         leader.host.clock.skew_ms = days * 24 * 3600 * 1000
-        replicas = leader.server.broker.replicas  # type: ignore[union-attr]
+        replicas = leader.server.broker.replicas
         replicas.shrink_isrs()
         assert partition.proposed_isr is None
         late = next(iter(partition.followers.values()))

@@ -19,7 +19,7 @@ SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_dela
 
 def batch(count: int = 1, *, size: int = 100, timestamp: int = NOW_MS, fill: int = 0, **fields: object) -> bytes:
     records = [(b"k%d" % i, bytes([fill % 256]) * size, timestamp + i) for i in range(count)]
-    return build_batch(records, **fields)  # type: ignore[arg-type]
+    return build_batch(records, **fields)
 
 
 def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0, **fields: object) -> bytes:
@@ -31,7 +31,7 @@ def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int
         producer_epoch=epoch,
         transactional=True,
         control=True,
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 
@@ -48,7 +48,7 @@ def open_at(
         config,
         clean=clean,
         now_ms=NOW_MS,
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 

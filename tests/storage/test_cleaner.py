@@ -28,7 +28,7 @@ DAY_MS = 86_400_000
 
 
 def put(log: Log, rows: list[tuple[bytes, bytes | None]], **fields: object) -> int:
-    return append(log, build_batch([(key, value, NOW_MS) for key, value in rows], **fields))  # type: ignore[arg-type]
+    return append(log, build_batch([(key, value, NOW_MS) for key, value in rows], **fields))
 
 
 def run(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, memory_bytes: int = 1 << 20) -> int:

@@ -96,7 +96,7 @@ def test_a_topic_made_anew_below_an_old_checkpoint_is_dirty_from_its_start(tmp_p
     if restart:
         logs.close_all()
         logs = node(tmp_path)
-        new = logs.get(NEW, 0)  # type: ignore[assignment]
+        new = logs.get(NEW, 0)
     assert new.cleaned_until == 0
     for i in range(3):
         run(logs, NOW_MS + 5000 * i)
@@ -143,7 +143,7 @@ def test_a_pass_that_began_before_a_truncation_ends_with_it(tmp_path: Path) -> N
                 step = steps.send(continue_with)
             continue
         else:
-            step.function()  # type: ignore[union-attr]
+            step.function()
         step = steps.send(None)
     log.truncate_to(50)
     with pytest.raises(LogChanged, match="truncated"):
@@ -157,7 +157,7 @@ def test_what_a_pass_decides_by_is_on_the_disk_before_anything_goes(tmp_path: Pa
     grow(log, 60)
     assert log.recovery_point == 0
     steps = clean(log, plan_for(log, 0, NOW_MS), NOW_MS)
-    next(steps).function()  # type: ignore[union-attr]
+    next(steps).function()
     assert log.recovery_point == log.high_watermark
     assert isinstance(next(steps), Begin)
     steps.close()

@@ -78,7 +78,7 @@ def test_every_log_is_found_again(node: Path, clean: bool) -> None:
     again = opened(node)
     assert again.previous_broker_epoch == (12 if clean else -1)
     assert {log.partition: read_all(log) for log in again} == content
-    assert [again.get(A, p).high_watermark for p in range(4)] == [20] * 4  # type: ignore[union-attr]
+    assert [again.get(A, p).high_watermark for p in range(4)] == [20] * 4
     assert again.by_name("orders", 2) is again.get(A, 2)
 
 
@@ -110,7 +110,7 @@ def test_the_log_start_offset_survives_a_kill(node: Path) -> None:
     log.delete_records(3)
     logs.write_recovery_points()
     killed(logs)
-    assert opened(node).get(A, 0).log_start_offset == 3  # type: ignore[union-attr]
+    assert opened(node).get(A, 0).log_start_offset == 3
 
 
 def test_a_flush_that_still_waited_for_a_worker_when_its_log_was_deleted_does_nothing(node: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_damaged_checkpoint_costs_time_but_no_records(node: Path, text: str) -
         (node / name).write_text(text)
     with pytest.raises(CorruptFile):
         read_offsets(FILES, str(node / RECOVERY_POINT))
-    assert opened(node).get(A, 0).log_end_offset == 1  # type: ignore[union-attr]
+    assert opened(node).get(A, 0).log_end_offset == 1
 
 
 def test_checkpoints_come_back_as_written(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_a_damaged_snapshot_is_refused(damage: object) -> None:
     p = Partition()
     p.send(0)
     with pytest.raises(CorruptFile):
-        decode("x", damage(encode(p.producers)))  # type: ignore[operator]
+        decode("x", damage(encode(p.producers)))
 
 
 def test_errors_name_the_producer_and_what_was_expected() -> None:

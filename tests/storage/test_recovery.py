@@ -136,7 +136,7 @@ def test_a_damaged_index_is_made_again_from_the_log(
     timestamp = log.max_timestamp()
     log.close()
     path = sorted(tmp_path.glob(f"*{suffix}"))[which]
-    index_damages()[damage](path)  # type: ignore[operator]
+    index_damages()[damage](path)
     again = open_at(tmp_path, clean=clean)
     assert read_all(again) == expected
     assert [again.read(offset, max_bytes=1).first_batch_offset for offset in range(40)] == list(range(40))

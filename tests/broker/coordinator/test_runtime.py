@@ -354,7 +354,7 @@ def test_one_timer_s_failed_write_does_not_stop_the_others(stage: Stage) -> None
     shard = stage.runtime.shard(0)
     rang: list[str] = []
     shard.timers.schedule("a", 10, lambda: Outcome([record(1)]))
-    shard.timers.schedule("b", 20, lambda: rang.append("b") or Outcome())  # type: ignore[func-returns-value]
+    shard.timers.schedule("b", 20, lambda: rang.append("b") or Outcome())
     stage.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
     stage.clock.advance(30)
     assert rang == ["b"]
@@ -369,8 +369,8 @@ def test_one_timer_s_mistake_does_not_stop_the_others(stage: Stage, caplog: pyte
         raise RuntimeError("a mistake")
 
     timers.schedule("a", 10, fails)
-    timers.schedule("b", 10, lambda: rang.append("b") or Outcome())  # type: ignore[func-returns-value]
-    timers.schedule("c", 20, lambda: rang.append("c") or Outcome())  # type: ignore[func-returns-value]
+    timers.schedule("b", 10, lambda: rang.append("b") or Outcome())
+    timers.schedule("c", 20, lambda: rang.append("c") or Outcome())
     stage.clock.advance(30)
     assert rang == ["b", "c"]
     assert [entry.levelname for entry in caplog.records] == ["ERROR"]
@@ -407,11 +407,11 @@ def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_r
 
     def append_and_commit(*args: Any) -> int:
         offset = append(*args)
-        stage.log.append = append  # type: ignore[method-assign]
+        stage.log.append = append
         stage.log.release(TP)
         return offset
 
-    stage.log.append = append_and_commit  # type: ignore[method-assign]
+    stage.log.append = append_and_commit
     assert stage.write(2) == ("committed", 2)
     assert heard == []
     stage.clock.advance(0)

@@ -90,7 +90,7 @@ def test_groups_are_listed_some_shards_in_a_turn(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(listing.describe, "list_groups", counted)
     answers: list[Any] = []
-    lab.coordinator.list([], []).when_done(answers.append)  # type: ignore[union-attr]
+    lab.coordinator.list([], []).when_done(answers.append)
     largest = max(len(lab.coordinator.runtime.shard(partition).groups) for partition in range(20))
     while not answers:
         assert sum(listed) < 10 + largest

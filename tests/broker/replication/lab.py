@@ -72,7 +72,7 @@ class Broker:
 
     def start(self) -> None:
         self.partition = Partition(
-            self.id, TOPIC, 0, topic_id(TOPIC), Wakeups(self.lab.clock), Flushes(), LAG_MS, self  # type: ignore[arg-type]
+            self.id, TOPIC, 0, topic_id(TOPIC), Wakeups(self.lab.clock), Flushes(), LAG_MS, self
         )  # fmt: skip
         self.proposal: frozenset[int] | None = None
 

@@ -51,7 +51,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
     found = []
     for index in range(COUNT):
         log = new_log(OsFiles(), Mappings(), str(tmp_path / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
-        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)  # type: ignore[arg-type]
+        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)
         partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         found.append(partition)
     yield found
@@ -63,10 +63,10 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
 def test_first_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
     clock = Slow()
     # The types below say what a whole node has; an answer is handled with a clock, and a protocol that takes requests.
-    world = World(clock, Random(0), OsFiles(), None, None, None)  # type: ignore[arg-type]
+    world = World(clock, Random(0), OsFiles(), None, None, None)
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     protocol = Protocol()
-    fetcher._protocol = protocol  # type: ignore[assignment]
+    fetcher._protocol = protocol
     for partition in partitions:
         fetcher.follow(partition)
     clock.advance(1)
@@ -74,7 +74,7 @@ def test_first_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(pa
     received = bytearray(batch([b"x"], leader_epoch=1))
     told = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
     topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=told)
-    fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)  # type: ignore[arg-type]
+    fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)
 
     ends = [partition.log.log_end_offset for partition in partitions if partition.log]
     assert 0 < sum(ends) < COUNT, "the loop has other work, too"

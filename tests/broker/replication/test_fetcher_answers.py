@@ -61,14 +61,14 @@ class Follower:
         self.clock = Timers()
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         # What a fetcher uses of the world: time, and tasks, which the test runs.
-        world = World(self.clock, Random(0), OsFiles(), None, None, lambda task, name: self.tasks.append(task))  # type: ignore[arg-type,return-value]
-        self.partition = Partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)  # type: ignore[arg-type]
+        world = World(self.clock, Random(0), OsFiles(), None, None, lambda task, name: self.tasks.append(task))
+        self.partition = Partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)
         self.partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         self.log = log
         self.located: list[LeaderAddress | None] = []
         self.fetcher = LeaderFetcher(world, SETTINGS, LEADER, self._locate, lambda: 1)
         self.protocol = Protocol()
-        self.fetcher._protocol = self.protocol  # type: ignore[assignment]
+        self.fetcher._protocol = self.protocol
         self.follow()
 
     def _locate(self) -> LeaderAddress | None:
@@ -91,7 +91,7 @@ class Follower:
     def answer(self, data: PartitionData | None = None, *, session_id: int = SESSION, error: int = 0) -> None:
         topics = [] if data is None else [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
         response = FetchResponse(session_id=session_id, error_code=error, responses=topics)
-        self.fetcher._answered(self.protocol, self.fetcher.session.number, response, None)  # type: ignore[arg-type]
+        self.fetcher._answered(self.protocol, self.fetcher.session.number, response, None)
 
     def run_tasks(self) -> None:
         tasks, self.tasks[:] = list(self.tasks), []
@@ -163,7 +163,7 @@ def test_a_log_that_is_out_of_the_leaders_range_is_cut_at_its_end_or_begins_anew
     for _ in range(3):
         log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
     follower = Follower(log)
-    follower.fetcher._channel = Offsets(start, end)  # type: ignore[assignment]
+    follower.fetcher._channel = Offsets(start, end)
     follower.answer(PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
     follower.run_tasks()
     assert (log.log_start_offset, log.log_end_offset) == expected

@@ -32,7 +32,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 def follower(log: Log, index: int = 0, leader_epoch: int = 3) -> Partition:
     clock = Timers()
-    partition = Partition(SELF, "orders", index, TOPIC_ID, Wakeups(clock), Flushes(), 30_000)  # type: ignore[arg-type]
+    partition = Partition(SELF, "orders", index, TOPIC_ID, Wakeups(clock), Flushes(), 30_000)
     partition.become_follower(log, LEADER, leader_epoch, 1, [1, 2], [1, 2])
     return partition
 

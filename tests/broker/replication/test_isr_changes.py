@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def partition(proposals: Proposals) -> Partition:
-    return Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), LAG_MS, proposals)  # type: ignore[arg-type]
+    return Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), LAG_MS, proposals)
 
 
 def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: int = 1) -> None:

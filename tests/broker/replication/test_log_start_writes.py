@@ -58,7 +58,7 @@ class Node:
                 log.append(batch([b"x"]), leader_epoch=0, now_ms=NOW_MS)
             log.advance_high_watermark(10)
         tasks = Tasks(asyncio.get_running_loop())
-        world = World(None, Random(0), self.logs.files, None, self.steps, tasks.spawn)  # type: ignore[arg-type]
+        world = World(None, Random(0), self.logs.files, None, self.steps, tasks.spawn)
         self.writes = LogStartWrites(world, self.logs)
         self.answers: list[bool] = []
 

@@ -102,7 +102,7 @@ def flushes() -> Flushes:
 
 @pytest.fixture
 def partition(clock: Timers, flushes: Flushes) -> Partition:
-    return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)  # type: ignore[arg-type]
+    return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)
 
 
 def lead(
@@ -252,7 +252,7 @@ def test_a_watermark_that_an_append_raises_calls_back_after_the_append_and_not_i
     log: Log, clock: Timers, flushes: Flushes
 ) -> None:
     """A replica that could join was waited for, and is late by now. A coordinator appends, and has not replayed that yet."""
-    partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000, Candidates())  # type: ignore[arg-type]
+    partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000, Candidates())
     partition.become_leader(log, 1, 1, (1, 2, 3), (1, 2), clock.mono_ms())
     for _ in range(2):
         last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
@@ -303,7 +303,7 @@ def test_one_waiter_that_fails_keeps_no_other_of_its_turn_from_being_woken(
 ) -> None:
     lead(partition, log)
     waiting = [watching(partition)[1] for _ in range(3)]
-    waiting[0].wake = broken  # type: ignore[method-assign]
+    waiting[0].wake = broken
     partition.append(batch([b"a"]), 1, NOW_MS)
     clock.advance(0)
     assert [fetch.woken for fetch in waiting] == [0, 1, 1]

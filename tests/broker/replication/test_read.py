@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def partition(log: Log) -> Partition:
-    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)  # type: ignore[arg-type]
+    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)
     lead(made, log, 1)
     return made
 

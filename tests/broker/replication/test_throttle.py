@@ -17,7 +17,7 @@ class Clock:
 
 def throttle(bytes_per_second: int) -> tuple[Throttle, Clock]:
     clock = Clock()
-    made = Throttle(clock)  # type: ignore[arg-type]
+    made = Throttle(clock)
     made.bytes_per_second = bytes_per_second
     return made, clock
 

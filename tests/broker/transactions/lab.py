@@ -348,7 +348,7 @@ class Player:
         self.lab.restart()
 
     def do_describe(self, transactional_id: str) -> str:
-        (found,) = self.lab.coordinator.describe([transactional_id])  # type: ignore[misc]
+        (found,) = self.lab.coordinator.describe([transactional_id])
         if found.error_code:
             return ErrorCode(found.error_code).name
         partitions = " ".join(f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions)

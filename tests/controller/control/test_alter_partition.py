@@ -91,7 +91,7 @@ def test_asking_for_what_is_already_so_is_answered_without_a_record() -> None:
 def test_a_stale_or_senseless_request_changes_nothing(isr: str, arguments: dict[str, object], code: ErrorCode) -> None:
     cluster = cluster_of_three()
     before = cluster.image
-    assert ErrorCode(alter(cluster, isr, **arguments).error_code) is code  # type: ignore[arg-type]
+    assert ErrorCode(alter(cluster, isr, **arguments).error_code) is code
     assert same_content(cluster.image, before)
 
 

@@ -241,9 +241,7 @@ class Walk:
         # Copies on min ISR nodes are promised for two and more only.
         value = str(self.rng.choice((2, 2, 3)))
         change = (ResourceType.TOPIC, TOPIC, {"min.insync.replicas": (ConfigOp.SET, value)})
-        self.cluster.decide(
-            self.cluster.configs.incremental_alter(self.cluster.state, [change], validate_only=False)  # type: ignore[list-item]
-        )
+        self.cluster.decide(self.cluster.configs.incremental_alter(self.cluster.state, [change], validate_only=False))
 
     def _reassign(self, broker_id: int) -> None:
         self._move(self.rng.sample(BROKERS, self.rng.choice((2, 3, 3))))

@@ -183,7 +183,7 @@ async def test_the_quorum_is_described_through_an_envelope_too(tmp_path: Path) -
         topics = [
             TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionDataRequest(partition_index=0)])
         ]
-        context = RequestContext(ApiKey.DESCRIBE_QUORUM, 2, "tool", Client())  # type: ignore[arg-type]
+        context = RequestContext(ApiKey.DESCRIBE_QUORUM, 2, "tool", Client())
         response = await node.channel.forward(context, DescribeQuorumRequest(topics=topics))
         assert response.topics[0].partitions[0].leader_id == 1
 

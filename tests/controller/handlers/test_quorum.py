@@ -26,13 +26,13 @@ def test_every_api_of_the_quorum_has_an_operation() -> None:
 
 def test_without_an_authorizer_the_routes_are_the_quorums_own() -> None:
     rows = routes(NODE)
-    assert guard_quorum(SimpleNamespace(authorizer=AllowAll()), rows) == rows  # type: ignore[arg-type]
+    assert guard_quorum(SimpleNamespace(authorizer=AllowAll()), rows) == rows
 
 
 @pytest.mark.parametrize("api_key", QUORUM_OPERATIONS)
 def test_a_stranger_is_refused_and_a_node_is_not(api_key: int) -> None:
     authorizer = StandardAuthorizer()
-    operation = QUORUM_OPERATIONS[api_key]  # type: ignore[index]
+    operation = QUORUM_OPERATIONS[api_key]
     node = AccessControlEntry(CLUSTER, CLUSTER_NAME, LITERAL, "User:node", "*", operation, ALLOW)
     authorizer.change((), [node])
     parts: Any = SimpleNamespace(authorizer=authorizer)

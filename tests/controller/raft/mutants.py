@@ -105,9 +105,9 @@ def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
     become = RaftCore.become_candidate
 
     def lead(self: RaftCore, now_ms: int) -> None:
-        granted = set(self.role.votes.granted)  # type: ignore[union-attr]
+        granted = set(self.role.votes.granted)
         become(self, now_ms)
-        self.role.votes.granted |= granted  # type: ignore[union-attr]
+        self.role.votes.granted |= granted
 
     patch.setattr(RaftCore, "become_candidate", lead)
 

@@ -322,7 +322,7 @@ async def test_appends_of_one_turn_share_a_flush(tmp_path: Path) -> None:
             flushes += 1
             flush(now_ms)
 
-        node.raft._log.flush = counted  # type: ignore[method-assign]
+        node.raft._log.flush = counted
         for number in range(100):
             node.raft.append([b"%d" % number])
         await until(lambda: len(node.state.records) == 100, "the commits")

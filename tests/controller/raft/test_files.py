@@ -119,7 +119,7 @@ def damage_no_header(data: bytes) -> bytes:
 def test_a_damaged_snapshot_is_not_loaded(tmp_path: Path, damage: object) -> None:
     snapshots = write(tmp_path, [b"x" * 300])
     path = Path(snapshots.path(SNAPSHOT))
-    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(CorruptFile):
         list(snapshots.reader(SNAPSHOT))
 

@@ -52,5 +52,5 @@ async def test_a_replica_that_has_stopped_answers_nothing_more(tmp_path: Path) -
         await until(lambda: node.raft.is_leader, "a leader")
         await node.raft.stop()
         with pytest.raises(KafkaError) as refused:
-            node.raft.handle(None, None)  # type: ignore[arg-type]
+            node.raft.handle(None, None)
         assert refused.value.code == ErrorCode.BROKER_NOT_AVAILABLE

@@ -195,5 +195,5 @@ def test_lines_with_headers_and_a_null_marker() -> None:
 
 def test_the_formatter_shows_nulls() -> None:
     write = formatter({"print.key": "true", "print.headers": "true"})
-    record = Record(key=None, value=None, timestamp=5, headers=(("h", b"x"),), offset=1)  # type: ignore[call-arg]
+    record = Record(key=None, value=None, timestamp=5, headers=(("h", b"x"),), offset=1)
     assert write(0, record) == b"h:x\tnull\tnull\n"

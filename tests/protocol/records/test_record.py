@@ -87,7 +87,7 @@ def outcome(read: Callable[[], list[tuple[int, int, bool]]]) -> list[tuple[int, 
 
 
 def skimmed(data: bytes, count: int, base_timestamp: int, append_time: int | None) -> list[tuple[int, int, bool]]:
-    return [tuple(facts) for facts in skim_records(data, count, 5, base_timestamp, append_time) if facts]  # type: ignore[misc]
+    return [tuple(facts) for facts in skim_records(data, count, 5, base_timestamp, append_time) if facts]
 
 
 rows = st.lists(

@@ -120,7 +120,7 @@ CLIENT_METRICS_ATTEMPTS = [
 
 def said(check: object, *arguments: object) -> str | None:
     try:
-        check(*arguments)  # type: ignore[operator]
+        check(*arguments)
     except ConfigError as refusal:
         return str(refusal)
     return None
