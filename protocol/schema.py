@@ -129,8 +129,6 @@ class Struct:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__field_names__)
 
-    __hash__ = None  # type: ignore[assignment]  # mutable
-
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__field_names__)
         return f"{self.__plain__.__name__}({values})"
@@ -165,7 +163,8 @@ def _slotted(cls: type[T], info: MessageInfo | None) -> type[T]:
         namespace.pop(unwanted, None)
     made: Any = type(cls.__name__, (Struct,), namespace)
     made.__plain__ = made
-    return made  # type: ignore[no-any-return]
+    finished: type[T] = made
+    return finished
 
 
 def info_of(cls: type[Any]) -> MessageInfo:

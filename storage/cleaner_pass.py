@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
+from typing import Any
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import (
@@ -92,8 +93,8 @@ class _Work:
         self.cost += moved + BATCH_COST_BYTES
         return self.cost >= PIECE_BYTES
 
-    def take(self, **fields: object) -> Progress:
-        progress = Progress(self.moved, records=self.records, **fields)  # type: ignore[arg-type]
+    def take(self, **fields: Any) -> Progress:
+        progress = Progress(self.moved, records=self.records, **fields)
         self.moved = self.cost = self.records = 0
         return progress
 

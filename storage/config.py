@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from protocol.records.compression import GZIP, LZ4, ZSTD
 
@@ -72,15 +73,15 @@ class LogConfig:
         }.get(codec)
 
     @classmethod
-    def from_topic_configs(cls, values: Mapping[str, object]) -> LogConfig:
+    def from_topic_configs(cls, values: Mapping[str, Any]) -> LogConfig:
         """From parsed values by Kafka's dotted names; names that no log reads are passed over."""
         names = {field.name for field in fields(cls)}
-        known: dict[str, object] = {}
+        known: dict[str, Any] = {}
         for dotted, value in values.items():
             name = "segment_bytes" if dotted == "internal.segment.bytes" else dotted.replace(".", "_")
             if name not in names or value is None:
                 continue
             if name == "cleanup_policy":
-                value = tuple(value.split(",")) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
+                value = tuple(value.split(",")) if isinstance(value, str) else tuple(value)
             known[name] = value
-        return cls(**known)  # type: ignore[arg-type]
+        return cls(**known)

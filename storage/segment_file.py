@@ -98,7 +98,7 @@ class SegmentFile:
         if self._map is None:
             self._open_map()
         self.recently_used = True
-        return self._map.buffer  # type: ignore[union-attr]
+        return self._map.buffer  # type: ignore[union-attr]  # _open_map has just set it
 
     def reach(self, position: int, end: int | None = None) -> int:
         """Brings the bytes from `position` on into memory, and answers how far.
@@ -182,7 +182,7 @@ class SegmentFile:
             missing, self._map = self.size - self._map.size, None
             raise StorageFailure(self.log_path, f"the last {missing} bytes of the file have disappeared")
         self._mapped_from = self.size
-        self._mappings.opened(self)  # type: ignore[arg-type]
+        self._mappings.opened(self)  # type: ignore[arg-type]  # `unmap` is in Segment
 
     def _close_map(self) -> None:
         """Gives the mapping back; it ends when the last view of it is gone."""
@@ -190,7 +190,7 @@ class SegmentFile:
         if mapped is not None:
             mapped.close()
             self._closed = [each for each in (*self._closed, mapped) if each.shown]
-            self._mappings.closed(self)  # type: ignore[arg-type]
+            self._mappings.closed(self)  # type: ignore[arg-type]  # `unmap` is in Segment
 
     # Changing
 

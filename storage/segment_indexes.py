@@ -58,12 +58,12 @@ class SegmentIndexes:
 
     def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> bool:
         """Takes note of a batch; True when the indexes are full now. They are loaded, and `largest` is known."""
-        if max_timestamp > self.largest[0]:  # type: ignore[index]
+        if max_timestamp > self.largest[0]:  # type: ignore[index]  # it is known
             self.largest = TimestampAndOffset(max_timestamp, last_offset)
         full = False
         if self._since_entry > self.interval_bytes:
             self.offsets.append(last_offset, position)
-            self.times.maybe_append(*self.largest)  # type: ignore[misc]
+            self.times.maybe_append(*self.largest)  # type: ignore[misc]  # it is known
             self._since_entry = 0
             full = self.offsets.full or self.times.full
         self._since_entry += size

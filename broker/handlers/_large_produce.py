@@ -72,7 +72,7 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
             log = None if partition is None else partition.leader_log
             if log is None or data.records is None:
                 continue
-            outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)  # type: ignore[arg-type]
+            outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)  # type: ignore[arg-type]  # a request has one buffer, not a list
             if outcome is not None:
                 prepared[id(data)] = outcome
     return prepared

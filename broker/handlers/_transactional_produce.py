@@ -109,7 +109,7 @@ def keep_records(request: ProduceRequest) -> int:
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                data.records = memoryview(bytes(data.records))  # type: ignore[arg-type]
+                data.records = memoryview(bytes(data.records))  # type: ignore[arg-type]  # a request has one buffer, not a list
                 kept_bytes += len(data.records)
     return kept_bytes
 
@@ -137,7 +137,7 @@ def _has_transactional_batch(records: Any) -> bool:
 
 
 def _transactional_batch(data: PartitionProduceData) -> BatchView | None:
-    return BatchView(data.records) if _has_transactional_batch(data.records) else None  # type: ignore[arg-type]
+    return BatchView(data.records) if _has_transactional_batch(data.records) else None  # type: ignore[arg-type]  # a request has one buffer, not a list
 
 
 def _partition(broker: BrokerParts, topic: str, topic_id: bytes, index: int) -> Partition | None:

@@ -186,7 +186,7 @@ class Fetching:
         for wanted in list(session.active):
             data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, remaining), min_one)
             results[wanted] = data
-            size = len(data.records)  # type: ignore[arg-type]
+            size = len(data.records)  # type: ignore[arg-type]  # never None here
             if size:
                 total += size
                 remaining = max(0, remaining - size)

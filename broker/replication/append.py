@@ -7,6 +7,7 @@ The records are in the log already when one of these is made; whatever happens h
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from broker.replication.commit import Commit
 from protocol.errors import ErrorCode
@@ -28,7 +29,7 @@ class WaitingAppends:
         self._open: dict[int, Callable[[ErrorCode], None]] = {i: fail for i, (_, _, fail) in enumerate(waits)}
         self._commits: list[Commit] = []
         for i, (subscribe, last_offset, _) in enumerate(waits):
-            self._commits.append(subscribe(last_offset, lambda error, i=i: self._committed(i, error)))  # type: ignore[misc]
+            self._commits.append(subscribe(last_offset, partial(self._committed, i)))
         if self._open:
             self._slot = wheel.add(self, max(0, timeout_ms))
 

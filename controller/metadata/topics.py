@@ -75,8 +75,6 @@ class TopicsImage:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopicsImage) and self._by_id == other._by_id and self._ids == other._ids
 
-    __hash__ = None  # type: ignore[assignment]
-
     def to_records(self) -> Iterator[Any]:
         """In order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
         for name in sorted(self._ids):

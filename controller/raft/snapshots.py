@@ -155,8 +155,7 @@ class SnapshotReader:
             batch = CommittedBatch(view)
             try:
                 footer_seen = _is_footer(view) if view.is_control else False
-                # The records are decoded here: a CRC does not say that they can be.
-                batch.records  # noqa: B018
+                batch.records  # noqa: B018  decodes them: a CRC does not say that they can be
             except KafkaError as fault:
                 raise CorruptFile(self.path, f"batch at offset {expected}: {fault}") from None
             expected = view.next_offset

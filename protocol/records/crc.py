@@ -20,7 +20,8 @@ def _extension() -> Callable[[Buffer], int]:
         return whole_package
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.crc32c  # type: ignore[no-any-return]
+    compiled: Callable[[Buffer], int] = module.crc32c
+    return compiled
 
 
 _crc32c = _extension()

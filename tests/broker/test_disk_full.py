@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
+from tests.needs import small_disk as mounted
 
 TOPIC = "filling"
 VALUE = bytes(100_000)
@@ -23,17 +22,8 @@ VALUE = bytes(100_000)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    where = tmp_path / "disk"
-    where.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(where)], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
-    try:
+    with mounted(tmp_path, "8m") as where:
         yield where
-    finally:
-        subprocess.run(["umount", "-l", str(where)], check=True)
 
 
 def produce(wire: Wire) -> int:

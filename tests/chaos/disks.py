@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 IMAGE_BYTES = 512 << 20
 SKIP_REASON = "needs root, mkfs.ext4 and loop mounts"
 
@@ -102,3 +104,6 @@ def fill(path: Path, left: int = 0) -> Path:
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, usage.f_bavail * usage.f_frsize - left))
     return ballast
+
+
+needs_image_disks = pytest.mark.skipif(not available(), reason=SKIP_REASON)

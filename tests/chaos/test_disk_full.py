@@ -3,7 +3,6 @@ again it takes part again. Never does it die (SIGBUS), and nothing that was ackn
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 from tests.chaos.disks import fill, small_disk
 from tests.chaos.history import PARTITIONS, TOPIC, Load, judge, read_everything
+from tests.needs import needs_root
 
 pytestmark = [
     pytest.mark.timeout(240),
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root"),
+    needs_root,
 ]
 
 DISK_BYTES = 64 << 20

@@ -4,7 +4,7 @@ import pytest
 
 from tests.chaos import exactly_once
 from tests.chaos.copiers import JavaCopier
-from tools.apache_kafka import missing
+from tests.needs import needs_apache_kafka
 
 
 @pytest.mark.timeout(300)
@@ -14,7 +14,7 @@ def test_a_librdkafka_application_copies_every_record_once_though_its_only_node_
     assert verdict.kills.total() == 8, f"the load was too small: {verdict}"
 
 
-@pytest.mark.skipif(missing() is not None, reason=f"needs Apache Kafka's clients: {missing()}")
+@needs_apache_kafka
 @pytest.mark.timeout(300)
 def test_a_java_application_copies_every_record_once_though_coordinators_and_leaders_are_killed() -> None:
     verdict = exactly_once.run(kills=4, count=20_000, seed=1, nodes=3, copier=JavaCopier)

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.chaos import power_loss
-from tests.chaos.disks import SKIP_REASON, available
+from tests.chaos.disks import needs_image_disks
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not available(), reason=SKIP_REASON)]
+pytestmark = [pytest.mark.timeout(300), needs_image_disks]
 
 
 def test_power_losses_of_one_node_at_a_time_lose_nothing_that_two_replicas_had() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tools.apache_kafka import ToolSession, missing, run_tool
+from tests.needs import needs_apache_kafka
+from tools.apache_kafka import ToolSession, run_tool
 
 pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"needs Apache Kafka's tools: {missing()}"),
+    needs_apache_kafka,
     pytest.mark.timeout(300),
 ]
 

@@ -17,11 +17,12 @@ import pytest
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.cluster.roles import HOST, separate_roles
-from tools.apache_kafka import ToolSession, java_command, missing
+from tests.needs import needs_apache_kafka
+from tools.apache_kafka import ToolSession, java_command
 from tools.apache_kafka.programs import TOOLS
 
 pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"needs Apache Kafka's tools: {missing()}"),
+    needs_apache_kafka,
     pytest.mark.timeout(300),
 ]
 

@@ -104,7 +104,10 @@ def test_without_its_active_controller_the_cluster_decides_on_and_the_controller
     assert roles.quorum().leader_id != active.id
     roles.start(active)
     end = roles.quorum().high_watermark
-    progress = lambda: {each.replica_id: each.log_end_offset for each in roles.quorum().current_voters}  # noqa: E731
+
+    def progress() -> dict[int, int]:
+        return {each.replica_id: each.log_end_offset for each in roles.quorum().current_voters}
+
     eventually(lambda: progress()[active.id] >= end, "the controller to have caught up")
     assert read(roles, "before", 50) == read(roles, "after", 50) == list(range(50))
 

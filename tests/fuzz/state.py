@@ -148,7 +148,7 @@ class Coordinating:
         return 2
 
     def complete(self, transaction: Any) -> None:
-        transaction.producer_after_end  # noqa: B018
+        assert transaction.producer_after_end
 
     def abort(self, transaction: Any) -> None:
         pass

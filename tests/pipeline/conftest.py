@@ -19,6 +19,7 @@ import pytest
 from pipeline import config as configuration
 from pipeline import session
 from pipeline.config import Config
+from tests.needs import skip_because
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS_MAX = 30
@@ -129,9 +130,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    problem = why_not()
-    if problem:
-        pytest.skip(problem)
+    skip_because(why_not())
     # A session reused by the stages keeps the first one's settings.
     output = f"pipeline.output={tmp_path_factory.mktemp('spark')}"
     found = session.start(configuration.load(None, (*SHORT_LIVED, output)))

@@ -8,7 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages, skip_because
+
+needs_packages("pyspark")
 
 from tests.pipeline import chaos
 from tests.pipeline.conftest import why_not
@@ -19,9 +21,7 @@ from tests.pipeline.conftest import why_not
 def test_nothing_is_lost_or_doubled_when_spark_and_a_broker_are_killed_mid_stream(
     place: str, accidents: int, tmp_path: Path
 ) -> None:
-    problem = why_not()
-    if problem:
-        pytest.skip(problem)
+    skip_because(why_not())
     checks = chaos.run(place, kills=accidents, rate=200, seed=1, folder=tmp_path)
     assert not [check for check in checks if not check.holds]
     by_name = {check.what: check.found for check in checks}

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages
+
+needs_packages("fastavro")
 
 from pipeline.backfill import epoch_ms, ranged
 from pipeline.config import Config, documented, load

@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages, skip_because
+
+needs_packages("pyspark")
 
 from tests.pipeline.conftest import ROOT, why_not
 
@@ -42,9 +44,7 @@ def has(demo: psutil.Process, word: str) -> bool:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_nothing_is_left_of_a_demo_that_ends_early(tmp_path: Path, ending: str) -> None:
-    problem = why_not()
-    if problem:
-        pytest.skip(problem)
+    skip_because(why_not())
     command = [sys.executable, "-m", "pipeline.demo", "--nodes", "1", "--output", str(tmp_path / "demo")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
         demo = psutil.Process(process.pid)

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed")
+from tests.needs import needs_packages
+
+needs_packages("fastavro")
 
 from pipeline.errors import PipelineError
 from pipeline.events import (

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages
+
+needs_packages("pyspark")
 
 from pipeline.config import Config
 from pipeline.explain import explained

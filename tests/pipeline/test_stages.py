@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages
+
+needs_packages("pyspark")
 
 from pipeline import backfill, generate, read_topic, tables, topics, verify
 from pipeline import run as stages

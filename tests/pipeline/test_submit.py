@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages, skip_because
+
+needs_packages("pyspark")
 
 from pipeline import session, tables, topics
 from pipeline.config import Config
@@ -21,9 +23,7 @@ LINES_MAX = 15
 
 @pytest.fixture(autouse=True)
 def needs_spark() -> None:
-    problem = why_not()
-    if problem:
-        pytest.skip(problem)
+    skip_because(why_not())
 
 
 def written(config: Config, folder: Path) -> list[str]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("confluent_kafka", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages
+
+needs_packages("confluent_kafka", "fastavro")
 pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
 
 from ottla.testing import Cluster

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+from tests.needs import needs_packages
+
+needs_packages("pyarrow")
 
 from pipeline import truth
 from pipeline.tables import finished_files

@@ -261,7 +261,7 @@ async def test_what_waiting_handlers_keep_of_their_requests_pauses_reading() -> 
         client = await node.client()
         client.send(b"".join(request(FETCH, 4, FetchRequest(), number) for number in range(count)))
         for served in range(1, count + 1):
-            await until(lambda: len(waiting) >= served)  # noqa: B023
+            await until(lambda served=served: len(waiting) >= served)
             assert len(waiting) == served
             waiting[-1].complete(FetchResponse())
         assert await client.correlation_ids(count) == list(range(count))

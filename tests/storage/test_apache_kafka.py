@@ -15,11 +15,12 @@ from storage.files import OsFiles
 from storage.log import Origin
 from storage.log_dirs import open_log_dirs, read_meta_properties
 from storage.logs import Logs
+from tests.needs import needs_apache_kafka
 from tests.storage.logs_for_tests import NOW_MS, append, batch, marker, open_at, read_all
 from tools import apache_kafka
 
 pytestmark = [
-    pytest.mark.skipif(apache_kafka.missing() is not None, reason=f"Apache Kafka: {apache_kafka.missing()}"),
+    needs_apache_kafka,
     pytest.mark.timeout(300),
 ]
 BASE_PORT = 31870

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from storage.files import OsFiles
 from storage.log import Log
 from storage.mapped_file import OsMappedFile, WriteDescriptors
+from tests.needs import small_disk as mounted
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
 
 CONFIG = LogConfig(segment_bytes=200_000)
@@ -22,19 +21,8 @@ CONFIG = LogConfig(segment_bytes=200_000)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    where = tmp_path / "disk"
-    where.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)], capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.strip()}")
-    try:
+    with mounted(tmp_path, "1m") as where:
         yield where
-    finally:
-        subprocess.run(["umount", "-l", str(where)], check=True)
 
 
 def fill(log: Log) -> bytes:

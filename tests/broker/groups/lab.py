@@ -275,7 +275,10 @@ class Player:
                 self.clients[name].member_id, self.clients[name].generation = known.member_id, known.generation
             return
         client = self.clients.setdefault(name, self.lab.client(name))
-        hear = lambda response: self.out.append(f"  {name} {verb}: {say(response)}")  # noqa: E731
+
+        def hear(response: Any) -> None:
+            self.out.append(f"  {name} {verb}: {say(response)}")
+
         if verb == "sync":
             said = {key: value for key, value in options.items() if key in ("member", "generation", "type", "protocol")}
             given = {key: value.encode() for key, value in options.items() if key not in said}

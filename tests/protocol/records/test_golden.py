@@ -9,6 +9,7 @@ import pytest
 from protocol.records import BatchView, NewRecord, build_batch, check_batch, rebuild_batch
 from protocol.records.compression import CODEC_IDS, CODECS
 from protocol.records.control import ControlType, control_batch, control_type, end_txn_batch, end_txn_marker
+from tests.needs import needs_apache_kafka
 from tests.protocol.records.golden_batches import JAVA_PROGRAM, LONG_ROWS, PLAIN_ROWS, TIME, load, moved
 from tools import apache_kafka
 
@@ -130,7 +131,7 @@ def describe(batch: BatchView) -> str:
     return "|".join(map(str, fields))
 
 
-@pytest.mark.skipif(apache_kafka.missing() is not None, reason=str(apache_kafka.missing()))
+@needs_apache_kafka
 def test_apache_kafka_reads_our_batches(tmp_path: Path) -> None:
     plain = [NewRecord(row.key, row.value, row.timestamp, row.headers) for row in PLAIN_ROWS]
     long = [NewRecord(row.key, row.value, row.timestamp) for row in LONG_ROWS]
@@ -149,7 +150,7 @@ def test_apache_kafka_reads_our_batches(tmp_path: Path) -> None:
     assert seen == {name: describe(BatchView(memoryview(batch))) for name, batch in batches.items()}
 
 
-@pytest.mark.skipif(apache_kafka.missing() is not None, reason=str(apache_kafka.missing()))
+@needs_apache_kafka
 def test_the_checked_in_batches_are_what_apache_kafka_makes() -> None:
     made = dict(line.split() for line in apache_kafka.run_java(JAVA_PROGRAM, "write").splitlines())
     assert made.keys() == KAFKA.keys()

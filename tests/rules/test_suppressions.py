@@ -1,0 +1,61 @@
+"""What silences a checker or leaves out a test names what it silences, has its reason beside it, and becomes less."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.rules.sources import ROOT, dotted
+
+#: How many there are. It may only fall.
+SUPPRESSIONS = 31
+FOLDERS = ("protocol", "storage", "server", "controller", "broker", "ottla", "pipeline", "tests", "benchmarks", "tools")
+SUPPRESSION = re.compile(r"#\s*(?:noqa|type:\s*ignore)")
+#: A rule in its place, then two spaces and the reason.
+WITH_REASON = re.compile(r"# (?:noqa: [A-Z]+\d+  \S|type: ignore\[[a-z, -]+\]  # \S)")
+SKIPS = re.compile(r"pytest\.(?:skip|importorskip|xfail|mark\.skip|mark\.skipif|mark\.xfail)")
+
+
+def files() -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def silenced(text: str) -> Iterator[tuple[int, str]]:
+    """Comments that silence a checker."""
+    if SUPPRESSION.search(text):  # most files have none
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and SUPPRESSION.match(token.string):
+                yield token.start[0], token.string
+
+
+def skipped(text: str) -> Iterator[ast.Call]:
+    if "skip" in text or "xfail" in text:
+        calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+        yield from (call for call in calls if SKIPS.fullmatch(dotted(call.func)))
+
+
+def has_reason(skip: ast.Call) -> bool:
+    reason = next((keyword.value for keyword in skip.keywords if keyword.arg == "reason"), None)
+    if reason is None and dotted(skip.func) == "pytest.skip" and skip.args:
+        reason = skip.args[0]
+    return reason is not None and not (isinstance(reason, ast.Constant) and not reason.value)
+
+
+def test_suppressions_have_reasons_and_become_less() -> None:
+    count, wrong = 0, []
+    for file in files():
+        text = file.read_text()
+        for line, comment in silenced(text):
+            count += 1
+            wrong += [f"{file}:{line}: {comment}"] if not WITH_REASON.match(comment) else []
+        for skip in skipped(text):
+            count += 1
+            wrong += [f"{file}:{skip.lineno}: a skip without a reason"] if not has_reason(skip) else []
+    assert not wrong
+    assert count <= SUPPRESSIONS
+    assert count == SUPPRESSIONS, f"there are {count} now: write that number down"
