@@ -1,6 +1,8 @@
 """What a broker's listeners answer, one row per API: a handler of this folder, or FORWARD to the active controller.
 
-ApiVersions is answered by the server from exactly these rows. Adding an API is one row here and one file beside it.
+ApiVersions is answered by the server from exactly these rows. Adding an API is one row here, one file beside it, a row in
+protocol/api.py with its message in protocol/messages/, one in broker/authorization/rules.py, and one in
+server/network/error_reply.py where its error is not at the top of the response; tests/rules name what is missing.
 """
 
 from __future__ import annotations
