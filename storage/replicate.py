@@ -84,7 +84,7 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
     expected = log.log_end_offset
     if log.log_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
-    headers = _read_headers(view, origin, expected)
+    headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
     if expected < log.log_end_offset:
@@ -118,8 +118,11 @@ def _offset_around(start: int, view: memoryview) -> int:
     return base if 0 <= base < start <= last else start
 
 
-def _read_headers(view: memoryview, origin: Origin, expected: int) -> list[Header]:
-    """The headers of the whole batches in `view`, which follow offset `expected` - 1; one that a fetch has cut is left out."""
+def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
+    """The headers of the whole batches in `view`; one that a fetch has cut is left out.
+
+    They follow offset `expected` - 1, whose batch is of leader epoch `epoch`. In a log epochs never fall: recovery ends there.
+    """
     headers: list[Header] = []
     position = 0
     while (size := batch_size(view, position, len(view))) is not None:
@@ -129,6 +132,10 @@ def _read_headers(view: memoryview, origin: Origin, expected: int) -> list[Heade
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
             raise UnexpectedAppendOffset(base, expected)
+        if header[2] < epoch:
+            reason = f"batch at offset {base} is of leader epoch {header[2]}, and the one before it of {epoch}"
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
+        epoch = header[2]
         if header[5] & CONTROL_BIT and header[9] >= 0 < header[12]:
             read_marker(
                 BatchView(view[position : position + size])
@@ -146,8 +153,8 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
     if not log.has_room(len(view), last, max_timestamp, now_ms):
         segment = log.make_room(len(view), headers[0][0], last, max_timestamp, now_ms)
     for header in headers:
-        if header[2] > log.epochs.latest:
-            log.assign_epoch(header[2], header[0])
+        if header[2] != log.epochs.latest and header[2] >= 0:
+            log.assign_epoch(header[2], header[0])  # an epoch that began here without a batch is dropped
     position = segment.size
     try:
         segment.append_all(view, headers)
