@@ -1,6 +1,6 @@
 """What a controller's listeners answer, one row per API. The quorum's own APIs (Vote, Fetch, ...) come from raft/.
 
-ApiVersions is answered by the server from exactly these rows. Adding an API is one row here and one file beside it.
+ApiVersions is answered by the server from exactly these rows. What else a new API needs: broker/handlers/routes.py.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from server.config.broker import BROKER_CONFIGS
 from server.config.group import GROUP_CONFIGS
 from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from server.network.error_reply import AT_TOP, MIRRORED, SPECIAL
+from tests.rules.generated import MACHINES
 from tests.rules.sources import dotted, sources
 
 #: The tables of routes: file, and the name of the tuple whose rows begin with an ApiKey.
@@ -78,3 +79,11 @@ def test_configurations_refer_to_rows_that_exist() -> None:
         assert topic in TOPIC_CONFIGS
         assert all(name in BROKER_CONFIGS for name, _ in names)
     assert not set(GROUP_CONFIGS) & set(TOPIC_CONFIGS)
+
+
+def test_every_state_that_can_be_entered_has_a_row_and_can_be_reached() -> None:
+    for title, _, _, table, start in MACHINES:
+        entered = {state for row in table.values() for state in row}
+        assert entered <= set(table), title
+        assert set(table) <= entered | ({start} if start is not None else set()), title
+        assert all(why for row in table.values() for why in row.values()), title
