@@ -109,6 +109,13 @@ def test_groups_and_subscriptions_need_not_exist() -> None:
             "INVALID_REQUEST",
             "Cannot update these configs dynamically: [node.id]",
         ),
+        (
+            BROKER,
+            "1",
+            {"ssl.keystore.location": (0, "x")},
+            "INVALID_REQUEST",
+            "only per-listener using the listener prefix: [ssl.keystore.location]",
+        ),
         (BROKER, "1", {"log.retention.ms": (0, "x")}, "INVALID_REQUEST", "Invalid value x"),
         (GROUP, "", {"consumer.session.timeout.ms": (0, "50000")}, "INVALID_REQUEST", "Default group resources"),
         (GROUP, "g", {"consumer.session.timeout.ms": (0, "1")}, "INVALID_CONFIG", "consumer.session.timeout.ms"),
