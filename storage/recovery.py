@@ -49,8 +49,6 @@ from storage.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 
-#: A clean stop has written down all epochs.
-RECORDED_ALL = 1 << 63
 NEW_SUFFIX = ".tmp"
 ZERO_BYTES = 1 << 16
 CHECKED_BYTES = 1 << 20
@@ -272,9 +270,8 @@ def _find_end(
             # It may as well be a smaller one, in a gap or at the batch of the last index entry.
             raise DamagedLog(active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {vouched}")
         return segments, end
-    epochs_until = recovery_point
     if clean:
-        recovery_point, epochs_until = active.base_offset, RECORDED_ALL
+        recovery_point = active.base_offset
     # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
     first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
@@ -285,7 +282,7 @@ def _find_end(
         files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        valid, before = check_segment(segment, history, recovery_point, epochs_until), expected
+        valid, before = check_segment(segment, history, recovery_point, clean), expected
         expected = valid.offset
         lost = vouched > 0 if clean else valid.offset < vouched and not valid.zeros
         if valid.position < segment.size and lost:
@@ -405,11 +402,8 @@ class Valid(NamedTuple):
     zeros: bool  # nothing but zeros lies behind
 
 
-def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, epochs_until: int) -> Valid:
-    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off.
-
-    `epochs_until`: epochs that began below this offset are in the history.
-    """
+def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
+    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off."""
     start, expected, remade = _resume(segment, recovery_point)
     buffer, end, position = segment.view(), segment.size, start
     unpack = HEADER.unpack_from
@@ -429,9 +423,9 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
             break
         if following > reached:
             reached = segment.reach(position, min(following + CHECKED_BYTES, end))
-        # No CRC covers the leader epoch either: it never falls, and is that of the history where this has all of them.
+        # No CRC covers the leader epoch either. It never falls; after a crash the history may be from before a truncation.
         known = history.epoch_of(base)
-        if epoch != known >= 0 and (epoch < known or base < epochs_until):
+        if epoch < known or (clean and epoch != known >= 0):
             break
         if crc32c(buffer[position + 21 : following]) != crc:
             break
