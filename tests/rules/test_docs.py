@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ QUOTED_PATH = re.compile(r"[\w./-]+\.(?:py|md|toml|sh|csv|json)|(?:[\w-]+/)+")
 QUOTED_NAME = re.compile(r"\.?([A-Za-z_]\w*(?:\.\w+)*)(?:\(.*\))?")
 #: Names of other projects, and patterns of names.
 FOREIGN_NAMES = frozenset({"copy_folio_from_iter_atomic", "sendfile", "KAFKA_A_B", "KAFKA_CFG_A_B", "CFG", "__", "___"})
+#: Bases that add no names which the docs speak of.
+EMPTY_BASES = frozenset({"Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol"})
 #: Made when something runs, or of Python itself.
 NOT_KEPT = frozenset({"build/fuzz/TARGET/", "asyncio/runners.py"})
 
@@ -55,6 +58,11 @@ def read(path: str) -> str:
 
 
 @cache
+def parsed(path: str) -> ast.Module:
+    return ast.parse(read(path))
+
+
+@cache
 def ends_of_paths() -> frozenset[str]:
     """Of a path and of its folders whatever follows a slash: `partition.py`, `replication/partition.py` and so on."""
     found = set()
@@ -72,9 +80,42 @@ def known_names() -> frozenset[str]:
     for file in files():
         if file.endswith(".py"):
             found.update(Path(file).with_suffix("").parts)
-            for node in ast.walk(ast.parse(read(file))):
+            for node in ast.walk(parsed(file)):
                 found.update(names_of(node))
     return frozenset(found)
+
+
+@cache
+def classes() -> dict[str, tuple[set[str], set[str]]]:
+    """What the classes of the repository have, and their bases; those of one name together."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for file in files():
+        if file.endswith(".py"):
+            for node in ast.walk(parsed(file)):
+                if isinstance(node, ast.ClassDef):
+                    members, bases = found.setdefault(node.name, (set(), set()))
+                    bases |= {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+                    members |= {
+                        getattr(each, "name", None) or getattr(each, "attr", None) or getattr(each, "id", "")
+                        for each in ast.walk(node)
+                        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+                        or isinstance(getattr(each, "ctx", None), ast.Store)
+                    }
+    return found
+
+
+def has(name: str, member: str) -> bool:
+    """Whether a class has it, or a base that is not ours may have it."""
+    members, bases = classes()[name]
+    return member in members or any(
+        has(base, member) if base in classes() else base not in EMPTY_BASES for base in bases
+    )
+
+
+def is_known(name: str) -> bool:
+    """`a.b.c`: each part is a name somewhere, and what follows a class is one of its own."""
+    parts = name.split(".")
+    return set(parts) <= known_names() and all(has(*pair) for pair in pairwise(parts) if pair[0] in classes())
 
 
 def names_of(node: ast.AST) -> Iterator[str]:
@@ -102,11 +143,11 @@ def quoted(text: str) -> Iterator[str]:
 
 
 def unknown_names(text: str) -> list[str]:
-    names = known_names() | FOREIGN_NAMES
+    whole = known_names() | FOREIGN_NAMES
     found = []
     for quote in quoted(text):
         name = None if QUOTED_PATH.fullmatch(quote) else QUOTED_NAME.fullmatch(quote)
-        if name is not None and name[1] not in names and not set(name[1].split(".")) <= names:
+        if name is not None and name[1] not in whole and not is_known(name[1]):
             found.append(quote)
     return found
 
