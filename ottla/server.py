@@ -156,7 +156,7 @@ class Server:
         )
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
-            loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.last_offset + 1 >= raft.high_watermark))
+            loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.image.offset + 1 >= raft.high_watermark))
         if config.is_controller:
             self.controller = ControllerNode(
                 self.world,
@@ -166,7 +166,7 @@ class Server:
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
             )
-            self.metadata.raft.open()
+            await self.metadata.raft.open()
             for listener in await self._bind(config.controller_endpoints, self.controller.routes()):
                 await listener.accept()
             await self.metadata.raft.begin()
@@ -229,7 +229,7 @@ class Server:
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
         self.metadata.loader.add_publisher(lifecycle)
         add_broker_sources(self.metrics, self.world, broker)
-        await broker.start(lambda: self.metadata.loader.add_publisher(broker.publisher))
+        await broker.start(lambda: self.metadata.introduce(broker.publisher))
         # Not before: Metadata without a single live broker leaves librdkafka waiting for its next refresh, five minutes on.
         for listener in listeners:
             await listener.accept()

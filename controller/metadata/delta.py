@@ -20,6 +20,7 @@ from controller.metadata.producer_ids import ProducerIdsDelta
 from controller.metadata.scram import ScramDelta
 from controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
 from protocol import metadata_records as records
+from protocol.work import Turn, Work, do_now
 
 # Record -> (part of the image, method of its delta). A record that is not here stops the node: it would be lost.
 REPLAY: dict[type[Any], tuple[str, str]] = {
@@ -120,10 +121,19 @@ class MetadataDelta:
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
         """The image with everything replayed, `offset` being that of the last record and `epoch` its leader's."""
+        return do_now(self.applying(offset, epoch, Turn()))
+
+    def applying(self, offset: int, epoch: int, turn: Turn) -> Work[MetadataImage]:
+        """`apply` in slices: by the partitions, of which there may be many. Nothing is replayed meanwhile."""
         parts = {}
         for noun in NOUNS:
             delta = getattr(self, noun)
-            parts[noun] = getattr(self.image, noun) if delta is None else delta.apply()
+            if delta is None:
+                parts[noun] = getattr(self.image, noun)
+            elif isinstance(delta, TopicsDelta):
+                parts[noun] = yield from delta.applying(turn)
+            else:
+                parts[noun] = delta.apply()
         return MetadataImage(offset, epoch, **parts)
 
     @property

@@ -20,6 +20,7 @@ from protocol.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from protocol.work import Turn, Work
 
 
 class TopicImage(NamedTuple):
@@ -190,7 +191,7 @@ class TopicsDelta:
             topic_id: delta for topic_id, delta in self.changed.items() if delta.created or delta.partition_changes
         }
 
-    def apply(self) -> TopicsImage:
+    def applying(self, turn: Turn) -> Work[TopicsImage]:
         by_id, ids = self.image._by_id.mutate(), self.image._ids.mutate()
         for topic_id, topic in self.deleted.items():
             del by_id[topic_id]
@@ -198,6 +199,8 @@ class TopicsDelta:
                 del ids[topic.name]
         for topic_id, delta in self.changed.items():
             by_id[topic_id] = delta.apply()
+            if turn.spend(1 + len(delta.partition_changes)):
+                yield None
         for name, topic_id in self._created_ids.items():
             ids[name] = topic_id
         return TopicsImage(by_id.finish(), ids.finish())

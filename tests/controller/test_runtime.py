@@ -25,6 +25,7 @@ from protocol.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from protocol.work import do_now
 from server.network.deferred import Deferred
 from tests.controller.situation import CLUSTER_ID
 
@@ -128,7 +129,7 @@ class Quorum:
         batches = self.log.batches[self.log.committed : end]
         self.log.committed = end
         if batches:
-            self.loader.handle_commit(batches)
+            do_now(self.loader.handle_commit(batches))
             self.controller.committed()
 
     def elect(self, epoch: int) -> None:

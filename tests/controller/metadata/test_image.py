@@ -13,6 +13,7 @@ from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.loader import MetadataLoader
 from protocol import metadata_records as records
+from protocol.work import do_now
 from protocol.metadata_records import RECORDS, decode_record
 
 NAMES = ["a", "b.c", "b_c", "d"]
@@ -305,21 +306,21 @@ def topic(name: str) -> records.TopicRecord:
 def test_a_transaction_is_seen_as_a_whole_or_not_at_all() -> None:
     loader, heard = MetadataLoader(), Heard()
     loader.add_publisher(heard)
-    loader.handle_commit([Batch(0, [topic("a"), records.BeginTransactionRecord(), topic("b")])])
+    do_now(loader.handle_commit([Batch(0, [topic("a"), records.BeginTransactionRecord(), topic("b")])]))
     assert (heard.names, loader.in_transaction, loader.last_offset) == ([{"a"}], True, 2)
-    loader.handle_commit([Batch(3, [topic("c")])])
+    do_now(loader.handle_commit([Batch(3, [topic("c")])]))
     assert heard.names == [{"a"}]
-    loader.handle_commit([Batch(4, [records.EndTransactionRecord(), topic("d")])])
+    do_now(loader.handle_commit([Batch(4, [records.EndTransactionRecord(), topic("d")])]))
     assert heard.names[-1] == {"a", "b", "c", "d"}
     abort = records.AbortTransactionRecord(reason="why not")
-    loader.handle_commit([Batch(6, [records.BeginTransactionRecord(), topic("e"), abort, topic("f")])])
+    do_now(loader.handle_commit([Batch(6, [records.BeginTransactionRecord(), topic("e"), abort, topic("f")])]))
     assert heard.names[-1] == {"a", "b", "c", "d", "f"}
 
 
 def test_a_publisher_that_comes_late_hears_of_everything_at_once() -> None:
     loader, heard = MetadataLoader(), Heard()
-    loader.handle_commit([Batch(0, [topic("a")]), Batch(1, [topic("b")])])
-    loader.add_publisher(heard)
+    do_now(loader.handle_commit([Batch(0, [topic("a")]), Batch(1, [topic("b")])]))
+    do_now(loader.introduce(heard))
     assert heard.names == [{"a", "b"}]
 
 
@@ -327,6 +328,6 @@ def test_records_of_our_own_are_taken_as_they_are_and_only_where_they_belong() -
     loader = MetadataLoader()
     ours = topic("a")
     loader.appended = {(1, 0): ours, (1, 7): topic("z"), (0, 1): topic("of a former epoch")}
-    loader.handle_commit([Batch(0, [topic("a"), topic("b")])])
+    do_now(loader.handle_commit([Batch(0, [topic("a"), topic("b")])]))
     assert set(loader.image.topics.names) == {"a", "b"}
     assert list(loader.appended) == [(1, 7), (0, 1)]

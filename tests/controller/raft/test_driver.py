@@ -218,7 +218,7 @@ async def test_a_damaged_quorum_state_is_not_guessed_at(tmp_path: Path) -> None:
         state = node.directory / "__cluster_metadata-0" / "quorum-state"
         state.write_text('{"leaderId":1,')
         with pytest.raises(CorruptFile, match="quorum-state"):
-            node.raft.open()
+            await node.raft.open()
 
 
 async def test_another_clusters_node_is_refused(tmp_path: Path) -> None:
