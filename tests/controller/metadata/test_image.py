@@ -13,8 +13,8 @@ from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.loader import MetadataLoader
 from protocol import metadata_records as records
-from protocol.work import do_now
 from protocol.metadata_records import RECORDS, decode_record
+from protocol.work import do_now
 
 NAMES = ["a", "b.c", "b_c", "d"]
 NODES = st.integers(1, 4)

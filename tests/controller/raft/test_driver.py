@@ -218,7 +218,8 @@ async def test_a_damaged_quorum_state_is_not_guessed_at(tmp_path: Path) -> None:
         state = node.directory / "__cluster_metadata-0" / "quorum-state"
         state.write_text('{"leaderId":1,')
         with pytest.raises(CorruptFile, match="quorum-state"):
-            await node.raft.open()
+            await node.start()
+        await node._let_go()
 
 
 async def test_another_clusters_node_is_refused(tmp_path: Path) -> None:
