@@ -223,8 +223,12 @@ class Controller:
             next(indexing)
         except StopIteration as end:
             self._indexing = None
-            assert self.loader.image.topics is of.topics, f"partitions changed while node {self.node_id} became active"
-            self._activate(end.value, former_id)
+            try:
+                assert self.loader.image.topics is of.topics, "partitions changed between election and activation"
+                self._activate(end.value, former_id)
+            except Exception:
+                log.exception("Node %d was elected, and cannot be the active controller: it resigns", self.node_id)
+                self._log.resign(self.epoch)
         else:
             self.clock.call_later(0, lambda: self._go_on(indexing, of, former_id))
 

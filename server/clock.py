@@ -54,7 +54,7 @@ async def pause(clock: Clock, delay_ms: float) -> None:
         timer.cancel()
 
 
-async def in_turns(work: Work[T]) -> T:
+async def in_turns(clock: Clock, work: Work[T]) -> T:
     """Do the work here, a slice in each turn of the loop; it has nothing for a worker."""
     while True:
         try:
@@ -62,4 +62,4 @@ async def in_turns(work: Work[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        await asyncio.sleep(0)
+        await pause(clock, 0)

@@ -486,7 +486,7 @@ class RaftNode:
         """All of it is read and checked, a slice in each turn of the loop, and brought to the disk on a worker."""
         snapshots = self._log.snapshots
         try:
-            control = await in_turns(snapshots.checking(snapshot))
+            control = await in_turns(self._world.clock, snapshots.checking(snapshot))
             await self._world.workers.run(snapshots.finish, snapshot)
         except CorruptFile as fault:
             logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
