@@ -483,19 +483,25 @@ class RaftNode:
         return replace(reply, size=size, data=data)
 
     async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
+        try:
+            message = await self._store(snapshot)
+        except Exception as failure:
+            self._fail(failure)
+            return
+        finally:
+            self._storing = False
+        if message is not None:
+            self._step(message)
+        elif self.failure is None and not self._stopped:
+            self._turn(self._core.abandon_download)
+
+    async def _store(self, snapshot: OffsetAndEpoch) -> SnapshotReceived | None:
         """All of it is read and checked, a slice in each turn of the loop, and brought to the disk on a worker."""
         snapshots = self._log.snapshots
         try:
             control = await in_turns(self._world.clock, snapshots.checking(snapshot))
-            await self._world.workers.run(snapshots.finish, snapshot)
         except CorruptFile as fault:
             logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
-            self._storing = False
-            if self.failure is None and not self._stopped:
-                self._turn(self._core.abandon_download)
-        except Exception as failure:
-            self._storing = False
-            self._fail(failure)
-        else:
-            self._storing = False
-            self._step(SnapshotReceived(snapshot, control.voters, control.kraft_version))
+            return None
+        await self._world.workers.run(snapshots.finish, snapshot)
+        return SnapshotReceived(snapshot, control.voters, control.kraft_version)
