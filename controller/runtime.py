@@ -261,6 +261,13 @@ class Controller:
             return  # the leadership went as it came: leader_changed follows
         self.on_activated()
 
+    def _empty_later(self, emptying: Work[None]) -> None:
+        def some() -> None:
+            if next(emptying, emptying) is None:
+                self._empty_later(emptying)
+
+        self.clock.call_later(0, some)
+
     def set_bootstrap(self, records: Iterable[Any]) -> None:
         """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
         self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
@@ -268,6 +275,8 @@ class Controller:
     def _deactivate(self) -> None:
         log.info("Node %d is no longer the active controller (epoch %d)", self.node_id, self.epoch)
         self.is_active = False
+        if self._state is not None:
+            self._empty_later(self._state.index.emptying())
         self._state = None
         self.loader.appended.clear()
         waiting, self._waiting = self._waiting, deque()

@@ -59,6 +59,9 @@ WITHOUT_STATE = frozenset(
     }
 )
 
+#: Units of a turn's worth (`controller.metadata.publisher`), as measured: decoding and replaying a record.
+REPLAY_UNITS = 10
+
 _DELTAS: dict[str, type[Any]] = {
     "features": FeaturesDelta,
     "cluster": ClusterDelta,
@@ -113,6 +116,27 @@ class MetadataDelta:
     def replay_all(self, records_in_order: Iterable[Any]) -> None:
         for record in records_in_order:
             self.replay(record)
+
+    @classmethod
+    def of_everything(cls, image: MetadataImage, turn: Turn) -> Work[MetadataDelta]:
+        """From nothing to this image, in slices."""
+        delta = cls(MetadataImage())
+        topics = TopicsDelta(delta.image.topics)
+        for name in sorted(image.topics.names):
+            topic = image.topics.by_name(name)
+            assert topic is not None
+            topics.create(topic)
+            if turn.spend(1 + len(topic.partitions)):
+                yield None
+        for noun in NOUNS:
+            if noun != "topics":
+                for record in getattr(image, noun).to_records():
+                    delta.replay(record)
+                    if turn.spend(REPLAY_UNITS):
+                        yield None
+            elif topics.changed:
+                delta.topics = topics
+        return delta
 
     def finish_snapshot(self) -> None:
         """What was replayed was a whole snapshot: anything of the image that it did not name is gone."""

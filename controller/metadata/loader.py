@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from controller.metadata.delta import MetadataDelta
+from controller.metadata.delta import REPLAY_UNITS, MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.publisher import Publisher, new_turn
 from protocol.metadata_records import (
@@ -25,9 +25,7 @@ from protocol.work import Work
 
 log = logging.getLogger(__name__)
 
-#: Units of a turn's worth, as measured: decoding and replaying a record; making one of an image and replaying it; whatever a batch costs.
-REPLAY_UNITS = 10
-COPY_UNITS = 6
+#: Units of a turn's worth, as measured: whatever a batch costs.
 BATCH_UNITS = 10
 
 TRANSACTION_RECORDS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
@@ -86,11 +84,8 @@ class MetadataLoader:
         """For one that follows the deltas: it gets everything there is as one delta from nothing, and then every change."""
         self.publishers.append(publisher)
         if self.last_offset >= 0:
-            image, delta, turn = self.image, MetadataDelta(EMPTY), new_turn()
-            for record in image.to_records():
-                delta.replay(record)
-                if turn.spend(COPY_UNITS):
-                    yield None
+            image = self.image
+            delta = yield from MetadataDelta.of_everything(image, new_turn())
             yield from _tell(publisher, delta, image)
 
     def handle_commit(self, batches: Iterable[CommittedBatch]) -> Work[None]:

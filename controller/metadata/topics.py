@@ -141,6 +141,12 @@ class TopicsDelta:
         self.changed[record.topic_id] = TopicDelta(image, created=True)
         self._created_ids[record.name] = record.topic_id
 
+    def create(self, topic: TopicImage) -> None:
+        """As its records would, but with the partitions that are there: copies of a whole image take long to make, and to free."""
+        delta = self.changed[topic.id] = TopicDelta(topic._replace(partitions=Map()), created=True)
+        delta.partition_changes = dict(topic.sorted_partitions())
+        self._created_ids[topic.name] = topic.id
+
     def replay_partition(self, record: PartitionRecord) -> None:
         self._topic(record.topic_id).replace(record.partition_id, PartitionRegistration.from_record(record))
 

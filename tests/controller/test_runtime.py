@@ -491,6 +491,7 @@ def test_an_elected_controller_indexes_a_bounded_number_of_partitions_in_a_turn_
     per_turn = UNITS_A_TURN // INDEX_UNITS
     many = 3 * per_turn + 1
     quorum = grown(2, many)
+    quorum.clock.advance(quorum.clock.now_ms + 1)
     indexed[:] = [0]
     quorum.elect(3)
     while not quorum.controller.is_active:
@@ -505,6 +506,11 @@ def test_an_elected_controller_indexes_a_bounded_number_of_partitions_in_a_turn_
     quorum.write(topic("b"))
     quorum.commit()
     assert "b" in quorum.loader.image.topics
+    index = quorum.controller.state.index
+    quorum.controller.leader_changed(2, 4)
+    assert index.led_by(1), "it is freed in later turns"
+    quorum.clock.advance(quorum.clock.now_ms + 1)
+    assert not index.led_by(1)
 
 
 def test_a_leadership_that_is_lost_before_the_index_is_whole_never_begins(indexed: list[int]) -> None:
@@ -539,6 +545,7 @@ def test_the_next_term_looks_at_what_one_broker_left_in_each_turn(monkeypatch: p
         return left_by_broker(state, broker_id)
 
     monkeypatch.setattr("controller.periodic.left_by_broker", left)
+    quorum.clock.advance(quorum.clock.now_ms + 1)
     turn = 0
     quorum.elect(3)
     while timers := [each for each in quorum.clock.timers if not each.cancelled and each.at_ms <= quorum.clock.now_ms]:

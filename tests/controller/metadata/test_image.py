@@ -14,7 +14,7 @@ from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.loader import MetadataLoader
 from protocol import metadata_records as records
 from protocol.metadata_records import RECORDS, decode_record
-from protocol.work import do_now
+from protocol.work import Turn, do_now
 
 NAMES = ["a", "b.c", "b_c", "d"]
 NODES = st.integers(1, 4)
@@ -253,6 +253,17 @@ def test_snapshot_and_log_say_what_the_log_says(log: list[Any], cut: int, other:
     delta.replay_all(snapshot(whole))
     delta.finish_snapshot()
     assert delta.apply(1, 1).same_content(whole)
+
+    from_nothing, replayed = do_now(MetadataDelta.of_everything(whole, Turn())), MetadataDelta(EMPTY)
+    replayed.replay_all(whole.to_records())
+    assert from_nothing.apply(1, 1).same_content(whole)
+    assert list(from_nothing.changed_topics) == list(replayed.changed_topics)
+    assert (
+        [(t.id, *rest) for t, *rest in from_nothing.topics.partition_changes()]
+        == [(t.id, *rest) for t, *rest in replayed.topics.partition_changes()]
+        if replayed.topics
+        else from_nothing.topics is None
+    )
 
     again = MetadataDelta(whole)
     again.replay_all(snapshot(whole))

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from controller.metadata import publisher
-from controller.metadata.delta import MetadataDelta
+from controller.metadata.delta import REPLAY_UNITS, MetadataDelta
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import MetadataImage
-from controller.metadata.loader import REPLAY_UNITS, MetadataLoader
+from controller.metadata.loader import MetadataLoader
 from controller.raft.config import RaftConfig
 from controller.raft.core import RaftCore
 from controller.raft.delivery import Delivery
@@ -168,7 +168,9 @@ def test_what_is_committed_while_a_snapshot_takes_effect_comes_after_it(replica:
     assert [set(image.topics.names) for image in replica.published] == [{"a"}, {"a", "b"}]
 
 
-def test_a_late_publisher_is_introduced_in_turns_and_misses_nothing(replica: Replica) -> None:
+def test_a_late_publisher_is_introduced_in_turns_and_misses_nothing(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Late:
         def __init__(self) -> None:
             self.partitions: list[tuple[str, int]] = []
@@ -176,15 +178,17 @@ def test_a_late_publisher_is_introduced_in_turns_and_misses_nothing(replica: Rep
         def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
             self.partitions += [(topic.name, index) for topic, index, _, _ in delta.topics.partition_changes()]  # type: ignore[union-attr]
 
-    replica.append("a")
+    for name in "abc":
+        replica.append(name)
     replica.turns()
-    replica.replayed, late = [0], Late()
+    monkeypatch.setattr(publisher, "UNITS_A_TURN", PARTITIONS)
+    late = Late()
     replica.delivery.insert(replica.loader.introduce(late))
-    replica.append("b")
-    assert not late.partitions and replica.topics == {"a"}
-    replica.turns()
-    assert late.partitions == [(topic, index) for topic in "ab" for index in range(PARTITIONS)]
-    assert max(replica.replayed) <= 2 * TURN_RECORDS, "making a record of the image costs less than decoding one"
+    assert len(replica.clock.timers) == 1, "a topic in each turn"
+    replica.append("d")
+    assert not late.partitions and replica.topics == {"a", "b", "c"}
+    assert replica.turns() >= 3
+    assert late.partitions == [(topic, index) for topic in "abcd" for index in range(PARTITIONS)]
 
 
 def test_nothing_more_is_handed_over_after_the_end(replica: Replica) -> None:
