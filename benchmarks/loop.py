@@ -382,8 +382,10 @@ def compaction(scale: float) -> Found:
 
 
 def large_metadata(scale: float) -> Found:
-    """Start a node with the metadata of 200,000 partitions on 50 brokers: it loads the snapshot, becomes the active controller, and its
-    broker takes its share over. Asked for /healthz meanwhile."""
+    """Start a node with the metadata of 200,000 partitions on 50 brokers, asked for /healthz.
+
+    It loads the snapshot, becomes the active controller, and its broker takes its share over: first makes the logs, then finds them.
+    """
     partitions, found = max(100, int(200_000 * scale)), Found()
     node = Node()
     try:
@@ -399,10 +401,11 @@ def large_metadata(scale: float) -> Found:
             while starting.is_alive():
                 longest_ms = max(longest_ms, healthz_ms(node))
                 time.sleep(PING_EVERY_S)
+            lag_ms, took = node.lag_ms(), time.monotonic() - begin
             found.text.append(
-                f"{own} {what}: longest {longest_ms:.0f} ms, loop late {node.lag_ms():.0f} ms, serving after {time.monotonic() - begin:.1f} s"
+                f"{own} {what}: {longest_ms:.0f} ms, loop late {lag_ms:.0f} ms, serving after {took:.1f} s"
             )
-            found.longest_ms = max(found.longest_ms, longest_ms)
+            found.longest_ms, found.lag_ms = max(found.longest_ms, longest_ms), max(found.lag_ms, lag_ms)
             node.cluster.stop(1)
         found.text.append(f"{partitions} partitions in all")
     finally:
