@@ -60,7 +60,7 @@ def _image_of(log: MetadataLog) -> MetadataImage:
 
 
 def _topics(partitions: int, node_id: int) -> Iterator[Any]:
-    """The other brokers are not registered: nobody decides anything about their partitions while the row is measured."""
+    """The other brokers are not registered, and this one is in no ISR, as after a fence: nobody decides anything meanwhile."""
     brokers = [node_id, *range(1000, 1000 + BROKERS - 1)]
     for number in range(-(-partitions // PARTITIONS_OF_A_TOPIC)):
         topic_id = (number + 1).to_bytes(16, "big")
@@ -72,8 +72,8 @@ def _topics(partitions: int, node_id: int) -> Iterator[Any]:
                 partition_id=index,
                 topic_id=topic_id,
                 replicas=replicas,
-                isr=replicas,
-                leader=replicas[0],
+                isr=(in_sync := [each for each in replicas if each != node_id]),
+                leader=in_sync[0],
                 leader_epoch=0,
                 partition_epoch=0,
                 directories=[bytes(16)] * REPLICAS,
