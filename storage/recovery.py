@@ -48,8 +48,6 @@ from storage.segments import Segments
 from storage.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
-#: A leader epoch is an int32.
-EPOCH_MIN = -(1 << 31)
 
 NEW_SUFFIX = ".tmp"
 ZERO_BYTES = 1 << 16
@@ -284,7 +282,7 @@ def _find_end(
         files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        valid, before = check_segment(segment, history, recovery_point), expected
+        valid, before = check_segment(segment, history, recovery_point, clean), expected
         expected = valid.offset
         lost = vouched > 0 if clean else valid.offset < vouched and not valid.zeros
         if valid.position < segment.size and lost:
@@ -404,13 +402,13 @@ class Valid(NamedTuple):
     zeros: bool  # nothing but zeros lies behind
 
 
-def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> Valid:
+def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
     """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off."""
     start, expected, remade = _resume(segment, recovery_point)
     buffer, end, position = segment.view(), segment.size, start
-    unpack, latest = HEADER.unpack_from, history.latest
+    unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-    reached, epoch_before = start, EPOCH_MIN
+    reached = start
     # Of a batch that leapt ahead: where it lies, what was expected there, and what then follows if its offset is wrong.
     leap: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
@@ -425,8 +423,11 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
             break
         if following > reached:
             reached = segment.reach(position, min(following + CHECKED_BYTES, end))
-        # No CRC covers the leader epoch either; in a log it never falls.
-        if epoch < epoch_before or crc32c(buffer[position + 21 : following]) != crc:
+        # No CRC covers the leader epoch either. It never falls; after a crash the history may be from before a truncation.
+        known = history.epoch_of(base)
+        if epoch < known or (clean and epoch != known >= 0):
+            break
+        if crc32c(buffer[position + 21 : following]) != crc:
             break
         if base != expected:
             if base < expected:
@@ -438,10 +439,8 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
             leap = (position, expected, expected + delta + 1)
         else:
             leap = None
-        epoch_before = epoch
-        if epoch > latest:
+        if epoch > history.latest:
             history.assign_in_memory(epoch, base)
-            latest = epoch
         expected = last + 1
         segment.indexes.add(position, length + 12, last, header[8])
         position = following
