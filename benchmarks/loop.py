@@ -27,6 +27,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.large_metadata import grow
 from ottla.testing import Cluster
 
 PING = struct.pack(">ihhih", 10, 18, 0, 1, -1)  # ApiVersions v0
@@ -380,6 +381,50 @@ def compaction(scale: float) -> Found:
     return found
 
 
+def large_metadata(scale: float) -> Found:
+    """Start a node with the metadata of 200,000 partitions on 50 brokers, asked for /healthz.
+
+    It loads the snapshot, becomes the active controller, and its broker takes its share over: first makes the logs, then finds them.
+    """
+    partitions, found = max(100, int(200_000 * scale)), Found()
+    node = Node()
+    try:
+        node.cluster.stop(1)
+        directory = next(Path(node.cluster.directory).rglob("meta.properties")).parent
+        own = grow(directory, partitions)
+        for what in ("logs made", "logs there"):
+            starting = threading.Thread(target=node.cluster.start, args=(1,))
+            begin = time.monotonic()
+            starting.start()
+            wait("healthz answers", lambda: healthz_ms(node) >= 0)
+            longest_ms = 0.0
+            while starting.is_alive():
+                longest_ms = max(longest_ms, healthz_ms(node))
+                time.sleep(PING_EVERY_S)
+            lag_ms, took = node.lag_ms(), time.monotonic() - begin
+            found.text.append(
+                f"{own} {what}: {longest_ms:.0f} ms, loop late {lag_ms:.0f} ms, serving after {took:.1f} s"
+            )
+            found.longest_ms, found.lag_ms = max(found.longest_ms, longest_ms), max(found.lag_ms, lag_ms)
+            node.cluster.stop(1)
+        found.text.append(f"{partitions} partitions in all")
+    finally:
+        node.close()
+    return found
+
+
+def healthz_ms(node: Node, node_id: int = 1) -> float:
+    """How long the answer took; -1 if there was none."""
+    asked = time.monotonic()
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{node.admin_ports[node_id]}/healthz", timeout=60).read()
+    except urllib.error.HTTPError:
+        pass
+    except OSError:
+        return -1
+    return (time.monotonic() - asked) * 1000
+
+
 #: Name, what is measured, the longest wait to reach in ms.
 ROWS: dict[str, tuple[Callable[[float], Found], float]] = {
     "delete": (delete, 50),
@@ -389,6 +434,7 @@ ROWS: dict[str, tuple[Callable[[float], Found], float]] = {
     "metadata": (metadata, 50),
     "first-read": (first_read, 20),
     "compaction": (compaction, 20),
+    "large-metadata": (large_metadata, 50),
 }
 
 

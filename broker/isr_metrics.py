@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage
+from controller.metadata.publisher import new_turn
+from protocol.work import Work
 from server.metrics import Family, counter
 
 
@@ -17,9 +19,12 @@ class IsrChanges:
         self.shrinks = 0
         self.expands = 0
 
-    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
+        turn = new_turn()
         for changed in delta.changed_topics.values():
             for index, after in changed.partition_changes.items():
+                if turn.spend(1):
+                    yield None
                 before = changed.image.partitions.get(index)
                 if before is None or after.leader != self.node_id:
                     continue

@@ -8,7 +8,7 @@ It is given what it shares with a controller in the same process: the world, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from broker.all_topics import AllTopics
 from broker.broker_channels import BrokerChannels
@@ -117,7 +117,7 @@ class BrokerNode:
 
     # -- Life --------------------------------------------------------------------------------------------------------
 
-    async def start(self, hear_metadata: Callable[[], None]) -> None:
+    async def start(self, hear_metadata: Callable[[], Awaitable[None]]) -> None:
         """Returns once the broker is unfenced: a client can produce now.
 
         `hear_metadata` lets the publisher hear of all metadata there is, and of every change. Not before this broker's own
@@ -127,7 +127,7 @@ class BrokerNode:
         await self._compaction.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
-        hear_metadata()
+        await hear_metadata()
         self.replicas.set_aside_strays()
         self.lifecycle.ready_to_unfence()
         await self.lifecycle.unfenced

@@ -7,7 +7,7 @@
     4  topics' configs             for logs that were there before; new ones had them in step 3
     5  everybody else who listens
 
-One path for log and snapshot: a snapshot is a delta too.
+One path for log and snapshot: a snapshot is a delta too. Steps 3 to 5 are done in slices where there are many partitions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from broker.replication.replicas import Replicas
 from controller.metadata.configs import ResourceType
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage
+from protocol.work import Work
 
-Listener = Callable[[MetadataDelta, MetadataImage], None]
+Listener = Callable[[MetadataDelta, MetadataImage], Work[None] | None]
 
 
 class BrokerPublisher:
@@ -43,7 +44,7 @@ class BrokerPublisher:
         self._replaced = False
         self.listeners: list[Listener] = []
 
-    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
         if not self._replaced and self._is_replaced_in(image):
             self._replaced = True
             self._replicas.resign_all()
@@ -54,12 +55,11 @@ class BrokerPublisher:
         broker_configs_changed = self._own in changed or self._all_brokers in changed
         if broker_configs_changed:
             self._configs.update(image.configs)
-        self._replicas.apply(delta, image)
+        yield from self._replicas.apply(delta, image)
         if broker_configs_changed:
-            self._replicas.update_all_configs()
+            yield from self._replicas.update_all_configs()
         else:
-            for kind, name in changed:
-                if kind == ResourceType.TOPIC:
-                    self._replicas.update_topic_config(name)
+            yield from self._replicas.update_configs(name for kind, name in changed if kind == ResourceType.TOPIC)
         for listener in self.listeners:
-            listener(delta, image)
+            if (work := listener(delta, image)) is not None:
+                yield from work

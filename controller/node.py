@@ -3,8 +3,8 @@
 
     metadata = MetadataNode(world, raft_config, directory)
     controller = ControllerNode(world, metadata, settings, schema, endpoints)     # only with the controller role
-    metadata.loader.add_publisher(...)                                            # the broker's, in its order
     await metadata.start()                                                        # a quorum of one leads afterwards
+    await metadata.introduce(...)                                                 # the broker's publisher, in its order
     routes = controller.routes()                                                  # for the controller's listeners
 
 Committed metadata goes to the publishers first and to those who wait for an answer after, so that on a combined node a
@@ -13,6 +13,7 @@ topic can be written to as soon as its creation is answered.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from controller.control.configs import ConfigDecisions, ConfigSchema
@@ -21,6 +22,7 @@ from controller.handlers.parts import ControllerParts
 from controller.handlers.routes import controller_routes
 from controller.metadata.brokers import Endpoint
 from controller.metadata.loader import MetadataLoader
+from controller.metadata.publisher import Publisher
 from controller.metadata.snapshots import (
     BYTES_BETWEEN_SNAPSHOTS_MAX,
     SNAPSHOT_INTERVAL_MS_MAX,
@@ -44,6 +46,7 @@ from protocol.metadata_records import (
     decode_record,
 )
 from protocol.primitives import new_uuid
+from protocol.work import Work
 from server.handlers.api_versions import Features
 from server.network.client import Channel
 from server.network.route import Route
@@ -87,6 +90,17 @@ class MetadataNode:
     async def stop(self) -> None:
         await self.raft.stop()
 
+    async def introduce(self, publisher: Publisher) -> None:
+        """To all metadata there is, as one delta from nothing; whatever is committed meanwhile comes after it."""
+        known = asyncio.Event()
+
+        def introduction() -> Work[None]:
+            yield from self.loader.introduce(publisher)
+            known.set()
+
+        self.raft.between_deliveries(introduction())
+        await known.wait()
+
     @property
     def last_applied_offset(self) -> int:
         """Up to where the publishers know the metadata: what a broker says in its heartbeats."""
@@ -100,15 +114,15 @@ class MetadataNode:
         return Features(supported_levels(), finalized, image.offset)
 
     # RaftListener
-    def handle_commit(self, batches: list[CommittedBatch]) -> None:
+    def handle_commit(self, batches: list[CommittedBatch]) -> Work[None]:
         self._snapshots.committed_bytes(sum(batch.size_bytes for batch in batches))
         self._last_append_time_ms = batches[-1].append_time_ms
-        self.loader.handle_commit(batches)
+        yield from self.loader.handle_commit(batches)
         for told in self.after_commit:
             told()
 
-    def handle_snapshot(self, reader: SnapshotReader) -> None:
-        self.loader.handle_snapshot(reader)
+    def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
+        yield from self.loader.handle_snapshot(reader)
         self._snapshots.loaded_snapshot()
         for told in self.after_commit:
             told()

@@ -6,7 +6,7 @@ Each duty has one timer; none runs on a standby. A duty that is refused because 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from itertools import islice
 
 from controller.control.brokers import fence_records
@@ -18,7 +18,6 @@ from controller.control.state import UNCLEAN_LEADER_ELECTION, ControlState
 from controller.control.unsettled import (
     PARTITIONS_PER_TURN,
     left_by_broker,
-    left_by_former_term,
     settle,
 )
 from controller.runtime import Controller, Decide
@@ -39,7 +38,8 @@ class PeriodicDuties:
         self._controller = controller
         self._timers: dict[str, TimerHandle] = {}
         self._expiry_ms = NEVER_MS
-        #: Partitions that a broker's change of state has left for later turns (unsettled.py).
+        #: Brokers whose change of state has left partitions for later turns (unsettled.py), and those of the one whose turn it is.
+        self._changed_brokers: dict[int, None] = {}
         self._unsettled: dict[TopicIdPartition, None] = {}
         controller.on_activated = self._start
         controller.on_deactivated = self._stop
@@ -66,30 +66,36 @@ class PeriodicDuties:
             )
             self.check_sessions()
 
-    def broker_changed(self, broker_id: int) -> None:
-        """A broker was fenced or let in: decide about what did not fit into that turn."""
+    def broker_changed(self, *broker_ids: int) -> None:
+        """Brokers were fenced or let in: decide about what did not fit into that turn."""
         if self._controller.is_active:
-            self._settle_later(left_by_broker(self._controller.state, broker_id))
+            self._changed_brokers.update(dict.fromkeys(broker_ids))
+            self._settle_later()
 
-    def _settle_later(self, partitions: Iterable[TopicIdPartition]) -> None:
-        self._unsettled.update(dict.fromkeys(partitions))
-        if self._unsettled and "settle" not in self._timers:
+    def _settle_later(self) -> None:
+        if (self._unsettled or self._changed_brokers) and "settle" not in self._timers:
             self._later("settle", 0, self._settle)
 
     def _settle(self) -> None:
+        """What one broker left, some of it in each turn; then the next broker."""
         self._timers.pop("settle", None)
+        if not self._unsettled:
+            broker_id = next(iter(self._changed_brokers))
+            del self._changed_brokers[broker_id]
+            self._unsettled.update(dict.fromkeys(left_by_broker(self._controller.state, broker_id)))
         now = list(islice(self._unsettled, PARTITIONS_PER_TURN))
-        if not self._write(lambda state: settle(state, now)):
+        if now and not self._write(lambda state: settle(state, now)):
             if self._controller.is_active:
                 self._later("settle", REFUSED_RETRY_MS, self._settle)
             return
         for key in now:
             self._unsettled.pop(key, None)
-        self._settle_later(())
+        self._settle_later()
 
     def _start(self) -> None:
         settings = self._controller.settings
-        self._settle_later(left_by_former_term(self._controller.state))
+        # The former term may have left something undone.
+        self.broker_changed(*sorted(self._controller.state.image.cluster.brokers))
         self.check_sessions()
         if settings.metadata_max_idle_interval_ms > 0:
             self._later("no-op", settings.metadata_max_idle_interval_ms, self._no_op)
@@ -102,6 +108,7 @@ class PeriodicDuties:
         for timer in timers.values():
             timer.cancel()
         self._unsettled.clear()
+        self._changed_brokers.clear()
 
     def _later(self, duty: str, delay_ms: float, run: Callable[[], None]) -> None:
         timer = self._timers.pop(duty, None)

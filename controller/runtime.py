@@ -1,6 +1,7 @@
 """The active controller: decide, append, replay, wait for the commit, reply. One decision at a time, in one order.
 
     standby    the committed image only, from the loader; every request is answered NOT_CONTROLLER
+    elected    still a standby to everybody else, for the turns of the loop that the index of a large image takes
     active     `state.image` runs ahead of it by what was appended and is not committed yet; decisions are made from it
 
 From a decision to the end of its replay nothing awaits, so there are no locks and nothing to undo. What was decided is
@@ -31,6 +32,7 @@ from controller.metadata.image import MetadataImage
 from controller.metadata.loader import MetadataLoader
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records import AbortTransactionRecord
+from protocol.work import Work
 from server.clock import Clock
 from server.network.deferred import Deferred
 
@@ -90,17 +92,21 @@ class Controller:
         self._last_offset = -1  # of the newest record appended by this term
         self._bootstrap: list[Any] | None = None
         self._last_leader_id = -1
+        #: Elected, and not active yet.
+        self._indexing: Work[ClusterIndex] | None = None
 
     # The quorum's side
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """Being leader is told only when everything before this epoch is committed and loaded."""
         if self.is_active:
             self._deactivate()
-        self.leader_id, self.epoch = leader_id, epoch
-        if leader_id == self.node_id:
-            self._activate()
+        self.leader_id, self.epoch, self._indexing = leader_id, epoch, None
+        former_id = self._last_leader_id
         if leader_id >= 0:
             self._last_leader_id = leader_id
+        if leader_id == self.node_id:
+            self._indexing = ClusterIndex.building(self.loader.image)
+            self._go_on(self._indexing, self.loader.image, former_id)
 
     def committed(self) -> None:
         """The loader has published what is committed: answer those who waited for it."""
@@ -153,6 +159,7 @@ class Controller:
             self._log.resign(self.epoch)
 
     def stop(self) -> None:
+        self._indexing = None
         if self.is_active:
             self._deactivate()
 
@@ -208,20 +215,37 @@ class Controller:
             if broker is not None:
                 self.heartbeats.register(broker_id, broker.fenced, now_ms)
 
-    def _activate(self) -> None:
+    def _go_on(self, indexing: Work[ClusterIndex], of: MetadataImage, former_id: int) -> None:
+        """A slice of the index of `of`. Nothing is appended meanwhile but what the quorum says of itself."""
+        if indexing is not self._indexing:
+            return  # the leadership was lost meanwhile
+        try:
+            next(indexing)
+        except StopIteration as end:
+            self._indexing = None
+            try:
+                assert self.loader.image.topics is of.topics, "partitions changed between election and activation"
+                self._activate(end.value, former_id)
+            except Exception:
+                log.exception("Node %d was elected, and cannot be the active controller: it resigns", self.node_id)
+                self._log.resign(self.epoch)
+        else:
+            self.clock.call_later(0, lambda: self._go_on(indexing, of, former_id))
+
+    def _activate(self, index: ClusterIndex, former_id: int) -> None:
         image = self.loader.image
         assert self.loader.last_epoch == self.epoch, (
             f"leader of epoch {self.epoch} before a record of it was committed: the image is of {self.loader.last_epoch}"
         )
         self.is_active = True
-        state = self._state = ControlState(image, ClusterIndex(image), self.settings)
+        state = self._state = ControlState(image, index, self.settings)
         self.heartbeats = Heartbeats(self.settings.broker_session_timeout_ms)
         now_ms = self.clock.mono_ms()
         for broker_id, broker in sorted(image.cluster.brokers.items()):
             self.heartbeats.assume(broker_id, broker.fenced, now_ms)
         # A combined node that lost the quorum has most likely died, and its broker with it; if not, that broker sends a
         # heartbeat as soon as it hears of the new leader.
-        self.heartbeats.connection_lost(self._last_leader_id, now_ms, self.settings.lost_connection_grace_ms)
+        self.heartbeats.connection_lost(former_id, now_ms, self.settings.lost_connection_grace_ms)
         self._last_offset = self.loader.last_offset
         self.loader.appended.clear()
         log.info("Node %d is the active controller of epoch %d", self.node_id, self.epoch)
@@ -237,6 +261,13 @@ class Controller:
             return  # the leadership went as it came: leader_changed follows
         self.on_activated()
 
+    def _empty_later(self, emptying: Work[None]) -> None:
+        def some() -> None:
+            if next(emptying, emptying) is None:
+                self._empty_later(emptying)
+
+        self.clock.call_later(0, some)
+
     def set_bootstrap(self, records: Iterable[Any]) -> None:
         """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
         self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
@@ -244,6 +275,8 @@ class Controller:
     def _deactivate(self) -> None:
         log.info("Node %d is no longer the active controller (epoch %d)", self.node_id, self.epoch)
         self.is_active = False
+        if self._state is not None:
+            self._empty_later(self._state.index.emptying())
         self._state = None
         self.loader.appended.clear()
         waiting, self._waiting = self._waiting, deque()

@@ -35,17 +35,17 @@ class TooLong(Exception):
 class Turn:
     """What is left of this turn, in records; whoever spends the last of it yields None and begins another."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "worth")
 
-    def __init__(self) -> None:
-        self.left = RECORDS_A_TURN
+    def __init__(self, worth: int = RECORDS_A_TURN) -> None:
+        self.left = self.worth = worth
 
     def spend(self, records: int) -> bool:
         """Whether the turn is over; the next one has begun then."""
         self.left -= records
         if self.left > 0:
             return False
-        self.left = RECORDS_A_TURN
+        self.left = self.worth
         return True
 
     def spend_bytes(self, count: int) -> bool:

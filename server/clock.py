@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from protocol.work import Work
+
+T = TypeVar("T")
 
 
 class TimerHandle(Protocol):
@@ -48,3 +52,14 @@ async def pause(clock: Clock, delay_ms: float) -> None:
         await over.wait()
     finally:
         timer.cancel()
+
+
+async def in_turns(clock: Clock, work: Work[T]) -> T:
+    """Do the work here, a slice in each turn of the loop; it has nothing for a worker."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await pause(clock, 0)

@@ -23,8 +23,6 @@ from server.world import World
 
 #: The metadata.version from which the controller knows directories.
 MV_DIRECTORIES = 17
-#: AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST
-REPLICAS_PER_REQUEST_MAX = 2250
 RETRY_MS = 500
 #: The replica is gone or is not here any more: the metadata says so, or soon will.
 OVERTAKEN = frozenset(
@@ -35,7 +33,7 @@ Replica = tuple[bytes, int]
 
 
 class DirectoryAssignments:
-    """The assignments of one node: one request at a time, with all that wait."""
+    """The assignments of one node: one request at a time."""
 
     def __init__(
         self, world: World, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]
@@ -48,7 +46,6 @@ class DirectoryAssignments:
             "AssignReplicasToDirs",
             self._ask,
             retry_ms=RETRY_MS,
-            asked_max=REPLICAS_PER_REQUEST_MAX,
         )
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None:

@@ -9,7 +9,7 @@ from leaders (replication/fetcher.py), and what a log does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 from broker.configs import BrokerConfigs
@@ -24,9 +24,11 @@ from broker.replication.waiting import Wakeups
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.partitions import LOST_DIR, PartitionRegistration
+from controller.metadata.publisher import new_turn
 from controller.metadata.topics import TopicDelta
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import ZERO_UUID
+from protocol.work import Turn, Work
 from server.world import World
 from storage.errors import DamagedPartition, StorageFailure
 from storage.log import Log
@@ -34,6 +36,13 @@ from storage.log_dirs import LogDir
 from storage.logs import Logs
 
 log = logging.getLogger(__name__)
+
+#: Units of a turn's worth (`controller.metadata.publisher`), as measured: a partition that is not here, one that changes
+#: its role, one whose log is made (its directory and its files, by a slow file system), one whose configs are set.
+LOOK_UNITS = 1
+CHANGE_UNITS = 50
+CREATE_UNITS = 1_000
+CONFIG_UNITS = 20
 
 
 class LeadershipListener(Protocol):
@@ -96,6 +105,7 @@ class Replicas:
         self._group_flush = GroupFlush(world)
         self.log_removal = LogRemoval(world, logs)
         self.log_start_writes = LogStartWrites(world, logs)
+        self._resigned = False
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -129,25 +139,35 @@ class Replicas:
 
     # -- Metadata ----------------------------------------------------------------------------------------------------
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
+        """Until a partition's turn has come it is what it was, as on a broker whose metadata is a little older."""
         self.image = image
+        turn = new_turn()
         for topic_id, topic in delta.deleted_topics.items():
-            self._delete(topic.name, topic_id)
+            yield from self._delete(topic.name, topic_id, turn)
         for topic_delta in delta.changed_topics.values():
-            self._change(topic_delta, image)
+            yield from self._change(topic_delta, image, turn)
         self.log_removal.rename()
 
-    def _change(self, topic: TopicDelta, image: MetadataImage) -> None:
+    def _change(self, topic: TopicDelta, image: MetadataImage, turn: Turn) -> Work[None]:
         for index, registration in topic.partition_changes.items():
+            units = LOOK_UNITS
+            if self._resigned:
+                return
             if self.node_id in registration.replicas:
-                self._assign(topic.name, topic.id, index, registration, image)
+                units = self._assign(topic.name, topic.id, index, registration, image)
             elif (partition := self.by_id.get(topic.id, {}).get(index)) is not None:
                 # Moved away by a reassignment.
                 self._remove(partition, delete_log=True)
+                units = CHANGE_UNITS
+            if turn.spend(units):
+                self.log_removal.rename()
+                yield None
 
     def _assign(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
-    ) -> None:
+    ) -> int:
+        """How many units of a turn it took."""
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None:
             partition = Partition(
@@ -165,7 +185,8 @@ class Replicas:
             partitions[index] = partition
             self._set_throttles(partition)
         if partition.offline:
-            return
+            return LOOK_UNITS
+        units = CREATE_UNITS if partition.log is None and self.logs.get(topic_id, index) is None else CHANGE_UNITS
         try:
             local_log = partition.log or self._open_log(topic, topic_id, index, registration, image)
         except StorageFailure as failure:
@@ -173,7 +194,7 @@ class Replicas:
             partition.go_offline()
             if isinstance(failure, DamagedPartition):
                 self._tell_damage(topic_id, index, registration, image)
-            return
+            return units
         self._tell_directory(topic_id, index, local_log, registration)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
@@ -193,6 +214,7 @@ class Replicas:
                 self._tell_resigned(partition)
             if self.fetchers is not None:
                 self.fetchers.follow(partition)
+        return units
 
     def _tell_directory(self, topic_id: bytes, index: int, local_log: Log, registration: PartitionRegistration) -> None:
         """A replica that is elsewhere than the controller believes: it may not lead, and a failure would not be its (KIP-858)."""
@@ -239,9 +261,14 @@ class Replicas:
         local_log.update_config(config)
         return local_log
 
-    def _delete(self, topic: str, topic_id: bytes) -> None:
+    def _delete(self, topic: str, topic_id: bytes, turn: Turn) -> Work[None]:
         for partition in list(self.by_id.get(topic_id, {}).values()):
+            if self._resigned:
+                return
             self._remove(partition, delete_log=True)
+            if turn.spend(CHANGE_UNITS):
+                self.log_removal.rename()
+                yield None
         self.by_id.pop(topic_id, None)
         partitions = self.by_name.get(topic)
         if partitions is not None and not partitions:
@@ -260,18 +287,24 @@ class Replicas:
         if delete_log and local_log is not None and not partition.offline:
             self.logs.delete(partition.topic_id, partition.index, self._clock.wall_ms())
 
-    def update_topic_config(self, topic: str) -> None:
-        """The topic's configs, or the broker's defaults below them, have changed."""
-        partitions = self.by_name.get(topic)
-        if not partitions:
-            return
-        config = self._configs.for_log(self.image.configs.for_topic(topic))
-        for partition in partitions.values():
-            if partition.log is not None:
-                partition.log.update_config(config)
-                partition.update_config()
-                partition.advance_high_watermark()
-            self._set_throttles(partition)
+    def update_configs(self, topics: Iterable[str]) -> Work[None]:
+        """The configs of these topics, or the broker's defaults below them, have changed."""
+        turn = new_turn()
+        for topic in topics:
+            for partition in list(self.by_name.get(topic, {}).values()):
+                self._update_config(partition)
+                if turn.spend(CONFIG_UNITS):
+                    yield None
+            if turn.spend(LOOK_UNITS):
+                yield None
+
+    def _update_config(self, partition: Partition) -> None:
+        config = self._configs.for_log(self.image.configs.for_topic(partition.topic))
+        if partition.log is not None:
+            partition.log.update_config(config)
+            partition.update_config()
+            partition.advance_high_watermark()
+        self._set_throttles(partition)
 
     def _set_throttles(self, partition: Partition) -> None:
         configs = self.image.configs.for_topic(partition.topic)
@@ -284,14 +317,14 @@ class Replicas:
         if was_throttled and self.fetchers is not None and not partition.is_leader and not partition.offline:
             self.fetchers.follow(partition)  # it may be pausing for what is allowed now
 
-    def update_all_configs(self) -> None:
+    def update_all_configs(self) -> Work[None]:
         self._leader_throttle.bytes_per_second = self._configs["leader.replication.throttled.rate"]
         self._follower_throttle.bytes_per_second = self._configs["follower.replication.throttled.rate"]
-        for topic in list(self.by_name):
-            self.update_topic_config(topic)
+        return self.update_configs(list(self.by_name))
 
     def resign_all(self) -> None:
-        """The node is stopping: appends are refused and whoever waits is told to look elsewhere."""
+        """The node is stopping: appends are refused, whoever waits is told to look elsewhere, and no metadata gives it a role."""
+        self._resigned = True
         if self.fetchers is not None:
             self.fetchers.close()
         if self.isr_changes is not None:
@@ -306,8 +339,11 @@ class Replicas:
     def set_aside_strays(self) -> None:
         """Logs that are none of ours (any more) by the metadata: kept under a name that nothing reads (KAFKA-15359).
 
-        Only for the start, once the image has caught up: later deletions come as deltas.
+        Only for the start, once the image has caught up: later deletions come as deltas. A node that was stopped meanwhile, or
+        replaced, may not have the image.
         """
+        if self._resigned:
+            return
         for local_log in self.logs:
             partition = self.image.topics.partition(local_log.topic_id, local_log.partition)
             if partition is None or self.node_id not in partition.replicas:

@@ -1,4 +1,4 @@
-"""What is told to the controller until it has answered: all that waits in one request, and one request at a time.
+"""What is told to the controller until it has answered: what waits, in bounded requests, one at a time.
 
 What is said anew meanwhile stands for what was asked before. What a refusal means is for those who ask.
 """
@@ -18,6 +18,9 @@ from server.world import World
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 10_000
+#: A request is decided in one turn of the active controller's loop: no more than it decides about by itself in one
+#: (controller/control/unsettled.py). Kafka sends 2,250 directories, and all ISRs at once.
+PARTITIONS_A_REQUEST = 400
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -32,7 +35,7 @@ class UntilAnswered(Generic[Key, Value]):
         ask: Callable[[dict[Key, Value]], Awaitable[Iterable[Key]]],
         *,
         retry_ms: int,
-        asked_max: int | None = None,
+        asked_max: int = PARTITIONS_A_REQUEST,
     ) -> None:
         """`ask` gives back what has to be asked again after `retry_ms`."""
         self._world = world

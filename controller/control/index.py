@@ -1,7 +1,8 @@
 """Which partitions a broker is in sync for, eligible for and leads; what has no leader, the wrong one, or moves.
 
 A function of the image, kept beside it because a scan of every partition for each fenced broker or heartbeat would be
-too slow (14 ms for 100k partitions). Only the active controller has one: built on activation, then told of each delta.
+too slow (14 ms for 100k partitions). Only the active controller has one: built in slices before it becomes active, then told
+of each delta.
 Dicts stand for sets, so that the order of work is the order of events and a simulation repeats itself.
 """
 
@@ -11,11 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
+from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.partitions import NO_LEADER, PartitionRegistration
+from controller.metadata.publisher import new_turn
+from protocol.work import Turn, Work, do_now
 
 TopicIdPartition = tuple[bytes, int]
 PartitionSet = dict[TopicIdPartition, None]
+
+#: Units of a turn's worth (`controller.metadata.publisher`) that a partition takes, as measured.
+INDEX_UNITS = 4
 
 _COLLISION_CHARS = str.maketrans(".", "_")
 
@@ -52,10 +58,29 @@ class ClusterIndex:
         self._colliding: dict[str, dict[str, None]] = defaultdict(dict)
         self.imbalanced: PartitionSet = {}
         self.reassigning: PartitionSet = {}
+        do_now(self._fill(image, Turn()))
+
+    @classmethod
+    def building(cls, image: MetadataImage) -> Work[ClusterIndex]:
+        """The index of the image, in slices."""
+        index = cls(EMPTY)
+        yield from index._fill(image, new_turn())
+        return index
+
+    def _fill(self, image: MetadataImage, turn: Turn) -> Work[None]:
         for topic in sorted(image.topics, key=lambda topic: topic.name):
             self._add_name(topic.name)
             for number, partition in topic.sorted_partitions():
                 self._change((topic.id, number), None, partition)
+                if turn.spend(INDEX_UNITS):
+                    yield None
+
+    def emptying(self) -> Work[None]:
+        """In slices: to free 200,000 partitions at once takes as long as a turn may."""
+        for sets in (self._isr, self._elr, self._leads, self._waits_for, self._leaderless_of):
+            while sets:
+                sets.popitem()
+                yield None
 
     def update(self, delta: MetadataDelta) -> None:
         for topic in delta.deleted_topics.values():

@@ -3,7 +3,7 @@
 A broker that is fenced may be in ten thousand ISRs, and one that comes back may be the only one who can lead as many.
 Deciding about a partition takes some 50 us, so a turn decides about a bounded number: the fencing itself and the first
 of them at once, the others soon after (periodic.py). Nothing is lost with the term: what is still to do can be read off
-the image, and the next active controller begins with it.
+the image, and the next active controller begins with it, one broker after the other.
 
 Until its turn comes a partition is as if the broker's change had not reached it yet: led, or in sync, by what was
 decided before. That is safe, because a fenced broker with the old epoch holds what it held.
@@ -44,13 +44,6 @@ def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition
     if broker is None:
         return []
     return state.index.in_isr(broker_id) if broker.fenced else electable(state, broker_id)
-
-
-def left_by_former_term(state: ControlState) -> list[TopicIdPartition]:
-    found: dict[TopicIdPartition, None] = {}
-    for broker_id in sorted(state.image.cluster.brokers):
-        found.update(dict.fromkeys(left_by_broker(state, broker_id)))
-    return list(found)
 
 
 def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:

@@ -20,6 +20,7 @@ from controller.metadata.producer_ids import ProducerIdsDelta
 from controller.metadata.scram import ScramDelta
 from controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
 from protocol import metadata_records as records
+from protocol.work import Turn, Work, do_now
 
 # Record -> (part of the image, method of its delta). A record that is not here stops the node: it would be lost.
 REPLAY: dict[type[Any], tuple[str, str]] = {
@@ -57,6 +58,9 @@ WITHOUT_STATE = frozenset(
         records.AbortTransactionRecord,
     }
 )
+
+#: Units of a turn's worth (`controller.metadata.publisher`), as measured: decoding and replaying a record.
+REPLAY_UNITS = 10
 
 _DELTAS: dict[str, type[Any]] = {
     "features": FeaturesDelta,
@@ -113,6 +117,27 @@ class MetadataDelta:
         for record in records_in_order:
             self.replay(record)
 
+    @classmethod
+    def of_everything(cls, image: MetadataImage, turn: Turn) -> Work[MetadataDelta]:
+        """From nothing to this image, in slices."""
+        delta = cls(MetadataImage())
+        topics = TopicsDelta(delta.image.topics)
+        for name in sorted(image.topics.names):
+            topic = image.topics.by_name(name)
+            assert topic is not None
+            topics.create(topic)
+            if turn.spend(1 + len(topic.partitions)):
+                yield None
+        for noun in NOUNS:
+            if noun != "topics":
+                for record in getattr(image, noun).to_records():
+                    delta.replay(record)
+                    if turn.spend(REPLAY_UNITS):
+                        yield None
+            elif topics.changed:
+                delta.topics = topics
+        return delta
+
     def finish_snapshot(self) -> None:
         """What was replayed was a whole snapshot: anything of the image that it did not name is gone."""
         for noun in NOUNS:
@@ -120,10 +145,19 @@ class MetadataDelta:
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
         """The image with everything replayed, `offset` being that of the last record and `epoch` its leader's."""
+        return do_now(self.applying(offset, epoch, Turn()))
+
+    def applying(self, offset: int, epoch: int, turn: Turn) -> Work[MetadataImage]:
+        """`apply` in slices: by the partitions, of which there may be many. Nothing is replayed meanwhile."""
         parts = {}
         for noun in NOUNS:
             delta = getattr(self, noun)
-            parts[noun] = getattr(self.image, noun) if delta is None else delta.apply()
+            if delta is None:
+                parts[noun] = getattr(self.image, noun)
+            elif isinstance(delta, TopicsDelta):
+                parts[noun] = yield from delta.applying(turn)
+            else:
+                parts[noun] = delta.apply()
         return MetadataImage(offset, epoch, **parts)
 
     @property

@@ -12,17 +12,21 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from controller.metadata.delta import MetadataDelta
+from controller.metadata.delta import REPLAY_UNITS, MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.publisher import Publisher
+from controller.metadata.publisher import Publisher, new_turn
 from protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     decode_record,
 )
+from protocol.work import Work
 
 log = logging.getLogger(__name__)
+
+#: Units of a turn's worth, as measured: whatever a batch costs.
+BATCH_UNITS = 10
 
 TRANSACTION_RECORDS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
@@ -46,14 +50,18 @@ class SnapshotReader(Protocol):
     def offset(self) -> int: ...
     @property
     def epoch(self) -> int: ...
-    def __iter__(self) -> Any: ...
+    def values(self) -> Iterable[bytes]:
+        """Of its data records, each read when it is its turn."""
 
 
 class MetadataLoader:
+    """What it does with a batch, a snapshot or a new publisher is work in slices, one piece of it at a time."""
+
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY
         self.publishers: list[Publisher] = []
-        # Of the newest committed batch, control batches included: the image may be older by what is no metadata.
+        # Of the newest committed batch that the publishers know, control batches included: the image may be older by what
+        # is no metadata.
         self.last_offset = -1
         self.last_epoch = -1
         # Records that this node itself appended, by epoch and offset, of which there is only one: they need not be decoded
@@ -66,37 +74,54 @@ class MetadataLoader:
         return self._transaction is not None
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """It hears of everything there is at once, as one delta from nothing, and then of every change."""
+        """For one that looks at the image: it gets the present one with a delta that says nothing, and then every change."""
         self.publishers.append(publisher)
         if self.last_offset >= 0:
-            delta = MetadataDelta(EMPTY)
-            delta.replay_all(self.image.to_records())
-            publisher.on_metadata_update(delta, self.image)
+            work = publisher.on_metadata_update(MetadataDelta(self.image), self.image)
+            assert work is None, "what takes several turns is to be introduced"
 
-    def handle_commit(self, batches: Iterable[CommittedBatch]) -> None:
+    def introduce(self, publisher: Publisher) -> Work[None]:
+        """For one that follows the deltas: it gets everything there is as one delta from nothing, and then every change."""
+        self.publishers.append(publisher)
+        if self.last_offset >= 0:
+            image = self.image
+            delta = yield from MetadataDelta.of_everything(image, new_turn())
+            yield from _tell(publisher, delta, image)
+
+    def handle_commit(self, batches: Iterable[CommittedBatch]) -> Work[None]:
         delta = MetadataDelta(self.image) if self._transaction is None else self._transaction
+        offset, epoch, turn = self.last_offset, self.last_epoch, new_turn()
         for batch in batches:
-            assert batch.base_offset == self.last_offset + 1, (
-                f"batch {batch.base_offset}-{batch.last_offset} follows offset {self.last_offset}"
+            assert batch.base_offset == offset + 1, (
+                f"batch {batch.base_offset}-{batch.last_offset} follows offset {offset}"
             )
+            if turn.spend(BATCH_UNITS):
+                yield None
             if not batch.is_control:
                 for record in self._records(batch):
-                    delta = self._replay(delta, record, batch)
-            self.last_offset, self.last_epoch = batch.last_offset, batch.epoch
+                    if isinstance(record, TRANSACTION_RECORDS):
+                        delta = yield from self._bracket(delta, record, offset, epoch)
+                    else:
+                        delta.replay(record)
+                    if turn.spend(REPLAY_UNITS):
+                        yield None
+            offset, epoch = batch.last_offset, batch.epoch
         if self._transaction is None:
-            self._publish(delta)
+            yield from self._publish(delta, offset, epoch)
+        self.last_offset, self.last_epoch = offset, epoch
 
-    def handle_snapshot(self, reader: SnapshotReader) -> None:
-        """Everything that the snapshot does not name is gone."""
+    def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
+        """Everything that the snapshot does not name is gone. Until all of it has been read, nothing is seen of it."""
         self.appended.clear()
         self._transaction = None
-        delta = MetadataDelta(self.image)
-        for batch in reader:
-            if not batch.is_control:
-                delta.replay_all(decode_record(value)[0] for value in batch.records)
+        delta, turn = MetadataDelta(self.image), new_turn()
+        for value in reader.values():
+            delta.replay(decode_record(value)[0])
+            if turn.spend(REPLAY_UNITS):
+                yield None
         delta.finish_snapshot()
+        yield from self._publish(delta, reader.offset - 1, reader.epoch)
         self.last_offset, self.last_epoch = reader.offset - 1, reader.epoch
-        self._publish(delta)
 
     def _records(self, batch: CommittedBatch) -> Iterable[Any]:
         if not self.appended:
@@ -107,26 +132,28 @@ class MetadataLoader:
             record = self.appended.pop((batch.epoch, offset), None)
             yield decode_record(batch.records[offset - batch.base_offset])[0] if record is None else record
 
-    def _replay(self, delta: MetadataDelta, record: Any, batch: CommittedBatch) -> MetadataDelta:
-        """The delta to go on with."""
-        if not isinstance(record, TRANSACTION_RECORDS):
-            delta.replay(record)
-            return delta
+    def _bracket(self, delta: MetadataDelta, record: Any, offset: int, epoch: int) -> Work[MetadataDelta]:
+        """The delta to go on with. `offset` is that of the batch before."""
         if isinstance(record, BeginTransactionRecord):
-            assert self._transaction is None, f"a transaction begins inside another in batch {batch.base_offset}"
-            self._publish(delta)
+            assert self._transaction is None, f"a transaction begins inside another after offset {offset}"
+            yield from self._publish(delta, offset, epoch)
             self._transaction = MetadataDelta(self.image)
             return self._transaction
         transaction, self._transaction = self._transaction, None
-        assert transaction is not None, f"a transaction ends that never began in batch {batch.base_offset}"
+        assert transaction is not None, f"a transaction ends that never began after offset {offset}"
         if isinstance(record, AbortTransactionRecord):
             log.warning("A metadata transaction was aborted: %s", record.reason)
             return MetadataDelta(self.image)
         return transaction
 
-    def _publish(self, delta: MetadataDelta) -> None:
+    def _publish(self, delta: MetadataDelta, offset: int, epoch: int) -> Work[None]:
         """Publishers hear even of nothing, because it moves the offset that a broker reports in its heartbeats."""
-        image = delta.apply(self.last_offset, self.last_epoch)
-        self.image = image
-        for publisher in self.publishers:
-            publisher.on_metadata_update(delta, image)
+        image = self.image = yield from delta.applying(offset, epoch, new_turn())
+        for publisher in tuple(self.publishers):
+            yield from _tell(publisher, delta, image)
+
+
+def _tell(publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
+    work = publisher.on_metadata_update(delta, image)
+    if work is not None:
+        yield from work

@@ -20,6 +20,7 @@ from protocol.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from protocol.work import Turn, Work
 
 
 class TopicImage(NamedTuple):
@@ -138,6 +139,12 @@ class TopicsDelta:
         self.changed[record.topic_id] = TopicDelta(image, created=True)
         self._created_ids[record.name] = record.topic_id
 
+    def create(self, topic: TopicImage) -> None:
+        """As its records would, but with the partitions that are there: copies of a whole image take long to make, and to free."""
+        delta = self.changed[topic.id] = TopicDelta(topic._replace(partitions=Map()), created=True)
+        delta.partition_changes = dict(topic.sorted_partitions())
+        self._created_ids[topic.name] = topic.id
+
     def replay_partition(self, record: PartitionRecord) -> None:
         self._topic(record.topic_id).replace(record.partition_id, PartitionRegistration.from_record(record))
 
@@ -188,7 +195,7 @@ class TopicsDelta:
             topic_id: delta for topic_id, delta in self.changed.items() if delta.created or delta.partition_changes
         }
 
-    def apply(self) -> TopicsImage:
+    def applying(self, turn: Turn) -> Work[TopicsImage]:
         by_id, ids = self.image._by_id.mutate(), self.image._ids.mutate()
         for topic_id, topic in self.deleted.items():
             del by_id[topic_id]
@@ -196,6 +203,8 @@ class TopicsDelta:
                 del ids[topic.name]
         for topic_id, delta in self.changed.items():
             by_id[topic_id] = delta.apply()
+            if turn.spend(1 + len(delta.partition_changes)):
+                yield None
         for name, topic_id in self._created_ids.items():
             ids[name] = topic_id
         return TopicsImage(by_id.finish(), ids.finish())

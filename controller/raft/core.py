@@ -98,6 +98,8 @@ class RaftCore:
         self.high_watermark = -1
         self.refusals = agreement.Refusals()
         self.elections_lost = 0
+        #: All of a leader's snapshot has arrived, and the driver is making it durable.
+        self.is_storing = False
         #: The last epoch that this node, or the process before on the same disk, was the leader of.
         self.led_epoch = election.epoch if election is not None and election.leader_id == config.key.id else -1
         self.effects = Effects()
@@ -192,8 +194,7 @@ class RaftCore:
     def abandon_download(self, now_ms: int) -> Effects:
         """The snapshot that came from the leader cannot be used: fetch again, and be told which to take."""
         self._now_ms = now_ms
-        if isinstance(self.role, Follower):
-            self.role.download = None
+        replication.end_download(self, now_ms)
         return self._finish(now_ms)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:

@@ -27,7 +27,7 @@ from controller.raft.config import RaftConfig
 from controller.raft.core import NotLeader, RaftCore
 from controller.raft.delivery import Delivery, RaftListener
 from controller.raft.describe import describe_quorum
-from controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request, SnapshotChunk
+from controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
 from controller.raft.leader import NEVER
 from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.messages import (
@@ -47,7 +47,8 @@ from controller.raft.states import Follower, Resigned
 from controller.raft.voters import Endpoint
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from server.clock import pause
+from protocol.work import Work
+from server.clock import in_turns, pause
 from server.network.client import Channel
 from server.network.route import Route
 from storage.errors import CorruptFile, StorageFailure
@@ -83,7 +84,7 @@ class RaftNode:
         self._channels = Channels(world, config.node_id, connect)
         self._timer: TimerHandle | None = None
         self._timer_ms = NEVER
-        self._flush_wanted = self._flushing = False
+        self._flush_wanted = self._flushing = self._storing = False
         self._stopped = True  # until it is opened
         self._last_note = ""
         self._log: MetadataLog
@@ -94,14 +95,16 @@ class RaftNode:
 
     async def start(self) -> None:
         """Open the files and take part. A quorum of one leads, and its listener knows, when this returns."""
-        self.open()
+        await self.open()
         await self.begin()
 
-    def open(self) -> None:
-        """Read the files. Raises StorageFailure, or CorruptFile where going on could lose committed records."""
+    async def open(self) -> None:
+        """Read the files, on a worker. Raises StorageFailure, or CorruptFile where going on could lose committed records."""
         world = self._world
+        self._log = await world.workers.run(
+            MetadataLog, world.files, self._directory, self.config, world.clock.wall_ms()
+        )
         now_ms = world.clock.mono_ms()
-        self._log = MetadataLog(world.files, self._directory, self.config, world.clock.wall_ms())
         election = self._log.election.read()
         check_changed_voters(self._log.election.voter_ids, self._log.voters)
         self._core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
@@ -112,7 +115,12 @@ class RaftNode:
         self._tick()
         if self._core.is_only_voter and self._flush_wanted:
             await self._flush()
-            self._delivery.run(everything=True)
+            while not (self._delivery.is_idle or self._delivery.is_over):
+                await pause(self._world.clock, 0)
+
+    def between_deliveries(self, work: Work[None]) -> None:
+        """Work for the listener's state, while nothing that is committed is being handed to it."""
+        self._delivery.insert(work)
 
     async def stop(self) -> None:
         """Hand leadership over, if it is ours, and close the files."""
@@ -124,7 +132,7 @@ class RaftNode:
         if self._timer is not None:
             self._timer.cancel()
         self._channels.close()
-        while self._flushing:
+        while self._flushing or self._storing:
             await pause(self._world.clock, 1)
         self._log.close()
 
@@ -366,7 +374,8 @@ class RaftNode:
         self._arm_timer()
         self._delivery.run()
         if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
-            self._finish_download(effects.snapshot_chunk)
+            self._storing = True
+            self._world.spawn(self._finish_download(effects.snapshot_chunk.snapshot), "raft snapshot")
 
     def _say(self, note: str) -> None:
         # What is refused is asked again and again: once is enough, until something else has happened.
@@ -469,14 +478,26 @@ class RaftNode:
             return replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE)
         return replace(reply, size=size, data=data)
 
-    def _finish_download(self, chunk: SnapshotChunk) -> None:
+    async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
         try:
-            control = self._log.snapshots.finish(chunk.snapshot)
-        except CorruptFile as fault:
-            logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
-            self._turn(self._core.abandon_download)
-            return
-        except StorageFailure as failure:
+            message = await self._store(snapshot)
+        except Exception as failure:
             self._fail(failure)
             return
-        self._step(SnapshotReceived(chunk.snapshot, control.voters, control.kraft_version))
+        finally:
+            self._storing = False
+        if message is not None:
+            self._step(message)
+        elif self.failure is None and not self._stopped:
+            self._turn(self._core.abandon_download)
+
+    async def _store(self, snapshot: OffsetAndEpoch) -> SnapshotReceived | None:
+        """All of it is read and checked, a slice in each turn of the loop, and brought to the disk on a worker."""
+        snapshots = self._log.snapshots
+        try:
+            control = await in_turns(self._world.clock, snapshots.checking(snapshot))
+        except CorruptFile as fault:
+            logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
+            return None
+        await self._world.workers.run(snapshots.finish, snapshot)
+        return SnapshotReceived(snapshot, control.voters, control.kraft_version)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.raft.effects import SnapshotChunk
 from controller.raft.elections import accept, ask_for_leader, is_current
-from controller.raft.leader import Leader, Parked
+from controller.raft.leader import NEVER, Leader, Parked
 from controller.raft.log_state import BOOTSTRAP_SNAPSHOT, Diverging, NeedsSnapshot
 from controller.raft.messages import (
     AddVoter,
@@ -258,6 +258,9 @@ def on_fetch_reply(core: RaftCore, fetch: Fetch, reply: FetchReply, now_ms: int)
         if not _truncate(core, reply):
             return False
     elif reply.snapshot is not None:
+        if core.is_storing:
+            # What a former leader sent is being read under the same name.
+            return False
         role.download = Download(reply.snapshot)
         core.note(f"fetching snapshot {reply.snapshot} from {role.leader_id}")
     elif not _append(core, reply):
@@ -317,18 +320,28 @@ def on_fetch_snapshot_reply(core: RaftCore, fetch: FetchSnapshot, reply: FetchSn
     download.is_complete = download.position >= reply.size
     core.effects.snapshot_chunk = SnapshotChunk(download.snapshot, reply.position, reply.data, download.is_complete)
     role.has_fetched = True
-    role.fetch_deadline_ms = now_ms + core.config.fetch_timeout_ms
+    # A leader that is not asked while its snapshot is stored is not silent either.
+    role.fetch_deadline_ms = NEVER if download.is_complete else now_ms + core.config.fetch_timeout_ms
+    core.is_storing = download.is_complete
     return True
+
+
+def end_download(core: RaftCore, now_ms: int) -> Download | None:
+    """It is stored, or cannot be used: fetch again. None if this is not the follower any more that asked for it."""
+    core.is_storing = False
+    role = core.role
+    if not isinstance(role, Follower) or role.download is None or not role.download.is_complete:
+        return None
+    ended, role.download = role.download, None
+    role.fetch_deadline_ms = now_ms + core.config.fetch_timeout_ms
+    return ended
 
 
 def on_snapshot_received(core: RaftCore, received: SnapshotReceived, now_ms: int) -> None:
     """The leader only sends what is committed, so the snapshot may replace a log that ends before it or parts from it."""
-    role, snapshot = core.role, received.snapshot
-    if isinstance(role, Follower):
-        role.download = None
-        role.fetch_deadline_ms = now_ms + core.config.fetch_timeout_ms
-    if snapshot.offset <= core.high_watermark or isinstance(role, Leader):
-        # A new leader served us faster than the disk. The file stays as one snapshot more.
+    snapshot = received.snapshot
+    if end_download(core, now_ms) is None or snapshot.offset <= core.high_watermark:
+        # There is a new leader, and what it made us append may be counted on. The file stays as one snapshot more.
         return
     core.note(f"the log starts anew at snapshot {snapshot}")
     core.log.reset_to_snapshot(snapshot)

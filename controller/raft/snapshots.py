@@ -29,6 +29,7 @@ from protocol import control_messages as wire
 from protocol.errors import KafkaError, ProtocolError
 from protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
 from protocol.records.control import ControlType, control_batch, control_type
+from protocol.work import Turn, Work
 from storage.errors import CorruptFile
 from storage.files import Files
 
@@ -45,6 +46,10 @@ READ_BYTES = 4 * 1024 * 1024
 
 def file_name(snapshot: OffsetAndEpoch) -> str:
     return f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SUFFIX}"
+
+
+class SnapshotReplaced(Exception):
+    """A newer snapshot came from the leader while this one was being read, and its file may be gone."""
 
 
 class Snapshots:
@@ -97,26 +102,32 @@ class Snapshots:
             self._files.remove(part)
         self._files.pwrite(part, position, bytes(data))
 
-    def finish(self, snapshot: OffsetAndEpoch) -> ControlRecords:
-        """Make a download durable under its name. CorruptFile if it is not a whole snapshot; it is removed then."""
+    def checking(self, snapshot: OffsetAndEpoch) -> Work[ControlRecords]:
+        """Look at all of a download, in slices. CorruptFile if it is not a whole snapshot; it is removed then."""
         part = self.path(snapshot) + PART
-        reader = SnapshotReader(self._files, part, snapshot)
+        reader, turn = SnapshotReader(self._files, part, snapshot), Turn()
         try:
-            for _ in reader:
-                pass
+            for _ in reader.values():
+                if turn.spend(1):
+                    yield None
         except CorruptFile:
             self._files.remove(part)
             raise
+        return reader.control
+
+    def finish(self, snapshot: OffsetAndEpoch) -> None:
+        """Make a download that has been checked durable under its name."""
+        part = self.path(snapshot) + PART
         self._files.sync_file(part)
         self._files.rename(part, self.path(snapshot))
         self._files.sync_dir(self._directory)
-        return reader.control
 
 
 class SnapshotReader:
     """Iterates over the batches of one snapshot, and checks on the way that it is whole.
 
-    `control` (voters and kraft.version) and `last_contained_log_timestamp` are known after the first batch.
+    `control` (voters and kraft.version) and `last_contained_log_timestamp` are known after the first batch. Whoever reads it
+    over several turns of the loop sets `is_replaced` when it is not the newest any more.
     """
 
     def __init__(self, files: Files, path: str, snapshot: OffsetAndEpoch) -> None:
@@ -125,6 +136,7 @@ class SnapshotReader:
         self.snapshot_id = snapshot
         self.control = ControlRecords()
         self.last_contained_log_timestamp = -1
+        self.is_replaced = False
 
     @property
     def offset(self) -> int:
@@ -146,22 +158,47 @@ class SnapshotReader:
         Raises:
             CorruptFile: a batch is damaged, its records cannot be read, or header or footer are missing.
         """
+        for view in self._checked():
+            batch = CommittedBatch(view)
+            try:
+                batch.records  # noqa: B018  decodes them: a CRC does not say that they can be
+            except KafkaError as fault:
+                raise self._unreadable(view, fault) from None
+            yield batch
+
+    def values(self) -> Iterator[bytes]:
+        """The values of the data records alone, one after the other: a batch of Kafka's may have 8 MB of them.
+
+        Raises:
+            CorruptFile, SnapshotReplaced
+        """
+        for view in self._checked():
+            if view.is_control:
+                continue
+            try:
+                for record in view.iter_records():
+                    yield record.value or b""
+            except KafkaError as fault:
+                raise self._unreadable(view, fault) from None
+
+    def _checked(self) -> Iterator[BatchView]:
         expected, footer_seen = 0, False
         for view in self._views():
             if footer_seen or view.base_offset != expected:
                 raise CorruptFile(self.path, f"batch at offset {view.base_offset} where {expected} is expected")
             if expected == 0 and not self._read_header(view):
                 raise CorruptFile(self.path, "does not begin with a snapshot header")
-            batch = CommittedBatch(view)
             try:
-                footer_seen = _is_footer(view) if view.is_control else False
-                batch.records  # noqa: B018  decodes them: a CRC does not say that they can be
+                footer_seen = view.is_control and _is_footer(view)
             except KafkaError as fault:
-                raise CorruptFile(self.path, f"batch at offset {expected}: {fault}") from None
+                raise self._unreadable(view, fault) from None
             expected = view.next_offset
-            yield batch
+            yield view
         if not footer_seen:
             raise CorruptFile(self.path, "has no footer: it was cut short")
+
+    def _unreadable(self, view: BatchView, fault: KafkaError) -> CorruptFile:
+        return CorruptFile(self.path, f"batch at offset {view.base_offset}: {fault}")
 
     def _read_header(self, view: BatchView) -> bool:
         try:
@@ -181,6 +218,8 @@ class SnapshotReader:
             raise CorruptFile(self.path, "is not there")
         position, wanted = 0, READ_BYTES
         while position < size:
+            if self.is_replaced:
+                raise SnapshotReplaced(self.path)
             data = memoryview(self._files.pread(self.path, position, min(wanted, size - position)))
             taken = 0
             try:

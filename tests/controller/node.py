@@ -111,7 +111,7 @@ class Node:
         )
 
     async def start(self) -> None:
-        self.metadata.raft.open()
+        await self.metadata.raft.open()
         await self.listener.start()
         await self.metadata.raft.begin()
         self.lifecycle.ready_to_unfence()

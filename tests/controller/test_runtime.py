@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from controller.control.index import ClusterIndex
+from controller.control.heartbeats import Heartbeats
+from controller.control.index import INDEX_UNITS, ClusterIndex
 from controller.control.outcome import Outcome
 from controller.control.settings import ControlSettings
-from controller.control.unsettled import PARTITIONS_PER_TURN
+from controller.control.unsettled import PARTITIONS_PER_TURN, left_by_broker
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.loader import MetadataLoader
+from controller.metadata.publisher import UNITS_A_TURN
 from controller.periodic import PeriodicDuties
 from controller.runtime import Controller
 from protocol.errors import ErrorCode, KafkaError
@@ -25,6 +27,7 @@ from protocol.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from protocol.work import do_now
 from server.network.deferred import Deferred
 from tests.controller.situation import CLUSTER_ID
 
@@ -128,7 +131,7 @@ class Quorum:
         batches = self.log.batches[self.log.committed : end]
         self.log.committed = end
         if batches:
-            self.loader.handle_commit(batches)
+            do_now(self.loader.handle_commit(batches))
             self.controller.committed()
 
     def elect(self, epoch: int) -> None:
@@ -444,3 +447,109 @@ def test_an_idle_log_gets_a_sign_of_life_and_a_busy_one_does_not() -> None:
         quorum.clock.advance(now_ms)
         quorum.write(topic(str(now_ms)))
     assert len(quorum.log.batches) == before + 3 + 13
+
+
+def grown(brokers: int, partitions: int) -> Quorum:
+    """A standby with that much metadata: all of it led by the first broker."""
+    quorum = active()
+    for broker_id in range(1, brokers + 1):
+        register(quorum, broker_id)
+    quorum.write(topic("a"))
+    replicas = list(range(1, brokers + 1))
+    for start in range(0, partitions, 1_000):
+        quorum.write(
+            *[
+                PartitionRecord(
+                    partition_id=each, topic_id=topic("a").topic_id, replicas=replicas, isr=replicas, leader=1
+                )
+                for each in range(start, min(start + 1_000, partitions))
+            ]
+        )
+    quorum.commit()
+    quorum.controller.leader_changed(2, 2)
+    return quorum
+
+
+@pytest.fixture
+def indexed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many partitions were put into an index, in each turn that began with `append(0)`."""
+    counts = [0]
+    change = ClusterIndex._change
+
+    def counted(index: ClusterIndex, key: Any, before: Any, after: Any) -> None:
+        counts[-1] += 1
+        change(index, key, before, after)
+
+    monkeypatch.setattr(ClusterIndex, "_change", counted)
+    return counts
+
+
+def test_an_elected_controller_indexes_a_bounded_number_of_partitions_in_a_turn_and_is_active_after_the_last(
+    indexed: list[int],
+) -> None:
+    """200,000 partitions in one turn held the loop for most of a second, and the quorum, on the same loop, with it."""
+    per_turn = UNITS_A_TURN // INDEX_UNITS
+    many = 3 * per_turn + 1
+    quorum = grown(2, many)
+    quorum.clock.advance(quorum.clock.now_ms + 1)
+    indexed[:] = [0]
+    quorum.elect(3)
+    while not quorum.controller.is_active:
+        with pytest.raises(KafkaError, match="not the active controller"):
+            quorum.write(topic("b"))
+        (timer,) = [each for each in quorum.clock.timers if not each.cancelled]
+        quorum.clock.timers.remove(timer)
+        indexed.append(0)
+        timer.callback()
+    assert max(indexed) <= per_turn and len(indexed) == 4 and sum(indexed) == many
+    assert len(quorum.controller.state.index.led_by(1)) == many
+    quorum.write(topic("b"))
+    quorum.commit()
+    assert "b" in quorum.loader.image.topics
+    index = quorum.controller.state.index
+    quorum.controller.leader_changed(2, 4)
+    assert index.led_by(1), "it is freed in later turns"
+    quorum.clock.advance(quorum.clock.now_ms + 1)
+    assert not index.led_by(1)
+
+
+def test_a_leadership_that_is_lost_before_the_index_is_whole_never_begins(indexed: list[int]) -> None:
+    quorum = grown(2, 2 * UNITS_A_TURN // INDEX_UNITS)
+    quorum.elect(3)
+    quorum.controller.leader_changed(2, 4)
+    indexed.append(0)
+    quorum.clock.advance(quorum.clock.now_ms + 1_000)
+    assert not quorum.controller.is_active and indexed[-1] == 0
+    quorum.elect(5)
+    quorum.clock.advance(quorum.clock.now_ms + 1)
+    assert quorum.controller.is_active and quorum.controller.epoch == 5
+
+
+def test_a_controller_that_cannot_become_active_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = grown(2, 10)
+
+    def fail(*_: object) -> None:
+        raise KeyError("by mistake")
+
+    monkeypatch.setattr(Heartbeats, "assume", fail)
+    quorum.elect(3)
+    assert quorum.log.resigned == [3]
+
+
+def test_the_next_term_looks_at_what_one_broker_left_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = grown(3, 5)
+    looked_at: list[tuple[int, int]] = []
+
+    def left(state: Any, broker_id: int) -> list[Any]:
+        looked_at.append((turn, broker_id))
+        return left_by_broker(state, broker_id)
+
+    monkeypatch.setattr("controller.periodic.left_by_broker", left)
+    quorum.clock.advance(quorum.clock.now_ms + 1)
+    turn = 0
+    quorum.elect(3)
+    while timers := [each for each in quorum.clock.timers if not each.cancelled and each.at_ms <= quorum.clock.now_ms]:
+        turn += 1
+        quorum.clock.timers.remove(timers[0])
+        timers[0].callback()
+    assert looked_at == [(1, 1), (2, 2), (3, 3)]

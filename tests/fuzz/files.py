@@ -31,6 +31,7 @@ from protocol.control_messages import ProducerEntry, ProducerSnapshot
 from protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
 from protocol.records.batch import HEADER_BYTES
 from protocol.records.crc import crc32c
+from protocol.work import do_now
 from storage import checkpoint, index_file, producer_snapshot
 from storage.epochs import FILE as EPOCHS
 from storage.epochs import LeaderEpochs
@@ -273,7 +274,8 @@ def snapshot(data: bytes) -> None:
         return
     disk = disk_with({file_name(SNAPSHOT) + ".part": bytes(content)})
     snapshots = Snapshots(disk, HERE)
-    control = snapshots.finish(SNAPSHOT)
+    control = do_now(snapshots.checking(SNAPSHOT))
+    snapshots.finish(SNAPSHOT)
     equal(snapshots.open(), [SNAPSHOT], "snapshots")
     equal(snapshots.reader(SNAPSHOT).load_control(), control, "control records read again")
     for batch in snapshots.reader(SNAPSHOT):

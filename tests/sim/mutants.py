@@ -6,7 +6,7 @@ that the simulator, or what it looks at, has become too tame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -199,10 +199,13 @@ def stable_is_committed(log: Log) -> int:
     return log.high_watermark
 
 
-def hear_everything(self: Any, hear_metadata: Callable[[], None]) -> Any:
+async def hear_everything(self: Any, hear_metadata: Callable[[], Awaitable[None]]) -> None:
     """A broker follows the metadata from its first line on, and may lead by what was before its crash."""
-    hear_metadata()
-    return _start_broker(self, lambda: None)
+
+    async def heard() -> None: ...
+
+    await hear_metadata()
+    await _start_broker(self, heard)
 
 
 def _mutant(text: str, *patches: tuple[Any, str, Any]) -> Mutant:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from controller.metadata import publisher
 from controller.raft.snapshots import write_bootstrap, write_initial_voters
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import prepare
@@ -18,6 +20,9 @@ TWO_DIRECTORIES = "/data/a,/data/b"
 NEWEST_METADATA_VERSION = 30
 #: How long a slow disk's calls take, at most; others take 5 ms.
 SLOW_DISK_SECONDS = (0.03, 0.15)
+#: With small slices: what is done in a turn of the loop, and how long that takes.
+SMALL_SLICE_UNITS = 10
+SMALL_SLICE_MS = 2.0
 
 
 @dataclass(frozen=True)
@@ -29,18 +34,21 @@ class Plan:
     metadata_version: int | None = None
     #: The voters are in the log (KIP-853) and change; those that it begins with.
     first_voters: tuple[int, ...] = ()
+    #: Each record of the metadata is replayed, and each partition takes its role, in a turn of its own.
+    small_slices: bool = False
 
     @property
     def flushes(self) -> bool:
         return "log.flush.interval.messages" in self.settings
 
     def describe(self) -> str:
+        slices = " small slices" if self.small_slices else ""
         formatted = f" metadata.version {self.metadata_version}" if self.metadata_version else ""
         voters = f" voters {self.first_voters}" if self.first_voters else ""
-        return f"{dict(self.roles)} {dict(self.settings)}{formatted}{voters}"
+        return f"{dict(self.roles)} {dict(self.settings)}{formatted}{voters}{slices}"
 
 
-def choose(rng: random.Random) -> Plan:
+def choose(rng: random.Random, seed: int) -> Plan:
     roles, first_voters = _roles(rng)
     session_ms = rng.choice((3000, 6000, 9000))
     settings = {
@@ -74,7 +82,21 @@ def choose(rng: random.Random) -> Plan:
         # Without the ELR the last replica standing is elected whatever it has lost, which is what KIP-966 is for: nothing
         # may be lost then.
         settings["log.flush.interval.messages"] = "1"
-    return Plan(roles, settings, min_isr, metadata_version, first_voters)
+    # By chance of its own, so that the rest of a seed is what it was.
+    small_slices = random.Random(f"slices {seed}").random() < 0.25
+    return Plan(roles, settings, min_isr, metadata_version, first_voters, small_slices)
+
+
+@asynccontextmanager
+async def slices(plan: Plan) -> AsyncIterator[None]:
+    """For the time of the block."""
+    before = publisher.UNITS_A_TURN
+    if plan.small_slices:
+        publisher.UNITS_A_TURN = SMALL_SLICE_UNITS
+    try:
+        yield
+    finally:
+        publisher.UNITS_A_TURN = before
 
 
 def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:

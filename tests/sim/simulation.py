@@ -24,7 +24,7 @@ from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
-from tests.sim.plan import SLOW_DISK_SECONDS, choose, format_nodes, settings_of
+from tests.sim.plan import SLOW_DISK_SECONDS, SMALL_SLICE_MS, choose, format_nodes, settings_of, slices
 from tests.sim.replication_checks import ReplicationChecks
 
 CHECK_SECONDS = 0.2
@@ -101,11 +101,12 @@ class Simulation:
         assert isinstance(loop, SimLoop)
         self._loop = loop
         rng = self.rng
-        self.plan = plan = choose(rng)
+        self.plan = plan = choose(rng, self.seed)
         self.history.note(f"seed {self.seed}: {plan.describe()}")
         self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), plan.roles, plan.settings)
         for node in cluster.nodes:
             node.properties |= settings_of(plan, node.number, rng)
+            node.host.turn_ms = SMALL_SLICE_MS if plan.small_slices else 0
         if rng.random() < 0.15:
             rng.choice(cluster.nodes).host.disk_seconds_max = rng.choice(SLOW_DISK_SECONDS)
         format_nodes(plan, cluster)
@@ -116,7 +117,7 @@ class Simulation:
         faults_rng = random.Random(rng.getrandbits(64))
         self.faults = Faults(cluster, faults_rng, self.history, names, self.admin, flushes=plan.flushes)
         pause_seconds = rng.choice((0.7, 1.5, 3.0, 6.0))
-        async with self._watched():
+        async with self._watched(), slices(plan):
             cluster.start()
             if not await cluster.all_serve(START_SECONDS_MAX):
                 raise Violation("54", "the cluster does not start")

@@ -20,10 +20,10 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class SimClock:
-    """Virtual time, for one process; `skew_ms` moves its wall clock against the others'."""
+    """Virtual time, for one process; `skew_ms` moves its wall clock against the others', its loop comes round every `turn_ms`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, skew_ms: int = 0) -> None:
-        self._loop, self.skew_ms = loop, skew_ms
+    def __init__(self, loop: asyncio.AbstractEventLoop, skew_ms: int = 0, turn_ms: float = 0) -> None:
+        self._loop, self.skew_ms, self._turn_ms = loop, skew_ms, turn_ms
         self.is_over = False  # the process is gone, and its timers with it
 
     def wall_ms(self) -> int:
@@ -36,6 +36,7 @@ class SimClock:
         return int(self._loop.time() * 1_000_000_000)
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        delay_ms = max(delay_ms, self._turn_ms)
         return self._loop.call_later(delay_ms / 1000, lambda: None if self.is_over else callback())
 
 
@@ -82,6 +83,8 @@ class SimHost:
         self.tasks: Tasks | None = None
         #: How long work on another thread takes at most, which is a flush in most cases.
         self.disk_seconds_max = DISK_SECONDS_MAX
+        #: How long a turn of its processes' loop takes: other things happen between two slices of some work.
+        self.turn_ms = 0.0
 
     def _process_ended(self) -> None:
         """What still runs of it, until `crash`, has no way to tell anybody."""
@@ -93,7 +96,7 @@ class SimHost:
         loop = asyncio.get_running_loop()
         self.hub.dark.discard(self.name)
         self.lane = Lane(self.name)
-        self.clock = SimClock(loop, self.clock.skew_ms)
+        self.clock = SimClock(loop, self.clock.skew_ms, self.turn_ms)
         self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
         workers = SimWorkers(rng, lambda: self.disk_seconds_max)

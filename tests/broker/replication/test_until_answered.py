@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from broker.controller_channel import ControllerAddress, ControllerChannel
-from broker.replication.until_answered import UntilAnswered
+from broker.replication.until_answered import PARTITIONS_A_REQUEST, UntilAnswered
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from server.world import RealWorld, World
 from tests.server.tiny_node import tiny_node, until
@@ -51,7 +51,7 @@ def answers() -> Answers:
     return Answers()
 
 
-def telling(world: World, answers: Answers, asked_max: int | None = None) -> UntilAnswered[str, int]:
+def telling(world: World, answers: Answers, asked_max: int = PARTITIONS_A_REQUEST) -> UntilAnswered[str, int]:
     nobody = ControllerChannel(world, 9, lambda: None)
     return UntilAnswered(world, nobody, "Anything", answers.ask, retry_ms=RETRY_MS, asked_max=asked_max)
 
@@ -122,6 +122,19 @@ async def test_more_than_fit_into_a_request_go_in_several_and_one_that_fails_hol
     await answers.answer()
     await answers.answer()
     assert answers.asked == [{"a": 0, "b": 1}, {"c": 2, "a": 0}, {"b": 1}]
+
+
+async def test_a_request_has_no_more_than_the_controller_decides_about_in_one_turn(
+    world: World, answers: Answers
+) -> None:
+    """A follower that is lost changes the ISR of thousands of partitions at once."""
+    keys = [str(number) for number in range(PARTITIONS_A_REQUEST + 1)]
+    untold = telling(world, answers)
+    for key in keys:
+        untold.tell(key, 0)
+    await answers.answer()
+    await answers.answer()
+    assert [list(asked) for asked in answers.asked] == [keys[:-1], keys[-1:]]
 
 
 async def test_nothing_is_asked_once_it_is_closed(world: World, answers: Answers) -> None:

@@ -7,7 +7,7 @@ import pytest
 from controller.control.brokers import fence_records, unfence_records
 from controller.control.elections import elect_unclean_leaders, return_to_preferred_leaders
 from controller.control.partition_change import PartitionChange
-from controller.control.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, left_by_former_term, settle
+from controller.control.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, settle
 from tests.controller.control.test_heartbeats import Beating
 from tests.controller.situation import Situation, topic_id
 
@@ -86,7 +86,7 @@ def test_what_a_term_left_undone_is_found_by_the_next() -> None:
     cluster = Situation()
     cluster.topic("orders", "1 2 3", partitions=MANY)
     cluster.replay(fence_records(cluster.state, 1))
-    left = left_by_former_term(cluster.state)
+    left = [key for broker_id in cluster.image.cluster.brokers for key in left_by_broker(cluster.state, broker_id)]
     assert sorted(left) == sorted(cluster.state.index.in_isr(1))
     assert len(left) == MANY - PARTITIONS_PER_TURN
 

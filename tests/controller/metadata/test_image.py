@@ -14,6 +14,7 @@ from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.loader import MetadataLoader
 from protocol import metadata_records as records
 from protocol.metadata_records import RECORDS, decode_record
+from protocol.work import Turn, do_now
 from tests.controller.images import same_content
 
 NAMES = ["a", "b.c", "b_c", "d"]
@@ -254,6 +255,17 @@ def test_snapshot_and_log_say_what_the_log_says(log: list[Any], cut: int, other:
     delta.finish_snapshot()
     assert same_content(delta.apply(1, 1), whole)
 
+    from_nothing, replayed = do_now(MetadataDelta.of_everything(whole, Turn())), MetadataDelta(EMPTY)
+    replayed.replay_all(whole.to_records())
+    assert same_content(from_nothing.apply(1, 1), whole)
+    assert list(from_nothing.changed_topics) == list(replayed.changed_topics)
+    assert (
+        [(t.id, *rest) for t, *rest in from_nothing.topics.partition_changes()]
+        == [(t.id, *rest) for t, *rest in replayed.topics.partition_changes()]
+        if replayed.topics
+        else from_nothing.topics is None
+    )
+
     again = MetadataDelta(whole)
     again.replay_all(snapshot(whole))
     again.finish_snapshot()
@@ -306,21 +318,21 @@ def topic(name: str) -> records.TopicRecord:
 def test_a_transaction_is_seen_as_a_whole_or_not_at_all() -> None:
     loader, heard = MetadataLoader(), Heard()
     loader.add_publisher(heard)
-    loader.handle_commit([Batch(0, [topic("a"), records.BeginTransactionRecord(), topic("b")])])
+    do_now(loader.handle_commit([Batch(0, [topic("a"), records.BeginTransactionRecord(), topic("b")])]))
     assert (heard.names, loader.in_transaction, loader.last_offset) == ([{"a"}], True, 2)
-    loader.handle_commit([Batch(3, [topic("c")])])
+    do_now(loader.handle_commit([Batch(3, [topic("c")])]))
     assert heard.names == [{"a"}]
-    loader.handle_commit([Batch(4, [records.EndTransactionRecord(), topic("d")])])
+    do_now(loader.handle_commit([Batch(4, [records.EndTransactionRecord(), topic("d")])]))
     assert heard.names[-1] == {"a", "b", "c", "d"}
     abort = records.AbortTransactionRecord(reason="why not")
-    loader.handle_commit([Batch(6, [records.BeginTransactionRecord(), topic("e"), abort, topic("f")])])
+    do_now(loader.handle_commit([Batch(6, [records.BeginTransactionRecord(), topic("e"), abort, topic("f")])]))
     assert heard.names[-1] == {"a", "b", "c", "d", "f"}
 
 
 def test_a_publisher_that_comes_late_hears_of_everything_at_once() -> None:
     loader, heard = MetadataLoader(), Heard()
-    loader.handle_commit([Batch(0, [topic("a")]), Batch(1, [topic("b")])])
-    loader.add_publisher(heard)
+    do_now(loader.handle_commit([Batch(0, [topic("a")]), Batch(1, [topic("b")])]))
+    do_now(loader.introduce(heard))
     assert heard.names == [{"a", "b"}]
 
 
@@ -328,6 +340,6 @@ def test_records_of_our_own_are_taken_as_they_are_and_only_where_they_belong() -
     loader = MetadataLoader()
     ours = topic("a")
     loader.appended = {(1, 0): ours, (1, 7): topic("z"), (0, 1): topic("of a former epoch")}
-    loader.handle_commit([Batch(0, [topic("a"), topic("b")])])
+    do_now(loader.handle_commit([Batch(0, [topic("a"), topic("b")])]))
     assert set(loader.image.topics.names) == {"a", "b"}
     assert list(loader.appended) == [(1, 7), (0, 1)]

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.raft.core import NotLeader
+from controller.raft.driver import RaftNode
 from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.snapshots import write_initial_voters
+from controller.raft.snapshots import SnapshotReader, write_initial_voters
 from controller.raft.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.work import RECORDS_A_TURN
 from server.network.client import Channel
+from server.world import RealWorld
 from storage.errors import CorruptFile
 from storage.files import OsFiles
 from tests.controller.raft.nodes import (
     CLUSTER_ID,
     Node,
     Quorum,
+    State,
     directory_id,
     make_node,
     quorum,
@@ -218,7 +226,8 @@ async def test_a_damaged_quorum_state_is_not_guessed_at(tmp_path: Path) -> None:
         state = node.directory / "__cluster_metadata-0" / "quorum-state"
         state.write_text('{"leaderId":1,')
         with pytest.raises(CorruptFile, match="quorum-state"):
-            node.raft.open()
+            await node.start()
+        await node._let_go()
 
 
 async def test_another_clusters_node_is_refused(tmp_path: Path) -> None:
@@ -328,3 +337,72 @@ async def test_appends_of_one_turn_share_a_flush(tmp_path: Path) -> None:
         await until(lambda: len(node.state.records) == 100, "the commits")
         await asyncio.sleep(0)
         assert flushes <= 2
+
+
+class WatchedFiles(OsFiles):
+    """Which threads read or map files of a metadata log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[str] = set()
+
+    def _watch(self, path: str) -> None:
+        if path.endswith((".log", ".checkpoint", ".index")):
+            self.threads.add(threading.current_thread().name)
+
+    def map(self, path: str, *arguments: Any) -> Any:
+        self._watch(path)
+        return super().map(path, *arguments)
+
+    def pread(self, path: str, position: int, length: int) -> bytes:
+        self._watch(path)
+        return super().pread(path, position, length)
+
+
+async def test_a_long_metadata_log_is_opened_off_the_loop(tmp_path: Path) -> None:
+    """That of an idle week took 11 s, in which nobody was answered, whoever asked what."""
+    async with quorum(1, tmp_path) as made:
+        await made.commit_everywhere(b"a")
+    real, files = RealWorld(asyncio.get_running_loop()), WatchedFiles()
+    node = made.nodes[0]
+    raft = RaftNode(replace(real.world, files=files), node.config, str(node.directory), State())
+    await raft.open()
+    opened_by = set(files.threads)
+    await raft.stop()
+    await real.close()
+    assert opened_by and threading.current_thread().name not in opened_by
+    assert raft.log_end_offset > 1
+
+
+async def test_a_snapshot_from_the_leader_is_checked_a_bounded_number_of_records_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = [0]
+    values = SnapshotReader.values
+
+    def counted(reader: SnapshotReader) -> Iterator[bytes]:
+        for value in values(reader):
+            looked_at[-1] += 1
+            yield value
+
+    async def turns() -> None:
+        while True:
+            looked_at.append(0)
+            await asyncio.sleep(0)
+
+    count = 3 * RECORDS_A_TURN
+    async with quorum(3, tmp_path) as made:
+        leader = await made.elect()
+        lagging = next(node for node in made.nodes if node is not leader)
+        await lagging.stop()
+        leader.raft.append([b"%d" % number for number in range(count)])
+        await until(lambda: leader.state.next_offset >= leader.raft.log_end_offset, "committed")
+        take_snapshot(leader)
+        shutil.rmtree(lagging.directory)
+        monkeypatch.setattr(SnapshotReader, "values", counted)
+        ticking = asyncio.ensure_future(turns())
+        await lagging.start()
+        await until(lambda: lagging.state.snapshots_loaded == 1, "the snapshot")
+        ticking.cancel()
+    assert sum(looked_at) == count and max(looked_at) <= RECORDS_A_TURN + 1
+    assert len(lagging.state.records) >= count

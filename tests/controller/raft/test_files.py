@@ -15,6 +15,7 @@ from controller.raft.metadata_log import MetadataLog
 from controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from protocol.records.crc import crc32c
+from protocol.work import do_now
 from storage.errors import CorruptFile
 from storage.files import OsFiles
 
@@ -138,7 +139,7 @@ def test_records_that_cannot_be_read_make_a_snapshot_damaged_though_their_crc_is
         snapshots.check(SNAPSHOT)
     path.rename(f"{path}.part")
     with pytest.raises(CorruptFile):
-        snapshots.finish(SNAPSHOT)
+        do_now(snapshots.checking(SNAPSHOT))
     assert FILES.list_dir(str(tmp_path)) == []
 
 
@@ -149,11 +150,12 @@ def test_a_download_arrives_in_pieces_and_a_damaged_one_is_dropped(tmp_path: Pat
     snapshots = Snapshots(FILES, str(other))
     for position in range(0, len(data), 100):
         snapshots.store_chunk(SNAPSHOT, position, data[position : position + 100])
-    assert snapshots.finish(SNAPSHOT).voters == VOTERS
+    assert do_now(snapshots.checking(SNAPSHOT)).voters == VOTERS
+    snapshots.finish(SNAPSHOT)
     assert Path(snapshots.path(SNAPSHOT)).read_bytes() == data
     snapshots.store_chunk(SNAPSHOT, 0, data[:150])
     with pytest.raises(CorruptFile):
-        snapshots.finish(SNAPSHOT)
+        do_now(snapshots.checking(SNAPSHOT))
     assert [path.name for path in other.iterdir()] == ["00000000000000000120-0000000007.checkpoint"]
 
 
