@@ -24,13 +24,12 @@ def create_files(log: Log) -> None:
     """The first write is near. A directory without the topic's id would be taken for a stray, so a full disk leaves none."""
     try:
         log.files.make_dirs(log.directory)
-        write_topic_id(log.files, log.directory, log.topic_id, sync=False)
-        log.segments.active.create_files()
-        log.epochs.store()
+        write_topic_id(log.files, log.directory, log.topic_id)
+        log.segments.active.create_file()
     except DiskFull:
-        log.epochs.stored = False
         log.files.remove_tree(log.directory)
         raise
+    log.epochs.store()
     log.has_files = True
 
 
@@ -67,7 +66,7 @@ def new_segment(log: Log, base_offset: int, now_ms: int, allocate: bool = True) 
         log.files, log.mappings, log.directory, base_offset, log.config, size=0, active=True, now_ms=now_ms
     )
     try:
-        segment.create_files()
+        segment.create_file()
         if allocate:
             segment.make_room(1)
         log.files.sync_dir(log.directory)
@@ -343,14 +342,15 @@ def flush(log: Log, now_ms: int, *, names: bool = False, entry: bool = True) -> 
     if log.closed:
         return  # deleted while the flush waited for a worker
     log.check_usable()
-    end, truncations = log.log_end_offset, log.truncations
-    if end <= log.recovery_point:
-        if names:
-            log.files.sync_dir(log.directory)
+    if not log.has_files:
         return
+    end, truncations = log.log_end_offset, log.truncations
     try:
-        if log.epochs.flush():
-            names = True
+        names = log.epochs.flush() or names
+        if end <= log.recovery_point:
+            if names:
+                log.files.sync_dir(log.directory)
+            return
         active = log.segments.active
         mark = (active.base_offset, active.size)
         names |= not log.entry_synced

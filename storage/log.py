@@ -200,8 +200,8 @@ class Log:
         segment = self.segments.active
         if not self.has_room(size, last, max_timestamp, now_ms):
             segment = self.make_room(size, first, last, max_timestamp, now_ms)
-        if leader_epoch != self.epochs.saved and leader_epoch >= 0:
-            self.assign_epoch(leader_epoch, first)
+        if leader_epoch != self.epochs.assigned and leader_epoch >= 0:
+            self.epochs.assign(leader_epoch, first)
         try:
             position = segment.append(view, first, last, leader_epoch, max_timestamp)
         except StorageFailure as failure:
@@ -298,14 +298,6 @@ class Log:
             raise
         self.refusal = None
         return segment
-
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """The first batch of `epoch` is about to be written at `start_offset`."""
-        try:
-            self.epochs.assign(epoch, start_offset)
-        except StorageFailure as failure:
-            self.fail(failure)
-            raise
 
     def check_usable(self) -> None:
         if self.failure is not None:
@@ -495,7 +487,8 @@ class Log:
             segment.removed = True
 
     def unmap(self) -> None:
-        """Gives its mappings back. On any thread, once nothing uses the log."""
+        """Gives its mappings back. On any thread, once nothing uses the log but a flush that is on its way."""
+        self.epochs.leave()
         for segment in self.segments:
             segment.unmap()
 

@@ -421,10 +421,10 @@ class Segment(SegmentFile):
 
     # Files
 
-    def create_files(self) -> None:
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._files.create(self._named(suffix))
-        self.indexes.start_empty()
+    def create_file(self) -> None:
+        """The index files come with the first flush, or when the segment is sealed: most of 10,000 logs have no entry for them."""
+        self._files.create(self.log_path)
+        self.indexes.clear()
 
     def load_indexes(self) -> None:
         """Reads the index files when they are not in memory yet; makes them again when they are damaged."""
@@ -450,18 +450,15 @@ class Segment(SegmentFile):
         if self.active:
             return
         self.indexes.complete()
-        try:
-            self.sync_indexes()  # no flush comes here any more
-        except DiskFull as failure:
-            logger.warning("%s: its indexes stay in memory: %s", self.path, failure)
-        else:
+        if self.sync_indexes():  # no flush comes here any more
             self.indexes.unload()
 
-    def sync_indexes(self) -> None:
-        """Indexes made again are on the disk when this returns: part of a time index would pass for the whole of it."""
-        self.indexes.save()
-        if self.indexes.flush():
+    def sync_indexes(self) -> bool:
+        """Indexes made again are on the disk when this returns True: part of a time index would pass for the whole of it."""
+        saved = self._save_indexes()
+        if saved and self.indexes.flush():
             self._files.sync_dir(self.path.rpartition("/")[0])
+        return saved
 
     def cut_back(self, size: int, end_offset: int, zeros: bool) -> None:
         """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
