@@ -185,8 +185,7 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> Non
             log.epochs.store()
     if not clean:
         # What the recovery point does not vouch for may be newer than the transaction index next to it.
-        for snapshot in [offset for offset in log.snapshots if offset > log.recovery_point]:
-            replay.remove_snapshot(log, snapshot)
+        replay.forget_snapshots(log, lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
         for segment in log.segments.from_offset(log.recovery_point):

@@ -68,8 +68,10 @@ class Segment(SegmentFile):
     __slots__ = (
         "_first_timestamp",
         "_hints",
+        "allocated",
         "created_ms",
         "indexes",
+        "on_disk",
         "removed",
         "room",
         "trimmed",
@@ -104,6 +106,8 @@ class Segment(SegmentFile):
         self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
         # `room`: up to this position an append may write at once; 0 sends it through make_room.
         self.room = 0
+        # How long the file of the active segment is, and was when it was last synced: it grows ahead of the batches.
+        self.allocated, self.on_disk = size, -1
         self._first_timestamp: int | None = None
         self._hints: dict[int, int] = {}
 
@@ -181,11 +185,16 @@ class Segment(SegmentFile):
                 if ahead == end:
                     raise
                 mapped.ensure(end)  # the last bytes of a disk are for batches as well
-        self.room = mapped.size
+        self.room = self.allocated = mapped.size
         if self.size - self._mapped_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
             ahead = min(end + PREFAULT_BYTES, mapped.size)
             mapped.prefault(self.size, ahead)
             self.room = ahead
+
+    @property
+    def length_synced(self) -> bool:
+        """Whether a power loss leaves the file as long as it is."""
+        return self.on_disk == self.allocated
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
@@ -409,6 +418,7 @@ class Segment(SegmentFile):
         if self._save_indexes():
             self.indexes.unload()
         self.trimmed = True
+        self.on_disk = -1
         self.active = False
         self.room = 0
 
@@ -416,6 +426,7 @@ class Segment(SegmentFile):
         """A sealed segment becomes the active one again, after the ones behind it were truncated away."""
         self.unmap()
         self.active = True
+        self.allocated, self.on_disk = 0, -1
         self.load_indexes()
         self.largest_timestamp()
 
@@ -484,7 +495,10 @@ class Segment(SegmentFile):
         """
         saved = self._save_indexes()
         self.trimmed = False
+        allocated = self.allocated
         self.sync_log()
+        if self.allocated == allocated:
+            self.on_disk = allocated
         names = saved and self.indexes.flush()
         return self.txn_index.flush(self._files) or names
 
