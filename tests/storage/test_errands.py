@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from storage.errors import StorageFailure
 from storage.files import OsFiles
 from storage.log import Log
 from storage.preparation import Prepared
+from storage.producer_snapshot import decode
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
 from tests.storage.test_logs import FILES, A, formatted, opened
 
@@ -149,3 +151,44 @@ def test_a_log_deleted_before_its_errand_gets_no_files(tmp_path: Path) -> None:
     logs.delete(A, 0, NOW_MS)
     errand()
     assert not log.has_files and not FILES.exists(log.directory)
+
+
+def of_producer(producer_id: int, sequence: int = 0) -> bytes:
+    return batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.changes.PRODUCERS_AT_ONCE", 10)
+    log = open_at(tmp_path)
+    for producer_id in range(10):
+        append(log, of_producer(producer_id))
+    log.roll(NOW_MS)
+    assert (tmp_path / f"{10:020d}.snapshot").exists()
+    append(log, of_producer(10))
+    few = log.roll(NOW_MS)
+    assert (few, list(log.frozen)) == (11, [11])
+    assert not (tmp_path / f"{11:020d}.snapshot").exists()
+    expected = copy.deepcopy(list(log.producers))
+    for producer_id in range(11):
+        append(log, of_producer(producer_id, 1))
+    log.flush()
+    assert not log.frozen
+    path = str(tmp_path / f"{11:020d}.snapshot")
+    assert decode(path, FILES.read(path) or b"") == expected, "as they were when the segment was rolled"
+    again = open_at(tmp_path, recovery_point=log.recovery_point)
+    assert 11 in again.snapshots
+    assert list(again.producers) == list(log.producers)
+
+
+def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.changes.PRODUCERS_AT_ONCE", 0)
+    log = open_at(tmp_path)
+    for producer_id in range(4):
+        append(log, of_producer(producer_id))
+        log.snapshot_producers()
+    assert list(log.frozen) == [1, 2, 3, 4]
+    log.truncate_to(2)
+    log.flush()
+    assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
