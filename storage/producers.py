@@ -15,7 +15,7 @@ until the marker itself is below the high watermark, because until then the deci
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import takewhile
@@ -321,7 +321,14 @@ class ProducerStates:
         if state is None:
             changed = ProducerState(producer_id)
         else:
-            changed = replace(state, batches=list(state.batches))
+            changed = ProducerState(
+                producer_id,
+                state.epoch,
+                state.coordinator_epoch,
+                state.last_timestamp,
+                state.current_txn_first_offset,
+                state.batches[:],
+            )
         changed.generation = self._generation
         self.states[producer_id] = changed
         return changed
