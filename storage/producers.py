@@ -75,6 +75,7 @@ class ProducerState:
     last_timestamp: int = NONE
     current_txn_first_offset: int = NONE
     batches: list[BatchMetadata] = field(default_factory=list)
+    generation: int = field(default=0, compare=False, repr=False)  # see `ProducerStates.freeze`
 
     @property
     def last_sequence(self) -> int:
@@ -115,6 +116,7 @@ class ProducerStates:
 
     __slots__ = (
         "_ended_firsts",
+        "_generation",
         "_undecided",
         "_unreplicated",
         "_verifications",
@@ -126,6 +128,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
         self.end_offset = 0  # every batch below has been taken in
+        self._generation = 0
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
         self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset, in the order of the markers
         self._ended_firsts: list[int] = []  # a heap of those first offsets, and of some that are replicated since
@@ -271,8 +274,8 @@ class ProducerStates:
     ) -> None:
         """Takes in a data batch that was appended."""
         state = self.states.get(producer_id)
-        if state is None:
-            state = self.states[producer_id] = ProducerState(producer_id)
+        if state is None or state.generation != self._generation:
+            state = self._to_change(producer_id, state)
         if epoch != state.epoch:
             state.epoch = epoch
             state.batches.clear()
@@ -293,8 +296,8 @@ class ProducerStates:
     ) -> AbortedTxn | None:
         """Takes in a marker that was appended at `offset`; the entry for the transaction index if it aborts something."""
         state = self.states.get(producer_id)
-        if state is None:
-            state = self.states[producer_id] = ProducerState(producer_id)
+        if state is None or state.generation != self._generation:
+            state = self._to_change(producer_id, state)
         first_offset = state.current_txn_first_offset
         if epoch != state.epoch:
             state.epoch = epoch
@@ -313,6 +316,27 @@ class ProducerStates:
             return None
         last_stable_offset = next(iter(self._undecided), offset + 1)
         return AbortedTxn(producer_id, first_offset, offset, last_stable_offset)
+
+    def _to_change(self, producer_id: int, state: ProducerState | None) -> ProducerState:
+        if state is None:
+            changed = ProducerState(producer_id)
+        else:
+            changed = ProducerState(
+                producer_id,
+                state.epoch,
+                state.coordinator_epoch,
+                state.last_timestamp,
+                state.current_txn_first_offset,
+                state.batches[:],
+            )
+        changed.generation = self._generation
+        self.states[producer_id] = changed
+        return changed
+
+    def freeze(self) -> list[ProducerState]:
+        """The states as they are now, for another thread. Each producer that goes on does so in a copy of its state."""
+        self._generation += 1
+        return list(self.states.values())
 
     # Offsets
 

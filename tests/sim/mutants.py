@@ -26,6 +26,7 @@ from controller.raft.election_store import ElectionStore
 from controller.raft.leader import Leader
 from protocol.errors import ErrorCode, KafkaError
 from storage import replay
+from storage.epochs import LeaderEpochs
 from storage.log import Log
 from storage.producers import ProducerState
 from storage.segment import Segment
@@ -224,7 +225,7 @@ REPLICATION = {
         "a leader does not look whether a follower's log fits its own", (read, "_divergence", nothing)
     ),
     "epochs-not-kept": _mutant(
-        "a new leader does not write down where its epoch began", (Log, "assign_epoch", nothing)
+        "a new leader does not write down where its epoch began", (LeaderEpochs, "assign", nothing)
     ),
     "watermark-under-min-isr": _mutant(
         "the high watermark moves with fewer in sync than min.insync.replicas (KIP-966)",
