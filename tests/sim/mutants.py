@@ -1,4 +1,4 @@
-"""Known mistakes of replicated logs, put into the real code at run time: each must be noticed within 2,000 seeds.
+"""Known mistakes of replicated logs, put into the real code at run time: each must be noticed within 200 seeds.
 
 A mutant names what it breaks and says which attribute of which object is replaced by what. One that is never noticed means
 that the simulator, or what it looks at, has become too tame.
