@@ -217,7 +217,8 @@ class Log:
             )
         if not position:
             self._on_new_active()
-        return Appended(first, last, append_time, self.log_start_offset)
+        # `Appended(...)` is a call of Python code: 0.15 us more.
+        return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False, False))
 
     def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
         """What `append` needs of a client's batch, if anything. `records` must stay as they are until it is done."""
@@ -417,7 +418,7 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        if self.producers.in_transaction:
+        if self.producers.unreplicated:
             self.producers.on_high_watermark(offset)
         return True
 

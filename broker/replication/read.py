@@ -16,11 +16,13 @@ from broker.replication.fetch_session import FetchPartition
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.schema import maker
 from storage.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
 UNKNOWN_OFFSET = -1
+new_partition_data = maker(PartitionData)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def read(partition: Partition, request: FetchPartition, reader: Reader, max_byte
         KafkaError: the partition cannot be read here, by this reader, from this offset.
     """
     log, diverging = _checked(partition, request, reader)
-    response = PartitionData(
+    response = new_partition_data(
         partition_index=request.index,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,

@@ -203,11 +203,11 @@ class Connection(FrameProtocol):
             self._serving = False
 
     def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
-        dispatch = self._dispatcher.dispatch
+        dispatcher = self._dispatcher
+        dispatch, turn = dispatcher.dispatch, dispatcher.turn
         limit = self.listener.limits.request_bytes_max
-        turn, began_ns = self._dispatcher.turn, self.stamp_ns
-        turn_ends_ns = began_ns + turn.left_ns
-        if turn.left_ns <= 0 and not self._paused & Pause.TURN:
+        began_ns, left_ns = self.stamp_ns, turn.left_ns
+        if left_ns <= 0 and not self._paused & Pause.TURN:
             self._wait_for_turn()
         while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
@@ -221,10 +221,12 @@ class Connection(FrameProtocol):
             pos = stop
             if self.closed:
                 break
-            if self.stamp_ns > turn_ends_ns and pos < end:
+            # Usually one read is one request: nothing is left to ask about.
+            if pos < end and self.stamp_ns - began_ns > left_ns:
                 self._wait_for_turn()
-        if self.stamp_ns - began_ns > SLOW_NS:
-            turn.spend(self.stamp_ns - began_ns)
+        spent_ns = self.stamp_ns - began_ns
+        if spent_ns > SLOW_NS:
+            turn.spend(spent_ns)
         return end if self.closed else pos
 
     def _wait_for_turn(self) -> None:
