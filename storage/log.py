@@ -35,6 +35,8 @@ from storage.txn_index import AbortedTxn
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 
+CLIENT = Origin.CLIENT  # the member of an enum takes longer to find than a global name
+
 
 class Log:
     """See the module. Made by `storage.recovery.open_log` or `storage.logs.Logs`."""
@@ -173,7 +175,7 @@ class Log:
             UnexpectedAppendOffset: replicated batches that do not continue this log.
         """
         view = records if type(records) is memoryview else memoryview(records)
-        if origin is not Origin.CLIENT:
+        if origin is not CLIENT:
             return replicate.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
         header = validate_header(view, 0, len(view), rules, now_ms, prepared)

@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from enum import IntFlag
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,8 +46,8 @@ HELD_BYTES_MAX = 1024 * 1024
 CONTEXTS_MAX = 64
 
 
-class Pause(IntFlag):
-    """Why a connection does not read."""
+class Pause:
+    """Why a connection does not read: bits, in plain ints. `&` of an IntFlag takes 1 us, and each reply that waited asks."""
 
     WRITING = 1  # the client does not take its replies
     HELD = 2  # too many replies wait behind one that is not ready
@@ -92,7 +91,7 @@ class Connection(FrameProtocol):
         self._held_bytes = 0
         self._out: list[Any] = []
         self._out_bytes = 0
-        self._paused = Pause(0)
+        self._paused = 0
         self._serving = False
         self._close_callbacks: list[Callable[[], None]] = []
         self.closed = False
@@ -240,13 +239,13 @@ class Connection(FrameProtocol):
         if self._out:
             self.flush()
 
-    def pause(self, reason: Pause) -> None:
+    def pause(self, reason: int) -> None:
         """Do not read, and serve nothing more, until each reason to pause has gone."""
         if not self._paused and not self.closed:
             self.transport.pause_reading()
         self._paused |= reason
 
-    def resume(self, reason: Pause) -> None:
+    def resume(self, reason: int) -> None:
         if not self._paused & reason:
             return
         self._paused &= ~reason
