@@ -197,7 +197,16 @@ class Connection(FrameProtocol):
         self._serving = True
         self.listener.bytes_in += nbytes
         try:
-            FrameProtocol.buffer_updated(self, nbytes)
+            if self._start or self._large is not None:
+                FrameProtocol.buffer_updated(self, nbytes)
+            else:
+                # The usual read begins with a frame: the same in place.
+                inbox = self._inbox.data
+                pos = self.serve(inbox, 0, nbytes)
+                if pos != nbytes:
+                    self._keep(inbox, pos, nbytes)
+                if self._out:
+                    self.flush()
         finally:
             self._serving = False
 
