@@ -48,9 +48,9 @@ from storage.segments import Segments
 from storage.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
-#: A leader epoch is an int32.
-EPOCH_MIN = -(1 << 31)
 
+#: A clean stop has written down all epochs.
+RECORDED_ALL = 1 << 63
 NEW_SUFFIX = ".tmp"
 ZERO_BYTES = 1 << 16
 CHECKED_BYTES = 1 << 20
@@ -272,8 +272,9 @@ def _find_end(
             # It may as well be a smaller one, in a gap or at the batch of the last index entry.
             raise DamagedLog(active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {vouched}")
         return segments, end
+    epochs_until = recovery_point
     if clean:
-        recovery_point = active.base_offset
+        recovery_point, epochs_until = active.base_offset, RECORDED_ALL
     # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
     first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
@@ -284,7 +285,7 @@ def _find_end(
         files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        valid, before = check_segment(segment, history, recovery_point), expected
+        valid, before = check_segment(segment, history, recovery_point, epochs_until), expected
         expected = valid.offset
         lost = vouched > 0 if clean else valid.offset < vouched and not valid.zeros
         if valid.position < segment.size and lost:
@@ -404,13 +405,16 @@ class Valid(NamedTuple):
     zeros: bool  # nothing but zeros lies behind
 
 
-def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) -> Valid:
-    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off."""
+def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, epochs_until: int) -> Valid:
+    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off.
+
+    `epochs_until`: epochs that began below this offset are in the history.
+    """
     start, expected, remade = _resume(segment, recovery_point)
     buffer, end, position = segment.view(), segment.size, start
-    unpack, latest = HEADER.unpack_from, history.latest
+    unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-    reached, epoch_before = start, EPOCH_MIN
+    reached = start
     # Of a batch that leapt ahead: where it lies, what was expected there, and what then follows if its offset is wrong.
     leap: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
@@ -425,8 +429,11 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
             break
         if following > reached:
             reached = segment.reach(position, min(following + CHECKED_BYTES, end))
-        # No CRC covers the leader epoch either; in a log it never falls.
-        if epoch < epoch_before or crc32c(buffer[position + 21 : following]) != crc:
+        # No CRC covers the leader epoch either: it never falls, and is that of the history where this has all of them.
+        known = history.epoch_of(base)
+        if epoch != known >= 0 and (epoch < known or base < epochs_until):
+            break
+        if crc32c(buffer[position + 21 : following]) != crc:
             break
         if base != expected:
             if base < expected:
@@ -438,10 +445,8 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int) 
             leap = (position, expected, expected + delta + 1)
         else:
             leap = None
-        epoch_before = epoch
-        if epoch > latest:
+        if epoch > history.latest:
             history.assign_in_memory(epoch, base)
-            latest = epoch
         expected = last + 1
         segment.indexes.add(position, length + 12, last, header[8])
         position = following

@@ -81,11 +81,14 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
 
 
 def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
-    if log.log_start_offset == log.log_end_offset and origin is Origin.REPLICATION:
-        _begin_inside_first(log, view)
-    headers = _read_headers(log, view, origin)
+    expected = log.log_end_offset
+    if log.log_start_offset == expected and origin is Origin.REPLICATION:
+        expected = _offset_around(expected, view)
+    headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
+    if expected < log.log_end_offset:
+        log.truncate_fully_and_start_at(expected, log.log_start_offset)
     first = headers[0][0]
     last = headers[-1][0] + headers[-1][6]
     total = sum(header[1] + 12 for header in headers)
@@ -101,24 +104,27 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
     return Appended(first, last, NONE, log.log_start_offset)
 
 
-def _begin_inside_first(log: Log, view: memoryview) -> None:
-    """An empty log may begin inside the leader's first batch, whose first records were deleted: it takes the batch whole.
+def _offset_around(start: int, view: memoryview) -> int:
+    """Where an empty log that starts at `start` begins: at the leader's first batch, if that one holds `start`.
 
-    So it is in Kafka. Without it a follower that lost the batch in a crash, but not the log start offset, asks for it for ever.
+    The first records of that batch were deleted, and the log takes it whole, as in Kafka. Without it a follower that lost the
+    batch in a crash, but not the log start offset, asks for it for ever.
     """
     size = batch_size(view, 0, len(view))
     if size is None:
-        return
+        return start
     header = check_batch(view, 0, size)
     base, last = header[0], header[0] + header[6]
-    if base < log.log_end_offset <= last:
-        log.truncate_fully_and_start_at(base, log.log_start_offset)
+    return base if 0 <= base < start <= last else start
 
 
-def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
-    """The headers of the whole batches in `view`; an unfinished one at the end is left out, as fetches may cut there."""
+def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
+    """The headers of the whole batches in `view`; one that a fetch has cut is left out.
+
+    They follow offset `expected` - 1, whose batch is of leader epoch `epoch`. In a log epochs never fall: recovery ends there.
+    """
     headers: list[Header] = []
-    position, expected = 0, log.log_end_offset
+    position = 0
     while (size := batch_size(view, position, len(view))) is not None:
         header = check_batch(view, position, position + size)
         base, delta = header[0], header[6]
@@ -126,6 +132,10 @@ def _read_headers(log: Log, view: memoryview, origin: Origin) -> list[Header]:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
             raise UnexpectedAppendOffset(base, expected)
+        if header[2] < epoch:
+            reason = f"batch at offset {base} is of leader epoch {header[2]}, and the one before it of {epoch}"
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
+        epoch = header[2]
         if header[5] & CONTROL_BIT and header[9] >= 0 < header[12]:
             read_marker(
                 BatchView(view[position : position + size])
@@ -143,8 +153,8 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
     if not log.has_room(len(view), last, max_timestamp, now_ms):
         segment = log.make_room(len(view), headers[0][0], last, max_timestamp, now_ms)
     for header in headers:
-        if header[2] > log.epochs.latest:
-            log.assign_epoch(header[2], header[0])
+        if header[2] != log.epochs.latest and header[2] >= 0:
+            log.assign_epoch(header[2], header[0])  # an epoch that began here without a batch is dropped
     position = segment.size
     try:
         segment.append_all(view, headers)

@@ -387,7 +387,7 @@ for i in range(50):
     append(log, batch(size=8000, fill=i))
 held = log.read(0, max_bytes=1 << 20).records
 log.truncate_to(3)
-late = build_batch([(b"k", b"x", NOW_MS + 5000)], base_offset=3)
+late = build_batch([(b"k", b"x", NOW_MS + 5000)], base_offset=3, leader_epoch=1)
 log.append(late, leader_epoch=1, now_ms=NOW_MS, origin=Origin.REPLICATION)
 assert [segment.base_offset for segment in log.segments] == [0, 3]
 kept = bytes(held)

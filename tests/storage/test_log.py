@@ -324,6 +324,28 @@ def test_replicated_batches_that_step_back_are_refused(tmp_path: Path) -> None:
     assert log.log_end_offset == 5
 
 
+def test_replicated_batches_of_an_older_leader_epoch_are_refused(tmp_path: Path) -> None:
+    """Recovery would end the log before them."""
+    log = open_at(tmp_path)
+    append(log, batch(), epoch=3)
+    older = batch(base_offset=1, leader_epoch=2)
+    assert refused(log, older, Origin.REPLICATION) == "CORRUPT_MESSAGE"
+    newer, older = batch(base_offset=1, leader_epoch=4), batch(base_offset=2, leader_epoch=3)
+    assert refused(log, newer + older, Origin.REPLICATION) == "CORRUPT_MESSAGE"
+
+
+def test_an_epoch_that_began_without_a_batch_is_dropped_for_a_batch_of_the_epoch_before(tmp_path: Path) -> None:
+    """The replica led epoch 5 and wrote nothing; the leader of epoch 6 has batches of epoch 4 at the same offset."""
+    log = open_at(tmp_path)
+    append(log, batch(), epoch=3)
+    log.epochs.begin(5, 1)
+    followed = batch(base_offset=1, leader_epoch=4)
+    log.append(followed, leader_epoch=6, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert log.epochs.entries == [(3, 0), (4, 1)]
+    log.close()
+    assert offsets(open_at(tmp_path, clean=True)) == [0, 1]
+
+
 def test_a_damaged_batch_in_a_replicated_set_keeps_the_whole_set_out(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(5))

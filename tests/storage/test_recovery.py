@@ -8,6 +8,7 @@ import pytest
 
 from protocol.records.crc import crc32c
 from storage.config import LogConfig
+from storage.errors import UnexpectedAppendOffset
 from storage.log import Log
 from storage.producers import Origin
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
@@ -348,3 +349,13 @@ def test_a_follower_that_begins_inside_the_leaders_first_batch_takes_it_whole(tm
     again = open_at(tmp_path, log_start_offset=1, recovery_point=point)
     assert (again.log_start_offset, again.log_end_offset) == (1, 3)
     assert offsets(again) == [0, 2]
+
+
+def test_an_answer_that_a_follower_refuses_leaves_its_empty_log_as_it_is(tmp_path: Path) -> None:
+    log = open_at(tmp_path, log_start_offset=5)
+    before_zero = batch(8, base_offset=-3)
+    torn = batch(8) + batch(1, base_offset=3)  # the second does not follow the first
+    for answer in (before_zero, torn):
+        with pytest.raises(UnexpectedAppendOffset):
+            log.append(answer, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
