@@ -118,11 +118,11 @@ class ProducerStates:
         "_ended_firsts",
         "_generation",
         "_undecided",
-        "_unreplicated",
         "_verifications",
         "end_offset",
         "requires_verification",
         "states",
+        "unreplicated",
     )
 
     def __init__(self) -> None:
@@ -130,7 +130,8 @@ class ProducerStates:
         self.end_offset = 0  # every batch below has been taken in
         self._generation = 0
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
-        self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset, in the order of the markers
+        # First offset -> marker's offset, in the order of the markers: those that the high watermark has not passed.
+        self.unreplicated: dict[int, int] = {}
         self._ended_firsts: list[int] = []  # a heap of those first offsets, and of some that are replicated since
         self._verifications: dict[int, Verification] = {}
         # Set for partitions that clients write to: the first batch of a transaction needs a ticket (KIP-890).
@@ -310,7 +311,7 @@ class ProducerStates:
             return None
         opened_by = self._undecided.pop(first_offset)
         assert opened_by == producer_id
-        self._unreplicated[first_offset] = offset
+        self.unreplicated[first_offset] = offset
         heappush(self._ended_firsts, first_offset)
         if marker.commit:
             return None
@@ -342,7 +343,7 @@ class ProducerStates:
 
     def first_unstable_offset(self) -> int:
         """The first offset of the oldest transaction without a replicated marker, or -1."""
-        undecided, unreplicated = self._undecided, self._unreplicated
+        undecided, unreplicated = self._undecided, self.unreplicated
         if not undecided and not unreplicated:
             return NONE
         ended = self._ended_firsts
@@ -352,15 +353,15 @@ class ProducerStates:
 
     def on_high_watermark(self, offset: int) -> None:
         """Markers below `offset` are decided for good."""
-        if self._unreplicated:
+        if self.unreplicated:
             # In the order of the markers: those that are decided come first.
-            done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self._unreplicated.items())]
+            done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self.unreplicated.items())]
             for first in done:
-                del self._unreplicated[first]
+                del self.unreplicated[first]
 
     @property
     def in_transaction(self) -> bool:
-        return bool(self._undecided or self._unreplicated)
+        return bool(self._undecided or self.unreplicated)
 
     def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
         first = next(iter(self._undecided), NONE)
@@ -393,7 +394,7 @@ class ProducerStates:
     def clear(self) -> None:
         self.states = {}
         self._undecided = {}
-        self._unreplicated = {}
+        self.unreplicated = {}
         self._ended_firsts = []
         self.end_offset = 0
 

@@ -186,7 +186,7 @@ class Segment(SegmentFile):
                     raise
                 mapped.ensure(end)  # the last bytes of a disk are for batches as well
         self.room = self.allocated = mapped.size
-        if self.size - self._mapped_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
+        if self.size - self.in_memory_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
             ahead = min(end + PREFAULT_BYTES, mapped.size)
             mapped.prefault(self.size, ahead)
             self.room = ahead
@@ -227,6 +227,17 @@ class Segment(SegmentFile):
         wanted = start + bytes_max
         if wanted >= limit:
             return limit
+        if start >= self.in_memory_from:
+            # As below, without the generator and its checks of what another process wrote: half of the time of a read.
+            unpack, buffer = WALK.unpack_from, self.view()
+            position = max(start, self.indexes.offsets.floor_position(wanted)[1])
+            while (following := position + HEADER_BYTES) <= limit:
+                after: int = position + unpack(buffer, position)[1] + LOG_OVERHEAD_BYTES
+                if not following <= after <= limit:
+                    break  # a damaged page was read back: the walk says where
+                if after > wanted:
+                    return after if position == start and min_one else position
+                position = after
         try:
             for position, after, _, _ in self.walk(max(start, self._indexed(self.indexes.entry_at, wanted, self.size))):
                 if after > wanted:
@@ -340,6 +351,8 @@ class Segment(SegmentFile):
         for attempt in (1, 2):
             try:
                 last, position = find(*arguments)
+                if position >= self.in_memory_from and self.indexes.loaded:
+                    return position  # an entry of this process
                 if not position or attempt == 2 or self._fits(position, last):
                     return position
                 error = CorruptFile(self.indexes.offsets.path, f"its entry for byte {position} does not fit the log")

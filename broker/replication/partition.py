@@ -334,14 +334,15 @@ class Partition:
         if high_watermark <= log.high_watermark:
             return
         log.advance_high_watermark(high_watermark)
-        if self._committing:
+        if self._committing.waiting:
             if within_append:
                 # A coordinator that appends has not replayed its records yet: no callback may make it decide anew (Kafka's
                 # ActionQueue). The watermark jumps here when a replica that could join has been late for too long.
                 self._wakeups.schedule(self)
             else:
                 self.wake()
-        self._tell_watermark()
+        if self.follower_watches or self.consumer_watches:
+            self._tell_watermark()
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
