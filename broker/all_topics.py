@@ -43,8 +43,8 @@ class Rows(NamedTuple):
     joined: bytes
 
 
-#: Encodes a topic for a view; made anew for each cluster image.
-EncodeTopic = Callable[[TopicImage], bytes]
+#: Encodes a topic for a view, in pieces of PARTITIONS_PER_TURN at most; made anew for each cluster image.
+EncodeTopic = Callable[[TopicImage], Iterator[bytes]]
 #: Takes the rows, or None when encoding them has failed.
 Done = Callable[[Rows | None], None]
 
@@ -60,6 +60,10 @@ class _Pass:
         #: Of which image `rows` are, or will be.
         self.image: MetadataImage | None = None
         self.topics: Iterator[TopicImage] | None = None
+        #: The topic whose pieces are being made, and those that are there.
+        self.topic: TopicImage | None = None
+        self.pieces: Iterator[bytes] = iter(())
+        self.made: list[bytes] = []
         self.waiting: list[Done] = []
         self.waiting_for_next: list[Done] = []
 
@@ -99,7 +103,7 @@ class AllTopics:
         if made.encode is None or made.cluster is not image.cluster:
             made.cluster, made.encode = image.cluster, self._encode_for(view)
             made.kept.clear()
-        made.image, made.topics, made.rows = image, iter(image.topics), None
+        made.image, made.topics, made.rows, made.topic = image, iter(image.topics), None, None
         self._step(view, made)
 
     def _step(self, view: View, made: _Pass) -> None:
@@ -121,15 +125,24 @@ class AllTopics:
     def _encode_some(made: _Pass) -> bool:
         assert made.topics is not None and made.encode is not None
         left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
-        for topic in made.topics:
-            known = made.kept.get(topic.id)
-            if known is None or known[0] is not topic:
-                made.kept[topic.id] = (topic, made.encode(topic))
-                left -= len(topic.partitions) * KEPT_PER_PARTITION
-            left -= 1
-            if left <= 0:
-                return False
-        return True
+        while left > 0:
+            if made.topic is None:
+                topic = next(made.topics, None)
+                if topic is None:
+                    return True
+                left -= 1
+                known = made.kept.get(topic.id)
+                if known is not None and known[0] is topic:
+                    continue
+                made.topic, made.pieces, made.made = topic, made.encode(topic), []
+            piece = next(made.pieces, None)
+            if piece is None:
+                made.kept[made.topic.id] = (made.topic, b"".join(made.made))
+                made.topic = None
+            else:
+                made.made.append(piece)
+                left -= min(len(made.topic.partitions), PARTITIONS_PER_TURN) * KEPT_PER_PARTITION
+        return False
 
     def _end(self, view: View, made: _Pass) -> None:
         assert made.image is not None

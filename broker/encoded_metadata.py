@@ -5,13 +5,13 @@ throttle_time_ms, brokers, cluster_id, controller_id | count of topics | topics 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any
 
 from broker.all_topics import Rows
 from protocol.compile import encode, encoder
-from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from protocol.primitives import uvarint
 from protocol.schema import info_of
 
@@ -32,12 +32,38 @@ class EncodedMetadata:
         topics = [row for row in self.rows.topics if is_visible(row[0])]
         return EncodedMetadata(self.head, Rows(topics, b"".join([encoded for _, encoded in topics])))
 
+    def plus(self, topics: list[MetadataResponseTopic], version: int) -> EncodedMetadata:
+        """The same with these behind."""
+        more = [(topic.name or "", encode_topic(topic, version)) for topic in topics]
+        joined = b"".join([self.rows.joined, *(encoded for _, encoded in more)])
+        return EncodedMetadata(self.head, Rows([*self.rows.topics, *more], joined))
+
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
     behind = _bytes_behind(version)
     before = len(encode(MetadataResponse(), version)) - behind
     whole = encode(MetadataResponse(topics=[topic]), version)
     return whole[before : len(whole) - behind]
+
+
+def encode_in_pieces(
+    topic: MetadataResponseTopic, count: int, pieces: Iterable[list[MetadataResponsePartition]], version: int
+) -> Iterator[bytes]:
+    """The bytes of `encode_topic`, of a topic whose `count` partitions are made piece by piece. `topic` has none of them.
+
+    error_code, name, id, internal | count of partitions | partitions | authorized operations, tags
+    """
+    flexible = version in info_of(MetadataResponse).flexible
+    behind = (4 if version >= 8 else 0) + (1 if flexible else 0)
+    empty = encode_topic(topic, version)
+    before = len(empty) - behind - (1 if flexible else 4)
+    yield empty[:before] + (uvarint(count + 1) if flexible else _COUNT(count))
+    for partitions in pieces:
+        topic.partitions = partitions
+        encoded = encode_topic(topic, version)
+        count_bytes = len(uvarint(len(partitions) + 1)) if flexible else 4
+        yield encoded[before + count_bytes : len(encoded) - behind]
+    yield empty[len(empty) - behind :]
 
 
 def metadata_encoder(version: int) -> Callable[[Any, list[Any]], None]:

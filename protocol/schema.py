@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
 from protocol.primitives import ZERO_UUID
 from protocol.ranges import ALL, NONE, Versions, parse
@@ -35,6 +35,7 @@ uuid: TypeAlias = bytes
 Records: TypeAlias = bytes | memoryview | list[memoryview]
 
 T = TypeVar("T")
+Parameters = ParamSpec("Parameters")
 
 # Wire type -> struct code, and the value a field has when nothing else is said.
 FIXED = {
@@ -245,24 +246,41 @@ def _refuse(self: Any, name: str, value: Any) -> None:
     raise AttributeError(f"this {kind} is the shared default: assign a new {kind}({name}=...) to its owner instead")
 
 
+def maker(cls: Callable[Parameters, T]) -> Callable[Parameters, T]:
+    """A function that does what the constructor does, for a hot path: 0.15 us instead of 0.5.
+
+    Between a class and its `__init__` Python packs the keywords into a dict, and unpacks them again; a function has them as they
+    are. Compiled at once, so it is for few classes.
+    """
+    assert isinstance(cls, type)
+    made: Callable[Parameters, T] = _compile(cls, "make", "    self = new(cls)\n", "    return self\n")
+    return made
+
+
 def _compile_init(cls: type[Any]) -> Callable[..., None]:
     """The constructor: every field by keyword or position, each with its default."""
-    scope: dict[str, Any] = {"UNSET": UNSET}
-    parameters, body = [], []
-    for field in fields(cls):
-        name, value = field.name, field.name
-        if field.default is not UNSET:
-            scope[f"_{name}"] = field.default
-        elif field.type.struct is not None and not has_list(field.type.struct):
-            scope[f"_{name}"] = shared_default(field.type.struct)
-        else:
-            scope[f"_{name}"] = UNSET
-            scope[f"new_{name}"] = field.type.struct or list
-            value = f"new_{name}() if {name} is UNSET else {name}"
-        parameters.append(f"{name}=_{name}")
-        body.append(f"    self.{name} = {value}\n")
-    source = f"def __init__({', '.join(['self', *parameters])}):\n{''.join(body) or '    pass'}"
-    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
-    init: Callable[..., None] = scope["__init__"]
+    init: Callable[..., None] = _compile(cls, "__init__", "", "")
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
+
+
+def _compile(cls: type[Any], name: str, begin: str, end: str) -> Any:
+    """A function of that name with a parameter for every field, which sets them on `self`: its own, or its first parameter."""
+    scope: dict[str, Any] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
+    parameters, body = [], []
+    for field in fields(cls):
+        value = field.name
+        if field.default is not UNSET:
+            scope[f"_{field.name}"] = field.default
+        elif field.type.struct is not None and not has_list(field.type.struct):
+            scope[f"_{field.name}"] = shared_default(field.type.struct)
+        else:
+            scope[f"_{field.name}"] = UNSET
+            scope[f"new_{field.name}"] = field.type.struct or list
+            value = f"new_{field.name}() if {field.name} is UNSET else {field.name}"
+        parameters.append(f"{field.name}=_{field.name}")
+        body.append(f"    self.{field.name} = {value}\n")
+    receiver = [] if begin else ["self"]
+    source = f"def {name}({', '.join([*receiver, *parameters])}):\n{begin}{''.join(body)}{end or '    return None'}"
+    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
+    return scope[name]

@@ -270,5 +270,4 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
 
 def _remove_snapshots(log: Log, before: int) -> None:
     """A producer snapshot from before a marker that is gone would make its transaction an open one again, for ever."""
-    for snapshot in [offset for offset in log.snapshots if offset < before]:
-        replay.remove_snapshot(log, snapshot)
+    replay.forget_snapshots(log, lambda offset: offset < before)

@@ -247,7 +247,7 @@ class CleaningPass:
             now_ms=job.now_ms,
             suffix=CLEANED_SUFFIX,
         )
-        segment.create_files()
+        segment.create_file()
         transactions.cleaned_index = []
         output = _Output(segment)
         for source in group:

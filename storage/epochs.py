@@ -1,15 +1,18 @@
 """Which leader epoch began at which offset (`leader-epoch-checkpoint`): how replicas find where they diverged (KIP-101).
 
 Entries grow in both epoch and start offset. The file is text: version 0, number of entries, then `epoch offset` lines.
+An epoch that begins is in memory until the next flush, as in Kafka: after a crash it is read from the batches, because the
+recovery point moves behind the file. What a truncation takes away leaves the file at once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
+from threading import Lock
 
 from storage.checkpoint import read_pairs, write_pairs
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, StorageFailure
 from storage.files import Files
 
 FILE = "leader-epoch-checkpoint"
@@ -18,19 +21,20 @@ NO_OFFSET = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_files", "_in_file", "_unsynced", "entries", "latest", "path", "saved", "stored")
+    __slots__ = ("_files", "_lock", "_outdated", "_unsynced", "assigned", "entries", "latest", "path", "stored")
 
     def __init__(self, files: Files, path: str, *, stored: bool = True) -> None:
-        """`stored` False: in memory until `store`, because the log has no directory yet."""
+        """`stored` False: in memory only, because the log has no directory yet, or no longer."""
         self._files = files
-        self._in_file: list[tuple[int, int]] | None = None  # None: not known
+        self._lock = Lock()  # of the file: flushes write it on another thread, truncations on the log's own
+        self._outdated = False  # the next flush writes the file
         self._unsynced = False
         self.stored = stored
         self.path = path
         self.entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
-        #: The latest in the file: an append of another one comes to `assign`.
-        self.saved = NO_EPOCH
+        #: The latest that has a batch: an append of another one comes to `assign`.
+        self.assigned = NO_EPOCH
 
     def load(self) -> None:
         """Reads the file; no file is an empty history.
@@ -42,23 +46,21 @@ class LeaderEpochs:
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if next_epoch <= epoch or next_start < start:
                 raise CorruptFile(self.path, f"epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}")
-        self._in_file = entries
         self._set(entries)
-        self.saved = self.latest
+        self.assigned = self.latest
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """A leader begins, in memory: `assign` writes it down with the epoch's first batch.
-
-        Nobody asks where an epoch ended that has none, and a broker takes over thousands of partitions in one turn of its
-        loop: a file for each stopped it for seconds, longer than the quorum waits.
-        """
+        """A leader begins; the file gets it once the epoch has a batch, because no replica asks where another one ended."""
         self._set(self._with(epoch, start_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records that `epoch` begins at `start_offset`; entries that contradict it are dropped."""
-        entries = self._with(epoch, start_offset)
-        if entries is not self.entries or self.saved != epoch:
-            self._replace(entries)
+        """The first batch of `epoch` is about to be written at `start_offset`; entries that contradict it are dropped.
+
+        No file is written here: after a failover each of thousands of partitions comes here with its first batch.
+        """
+        self._set(self._with(epoch, start_offset))
+        self.assigned = epoch
+        self._outdated = True  # last: a flush on another thread takes this back before it reads the entries
 
     def _with(self, epoch: int, start_offset: int) -> list[tuple[int, int]]:
         assert epoch >= 0 and start_offset >= 0
@@ -116,41 +118,50 @@ class LeaderEpochs:
         if self.entries:
             self._replace([])
 
-    def save(self) -> None:
-        """Replaces the file without waiting for the disk.
-
-        After a crash recovery reads the epochs beyond the recovery point from the batches themselves, and `flush` comes
-        before the recovery point moves; so no epoch that has records is ever missing.
-        """
-        if self.entries == self._in_file and (data := self._files.read(self.path)):
-            # The same bytes, to make them dirty: if a sync of them failed earlier, the kernel takes them for clean. Not by a
-            # rename: after a crash each of 10,000 logs comes here, and with renames their start took 25 s instead of 13.
-            self._files.pwrite(self.path, 0, data)
-            self._unsynced = True
-            self.saved = self.latest
-        else:
-            self._replace(self.entries)
-
     def store(self) -> None:
-        """From now on in the file."""
+        """From now on in the file, written anew by the next flush.
+
+        Also where it has the same bytes: if a sync of them failed in an earlier process, the kernel takes them for clean.
+        """
         self.stored = True
-        if self.entries:
-            self.save()
+        self.assigned = self.latest
+        self._outdated = True
+
+    def leave(self) -> None:
+        """The directory is about to lose its name: a flush that is on its way must not write into a successor's."""
+        with self._lock:
+            self.stored = False
 
     def flush(self) -> bool:
-        """True when the directory must be synced as well."""
-        unsynced, self._unsynced = self._unsynced, False
+        """Brings the file up to date, on the disk. On any thread. True when the directory must be synced as well.
+
+        It comes before the recovery point moves, so that no epoch that has records is ever missing.
+        """
+        with self._lock:
+            if self._outdated and self.stored:
+                self._outdated = False
+                try:
+                    self._write(self.entries)
+                except StorageFailure:
+                    self._outdated = True
+                    raise
+            unsynced, self._unsynced = self._unsynced, False
         if unsynced:
             self._files.sync_file(self.path)
         return unsynced
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        if self.stored:
-            write_pairs(self._files, self.path, entries, sync=False)  # first: with a full disk nothing has changed
-            self._unsynced = True
-            self._in_file = entries
+        """At once, without waiting for the disk; with a full disk nothing has changed."""
+        with self._lock:
+            if self.stored:
+                self._write(entries)
+                self._outdated = False
         self._set(entries)
-        self.saved = self.latest
+        self.assigned = self.latest
+
+    def _write(self, entries: list[tuple[int, int]]) -> None:
+        write_pairs(self._files, self.path, entries, sync=False)
+        self._unsynced = True
 
     def _set(self, entries: list[tuple[int, int]]) -> None:
         self.entries = entries

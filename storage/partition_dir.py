@@ -70,6 +70,7 @@ def rewrite_topic_id(files: Files, directory: str) -> None:
         files.pwrite(path, 0, data)
 
 
-def write_topic_id(files: Files, directory: str, topic_id: bytes, sync: bool = True) -> None:
+def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """Into a directory without records: what a kill leaves half written is set aside with it. `sync_topic_id` follows."""
     text = f"version: 0\ntopic_id: {id_to_text(topic_id)}\n"
-    files.write_atomic(f"{directory}/{PARTITION_METADATA}", text.encode(), sync)
+    files.pwrite(f"{directory}/{PARTITION_METADATA}", 0, text.encode())

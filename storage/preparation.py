@@ -28,10 +28,10 @@ class Preparation(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The batch as it is to be appended, or why it must not be."""
+    """The batch as it is to be appended, or why it must not be; None: as it came, and its errand has been run."""
 
     preparation: Preparation
-    outcome: memoryview | KafkaError
+    outcome: memoryview | KafkaError | None
 
 
 def prepare(batch: BatchView, preparation: Preparation, now_ms: int, turn: Turn) -> Work[memoryview]:

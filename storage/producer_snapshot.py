@@ -58,25 +58,14 @@ def decode(path: str, data: bytes) -> list[ProducerState]:
     if len(data) != _HEADER.size + count * _ENTRY.size:
         raise CorruptFile(path, f"{len(data)} bytes do not hold {count} entries")
     states: dict[int, ProducerState] = {}
-    for fields in _ENTRY.iter_unpack(data[_HEADER.size :]):
-        state = _state(*fields)
-        older = states.get(state.producer_id)
-        if older is not None and older.epoch == state.epoch:
-            state.batches[:0] = older.batches
-        states[state.producer_id] = state
+    for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first in _ENTRY.iter_unpack(
+        data[_HEADER.size :]
+    ):
+        state = states.get(producer_id)
+        if state is None or state.epoch != epoch:
+            state = states[producer_id] = ProducerState(producer_id, epoch)
+        state.coordinator_epoch, state.last_timestamp = coordinator_epoch, timestamp
+        state.current_txn_first_offset = first if first >= 0 else NONE
+        if offset >= 0:
+            state.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
     return list(states.values())
-
-
-def _state(
-    producer_id: int,
-    epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    txn_first_offset: int,
-) -> ProducerState:
-    batches = [BatchMetadata(last_sequence, last_offset, offset_delta, timestamp)] if last_offset >= 0 else []
-    first = txn_first_offset if txn_first_offset >= 0 else NONE
-    return ProducerState(producer_id, epoch, coordinator_epoch, timestamp, first, batches)

@@ -74,6 +74,7 @@ class ProducerState:
     last_timestamp: int = NONE
     current_txn_first_offset: int = NONE
     batches: list[BatchMetadata] = field(default_factory=list)
+    generation: int = field(default=0, compare=False, repr=False)  # see `ProducerStates.freeze`
 
     @property
     def last_sequence(self) -> int:
@@ -114,19 +115,22 @@ class ProducerStates:
 
     __slots__ = (
         "_ended_firsts",
+        "_generation",
         "_undecided",
-        "_unreplicated",
         "_verifications",
         "end_offset",
         "requires_verification",
         "states",
+        "unreplicated",
     )
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
         self.end_offset = 0  # every batch below has been taken in
+        self._generation = 0
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
-        self._unreplicated: dict[int, int] = {}  # first offset -> marker's offset, in the order of the markers
+        # First offset -> marker's offset, in the order of the markers: those that the high watermark has not passed.
+        self.unreplicated: dict[int, int] = {}
         self._ended_firsts: list[int] = []  # a heap of those first offsets, and of some that are replicated since
         self._verifications: dict[int, Verification] = {}
         # Set for partitions that clients write to: the first batch of a transaction needs a ticket (KIP-890).
@@ -267,8 +271,8 @@ class ProducerStates:
     ) -> None:
         """Takes in a data batch that was appended."""
         state = self.states.get(producer_id)
-        if state is None:
-            state = self.states[producer_id] = ProducerState(producer_id)
+        if state is None or state.generation != self._generation:
+            state = self._to_change(producer_id, state)
         if epoch != state.epoch:
             state.epoch = epoch
             state.batches.clear()
@@ -289,8 +293,8 @@ class ProducerStates:
     ) -> AbortedTxn | None:
         """Takes in a marker that was appended at `offset`; the entry for the transaction index if it aborts something."""
         state = self.states.get(producer_id)
-        if state is None:
-            state = self.states[producer_id] = ProducerState(producer_id)
+        if state is None or state.generation != self._generation:
+            state = self._to_change(producer_id, state)
         first_offset = state.current_txn_first_offset
         if epoch != state.epoch:
             state.epoch = epoch
@@ -303,18 +307,39 @@ class ProducerStates:
             return None
         opened_by = self._undecided.pop(first_offset)
         assert opened_by == producer_id
-        self._unreplicated[first_offset] = offset
+        self.unreplicated[first_offset] = offset
         heappush(self._ended_firsts, first_offset)
         if marker.commit:
             return None
         last_stable_offset = next(iter(self._undecided), offset + 1)
         return AbortedTxn(producer_id, first_offset, offset, last_stable_offset)
 
+    def _to_change(self, producer_id: int, state: ProducerState | None) -> ProducerState:
+        if state is None:
+            changed = ProducerState(producer_id)
+        else:
+            changed = ProducerState(
+                producer_id,
+                state.epoch,
+                state.coordinator_epoch,
+                state.last_timestamp,
+                state.current_txn_first_offset,
+                state.batches[:],
+            )
+        changed.generation = self._generation
+        self.states[producer_id] = changed
+        return changed
+
+    def freeze(self) -> list[ProducerState]:
+        """The states as they are now, for another thread. Each producer that goes on does so in a copy of its state."""
+        self._generation += 1
+        return list(self.states.values())
+
     # Offsets
 
     def first_unstable_offset(self) -> int:
         """The first offset of the oldest transaction without a replicated marker, or -1."""
-        undecided, unreplicated = self._undecided, self._unreplicated
+        undecided, unreplicated = self._undecided, self.unreplicated
         if not undecided and not unreplicated:
             return NONE
         ended = self._ended_firsts
@@ -324,15 +349,15 @@ class ProducerStates:
 
     def on_high_watermark(self, offset: int) -> None:
         """Markers below `offset` are decided for good."""
-        if self._unreplicated:
+        if self.unreplicated:
             # In the order of the markers: those that are decided come first.
-            done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self._unreplicated.items())]
+            done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self.unreplicated.items())]
             for first in done:
-                del self._unreplicated[first]
+                del self.unreplicated[first]
 
     @property
     def in_transaction(self) -> bool:
-        return bool(self._undecided or self._unreplicated)
+        return bool(self._undecided or self.unreplicated)
 
     # Keeping
 
@@ -357,7 +382,7 @@ class ProducerStates:
     def clear(self) -> None:
         self.states = {}
         self._undecided = {}
-        self._unreplicated = {}
+        self.unreplicated = {}
         self._ended_firsts = []
         self.end_offset = 0
 

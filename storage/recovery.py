@@ -6,7 +6,7 @@ What a crash can leave, and what becomes of it:
     a batch half written                 the log ends before it
     indexes behind the log, or damaged   made again from the log
     a producer snapshot missing          an older one is taken and the batches since are read
-    epochs missing                       read from the batches, which name their leader epoch
+    epochs or indexes not written yet    made from the batches, which name their leader epoch
     a marker that cannot be read         ends no transaction (storage.replay)
     files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
 
@@ -93,8 +93,8 @@ def open_log(
     segments = [segment(base, sizes[f"{base:020d}{LOG_SUFFIX}"], base == bases[-1]) for base in bases]
     if not segments:
         segments = [segment(log_start_offset, 0, True)]
-        segments[0].create_files()
-    epochs_known = _load_epochs(history)
+        segments[0].create_file()
+    epochs_in_file = _load_epochs(history)
     if not clean:
         history.forget_from(recovery_point)
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
@@ -126,7 +126,7 @@ def open_log(
         # The log lost more than its start allows (its files were removed): it can only go on empty, from there.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
-    _settle(log, clean, epochs_known)
+    _settle(log, clean, epochs_in_file)
     log.segments.active.unmap()  # most logs of a node are idle: the next use maps it again
     return log
 
@@ -149,7 +149,7 @@ def new_log(
     answers clients: so each partition pays its own when it is used. After a crash the metadata says that it is there.
     """
     segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
-    segment.indexes.start_empty()
+    segment.indexes.clear()
     log = Log(
         files,
         mappings,
@@ -170,20 +170,20 @@ def new_log(
     return log
 
 
-def _settle(log: Log, clean: bool, epochs_known: bool) -> None:
+def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> None:
     """Brings epochs, snapshots, transaction indexes and producers in line with the batches that are there."""
-    if not epochs_known or (not clean and _begins_before_epochs(log)):
+    if not epochs_in_file or (not clean and _begins_before_epochs(log)):
         _read_epochs(log)
     if clean:
         log.epochs.truncate_from_end(log.log_end_offset + 1)  # of a log that ended in a gap
-    if not clean or not epochs_known:
+    if not clean or not epochs_in_file:
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
-        log.epochs.save()
+        if log.epochs.entries != epochs_in_file or log.log_end_offset > log.recovery_point:
+            log.epochs.store()
     if not clean:
         # What the recovery point does not vouch for may be newer than the transaction index next to it.
-        for snapshot in [offset for offset in log.snapshots if offset > log.recovery_point]:
-            replay.remove_snapshot(log, snapshot)
+        replay.forget_snapshots(log, lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
         for segment in log.segments.from_offset(log.recovery_point):
@@ -250,13 +250,13 @@ def _last_offset_in(files: Files, path: str) -> int:
     return last
 
 
-def _load_epochs(history: LeaderEpochs) -> bool:
+def _load_epochs(history: LeaderEpochs) -> list[tuple[int, int]]:
+    """What the file says; nothing where it cannot be read."""
     try:
         history.load()
     except CorruptFile as error:
         logger.warning("%s: read again from the batches", error)
-        return False
-    return bool(history.entries)
+    return history.entries
 
 
 def _find_end(
@@ -463,13 +463,8 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
 
     And whether an index that the recovery point vouched for is not there.
     """
-    vouched = usable = recovery_point > segment.base_offset
-    try:
-        segment.indexes.read(segment.size)
-    except CorruptFile as error:
-        logger.warning("%s: made again from the log", error)
-        usable = False
-    if usable:
+    vouched = recovery_point > segment.base_offset
+    if vouched and _read_indexes(segment):
         # The last batch below the recovery point that the index knows. If the entry does not fit the log, none is trusted:
         # the checkpoint may be from before a truncation.
         _, position = segment.indexes.offsets.floor(recovery_point - 1)
@@ -483,6 +478,15 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
         logger.warning("%s: does not fit the log, made again", segment.indexes.offsets.path)
     segment.indexes.clear()
     return 0, segment.base_offset, vouched
+
+
+def _read_indexes(segment: Segment) -> bool:
+    try:
+        segment.indexes.read(segment.size)
+    except CorruptFile as error:
+        logger.warning("%s: made again from the log", error)
+        return False
+    return True
 
 
 def _begins_before_epochs(log: Log) -> bool:

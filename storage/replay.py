@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,7 @@ PRODUCER_ID, PRODUCER_ID_AT = Struct(">q"), 43
 
 def rebuild_producers(log: Log) -> None:
     """The producers' state at the log end offset: the newest snapshot that is not beyond it, and the batches since."""
-    for snapshot in [offset for offset in log.snapshots if offset > log.log_end_offset]:
-        remove_snapshot(log, snapshot)
+    forget_snapshots(log, lambda offset: offset > log.log_end_offset)
     start = _load_snapshot(log, log.producers, log.log_end_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
@@ -100,6 +99,15 @@ def _load_snapshot(log: Log, producers: ProducerStates, offset_max: int) -> int:
             continue
         return offset
     return log.log_start_offset
+
+
+def forget_snapshots(log: Log, is_gone: Callable[[int], bool]) -> None:
+    with log.recovery_lock:  # a flush may be writing one
+        for offset in list(filter(is_gone, log.frozen)):
+            del log.frozen[offset]
+        gone = list(filter(is_gone, log.snapshots))
+    for offset in gone:
+        remove_snapshot(log, offset)
 
 
 def remove_snapshot(log: Log, offset: int) -> None:

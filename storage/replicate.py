@@ -61,8 +61,8 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     segment = log.segments.active
     if not log.has_room(size, last, max_timestamp, now_ms):
         segment = log.make_room(size, first, last, max_timestamp, now_ms)
-    if leader_epoch >= 0 and leader_epoch != log.epochs.saved:
-        log.assign_epoch(leader_epoch, first)
+    if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
+        log.epochs.assign(leader_epoch, first)
     try:
         position = segment.append(view, first, last, leader_epoch, max_timestamp)
     except StorageFailure as failure:
@@ -154,7 +154,7 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         segment = log.make_room(len(view), headers[0][0], last, max_timestamp, now_ms)
     for header in headers:
         if header[2] != log.epochs.latest and header[2] >= 0:
-            log.assign_epoch(header[2], header[0])  # an epoch that began here without a batch is dropped
+            log.epochs.assign(header[2], header[0])  # an epoch that began here without a batch is dropped
     position = segment.size
     try:
         segment.append_all(view, headers)

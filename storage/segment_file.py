@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 
 from storage.cold import ColdBytes
-from storage.config import LogConfig
+from storage.config import NEVER, LogConfig
 from storage.errors import NoAddressSpace, StorageFailure
 from storage.files import Files, MappedFile
 from storage.index import RELATIVE_OFFSET_MAX
@@ -41,13 +41,13 @@ class SegmentFile:
         "_damages",
         "_files",
         "_map",
-        "_mapped_from",
         "_mappings",
         "_shown",
         "_suffix",
         "active",
         "base_offset",
         "cold",
+        "in_memory_from",
         "limit",
         "path",
         "recently_used",
@@ -77,7 +77,8 @@ class SegmentFile:
         self.recently_used = False
         self._damages: set[int] = set()  # positions already written into the node's log
         self._map: MappedFile | None = None
-        self._mapped_from = 0
+        # From there on the bytes were written by this process, to pages that are mapped: readers take them as they are.
+        self.in_memory_from = NEVER
         self._closed: list[MappedFile] = []  # views of them are still held
         self._shown = 0  # views that are held may show this much, though less is left
 
@@ -106,12 +107,12 @@ class SegmentFile:
         Raises:
             StorageFailure: the disk cannot read them. Without this call that would kill the process (SIGBUS).
         """
+        if position >= self.in_memory_from:
+            return self.size
         if self._map is None:
             self._open_map()
         mapped = self._map
         assert mapped is not None
-        if self.active and position >= self._mapped_from:
-            return self.size  # written by this process, to pages that are there
         if end is None:
             end = min(position + REACH_BYTES, self.size)
         mapped.populate(position, end)
@@ -119,12 +120,14 @@ class SegmentFile:
 
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
         """(position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.walk`."""
-        return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, self.reach)
+        reach = None if position >= self.in_memory_from else self.reach
+        return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, reach)
 
     def offset_behind(self, start: int, end: int) -> int:
         """Where a reader goes on that was given [start, end): whole batches, and another one follows."""
-        if self.active and start >= self._mapped_from:
-            return self.offset_at(end)
+        if start >= self.in_memory_from:
+            base: int = WALK.unpack_from(self.view(), end)[0]
+            return base
         for _, following, _, last in self.walk(start):  # the batch at `end` may be damaged
             if following >= end:
                 return last + 1
@@ -142,7 +145,7 @@ class SegmentFile:
         Raises:
             DamagedLog, StorageFailure
         """
-        if self.active and start >= self._mapped_from:
+        if start >= self.in_memory_from:
             return end
         self.reach(start, end)
         if self.cold.is_checked(start, end):
@@ -181,11 +184,13 @@ class SegmentFile:
         if self._map.size < self.size:
             missing, self._map = self.size - self._map.size, None
             raise StorageFailure(self.log_path, f"the last {missing} bytes of the file have disappeared")
-        self._mapped_from = self.size
+        if self.active:
+            self.in_memory_from = self.size
         self._mappings.opened(self)  # type: ignore[arg-type]  # `unmap` is in Segment
 
     def _close_map(self) -> None:
         """Gives the mapping back; it ends when the last view of it is gone."""
+        self.in_memory_from = NEVER
         mapped, self._map = self._map, None  # two threads may come here: a deleted log's worker, and the loop for room
         if mapped is not None:
             mapped.close()

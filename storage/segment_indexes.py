@@ -87,11 +87,6 @@ class SegmentIndexes:
         """(timestamp, offset): no batch that ends before the offset has a later one; (-1, base offset) if there is none."""
         return self.times.floor(timestamp) if self.loaded else self.times.floor_in_file(self._files, timestamp)
 
-    def start_empty(self) -> None:
-        """The files of a new segment hold nothing."""
-        self.loaded = True
-        self.largest = NO_TIMESTAMP_YET
-
     def read(self, log_bytes: int) -> None:
         """Reads the files.
 
@@ -103,7 +98,7 @@ class SegmentIndexes:
         self.loaded = True
 
     def clear(self) -> None:
-        """Empties the indexes, to be filled again."""
+        """Empties the indexes, to be filled (again). The next `save` makes the files."""
         self.offsets.clear()
         self.times.clear()
         self.loaded = True

@@ -65,6 +65,9 @@ def _merge(
 ) -> Any:
     if isinstance(answer, KafkaError):
         return answer
+    if isinstance(answer, EncodedMetadata):
+        _tell_operations(broker, request, context, answer.head)
+        return answer.plus(refused, context.api_version)
     _tell_operations(broker, request, context, answer)
     answer.topics.extend(refused)
     return answer

@@ -43,7 +43,14 @@ NO_REFUSALS: Refusals = {}
 def is_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if _has_transactional_batch(data.records):
+            # The one bit first, as every request comes here: the call is worth its time for few of them.
+            records: Any = data.records
+            if (
+                records
+                and len(records) > ATTRIBUTES_AT
+                and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+                and _has_transactional_batch(records)
+            ):
                 return True
     return False
 

@@ -9,11 +9,12 @@ v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 top
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import islice
 
-from broker.all_topics import Rows, View
-from broker.encoded_metadata import EncodedMetadata, encode_topic
+from broker.all_topics import PARTITIONS_PER_TURN, Rows, View
+from broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.metadata_cache import NodeAddress
 from broker.parts import BrokerParts
@@ -116,6 +117,10 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
         view = View(context.api_version, context.connection.listener_name)
         broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, deferred))
         return
+    if _names_many(broker, request) and not request.include_topic_authorized_operations:
+        view = View(context.api_version, context.connection.listener_name)
+        broker.all_topics.when_encoded(view, partial(_complete_named, broker, request, context, deferred))
+        return
     response = _head(broker, request, context)
     live = broker.metadata.live(context.connection.listener_name)
     builder = _Builder(broker, context.api_version, context.connection.listener_name, live)
@@ -145,9 +150,45 @@ def _complete(
     deferred.complete(EncodedMetadata(_head(broker, request, context), rows))
 
 
-def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage], bytes]:
+def _names_many(broker: BrokerParts, request: MetadataRequest) -> bool:
+    """Whether the topics that are asked for have more partitions than are encoded in one turn."""
+    topics, count = broker.metadata.image.topics, 0
+    for asked in request.topics or ():
+        image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
+        if image is not None:
+            count += len(image.partitions)
+    return count > PARTITIONS_PER_TURN
+
+
+def _complete_named(
+    broker: BrokerParts, request: MetadataRequest, context: RequestContext, deferred: Deferred, rows: Rows | None
+) -> None:
+    """With the topics that are asked for, of all that are encoded."""
+    if deferred.cancelled or rows is None:
+        _complete(broker, request, context, deferred, rows)
+        return
+    listener = context.connection.listener_name
+    builder = _Builder(broker, context.api_version, listener, broker.metadata.live(listener))
+    encoded, topics = dict(rows.topics), broker.metadata.image.topics
+    found: list[tuple[str, bytes]] = []
+    for name, topic_id in dict.fromkeys((asked.name, asked.topic_id) for asked in request.topics or ()):
+        image = topics.by_id(topic_id) if topic_id != ZERO_UUID else topics.by_name(name or "")
+        known = image and encoded.get(image.name)
+        found.append((name or "", known or encode_topic(builder.asked(name, topic_id), context.api_version)))
+    named = Rows(found, b"".join([each for _, each in found]))
+    deferred.complete(EncodedMetadata(_head(broker, request, context), named))
+
+
+def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage], Iterator[bytes]]:
     builder = _Builder(broker, view.version, view.listener, broker.metadata.live(view.listener))
-    return lambda image: encode_topic(builder.topic(image), view.version)
+
+    def encoded(image: TopicImage) -> Iterator[bytes]:
+        count = len(image.partitions)
+        if count <= PARTITIONS_PER_TURN:
+            return iter((encode_topic(builder.topic(image), view.version),))
+        return encode_in_pieces(builder.head(image), count, builder.partitions_in_pieces(image), view.version)
+
+    return encoded
 
 
 def _head(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
@@ -205,12 +246,19 @@ class _Builder:
         return MetadataResponseTopic(error_code=error, name=name, is_internal=name in self._broker.internal_topics)
 
     def topic(self, image: TopicImage) -> MetadataResponseTopic:
+        topic = self.head(image)
+        topic.partitions = [self._partition(index, partition) for index, partition in image.sorted_partitions()]
+        return topic
+
+    def head(self, image: TopicImage) -> MetadataResponseTopic:
         return MetadataResponseTopic(
-            name=image.name,
-            topic_id=image.id,
-            is_internal=image.name in self._broker.internal_topics,
-            partitions=[self._partition(index, partition) for index, partition in image.sorted_partitions()],
+            name=image.name, topic_id=image.id, is_internal=image.name in self._broker.internal_topics
         )
+
+    def partitions_in_pieces(self, image: TopicImage) -> Iterator[list[MetadataResponsePartition]]:
+        partitions = iter(image.sorted_partitions())
+        while piece := list(islice(partitions, PARTITIONS_PER_TURN)):
+            yield [self._partition(index, partition) for index, partition in piece]
 
     def _partition(self, index: int, partition: PartitionRegistration) -> MetadataResponsePartition:
         leader, error = partition.leader, ErrorCode.NONE

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from broker.coordinator.outcome import Pending
 from broker.handlers._large_produce import (
@@ -42,7 +41,6 @@ from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -52,6 +50,7 @@ from protocol.messages.produce import (
 from protocol.primitives import ZERO_UUID
 from protocol.records.batch import CODEC_MASK, HEADER_BYTES
 from protocol.records.compression import ZSTD
+from protocol.schema import maker
 from protocol.work import RECORDS_A_TURN, TooLong
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
@@ -64,6 +63,9 @@ ADMIN_CLIENT_ID = "__admin_client"
 ZSTD_SINCE = 7
 #: The low byte of a batch's attributes.
 ATTRIBUTES_AT = 22
+new_response = maker(ProduceResponse)
+new_topic_response = maker(TopicProduceResponse)
+new_partition_response = maker(PartitionProduceResponse)
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -117,7 +119,7 @@ def _append(
 ) -> Answer:
     acks = request.acks
     now_ms = broker.world.clock.wall_ms()
-    records_of = _records if context.api_version >= ZSTD_SINCE else _records_but_zstd
+    may_be_zstd = context.api_version >= ZSTD_SINCE
     turn = broker.long_work.turn
     turn.left = RECORDS_A_TURN
     waits: list[Wait] = []
@@ -135,8 +137,12 @@ def _append(
                     )
                 if refusals and (partition.topic, partition.index) in refusals:
                     raise refusals[partition.topic, partition.index]
+                # In place of null: no batch, which the log refuses like every other number of batches but one.
+                records: bytes | memoryview = data.records or b""  # type: ignore[assignment]  # a request has one buffer, not a list
+                if not may_be_zstd:
+                    _refuse_zstd(records)
                 appended = partition.append(
-                    records_of(data), acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
+                    records, acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
                 )
             except TooLong:
                 rest = rest_of(request, topic_data, data)
@@ -146,7 +152,7 @@ def _append(
                 _count_failure(broker, topic_data, data.index)
                 partitions.append(_failed(broker, topic_data, data.index, failure, context.api_version))
                 continue
-            response = PartitionProduceResponse(
+            response = new_partition_response(
                 index=data.index,
                 base_offset=appended.first_offset,
                 log_append_time_ms=appended.log_append_time,
@@ -158,7 +164,7 @@ def _append(
             if partition.flush_messages != NEVER and partition.wants_flush:
                 waits.append((partition.when_flushed, appended.last_offset, _fails(response)))
         responses.append(
-            TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
+            new_topic_response(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
         if rest is not None:
             break
@@ -166,7 +172,7 @@ def _append(
         if failed:
             context.connection.close("a produce request with acks=0 failed")
         return None if rest is None else joined(rest, context, None, _append_rest(broker, rest, context))
-    answer = ProduceResponse(responses=responses)
+    answer = new_response(responses=responses)
     if failed and context.api_version >= 10:
         _add_endpoints(broker, answer, context)
     if not waits:
@@ -177,20 +183,12 @@ def _append(
     return deferred if rest is None else joined(rest, context, deferred, _append_rest(broker, rest, context))
 
 
-def _records(data: PartitionProduceData) -> bytes | memoryview:
-    """In place of null: no batch, which the log refuses like every other number of batches but one."""
-    records = data.records
-    return b"" if records is None else cast(memoryview, records)
-
-
-def _records_but_zstd(data: PartitionProduceData) -> bytes | memoryview:
+def _refuse_zstd(records: bytes | memoryview) -> None:
     """KafkaError for a batch that a client of this version may not send."""
-    records = _records(data)
     if len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & CODEC_MASK == ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is for Produce from version {ZSTD_SINCE} on (KIP-110)"
         )
-    return records
 
 
 def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:

@@ -25,16 +25,14 @@ class Commit:
 class Commits:
     """In the order of their offsets. One callback that fails keeps no other from being called."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[Commit] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        #: Each append asks whether there are any: the deque itself answers in a fifth of the time of a method.
+        self.waiting: deque[Commit] = deque()
 
     def add(self, commit: Commit) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting and waiting[0].callback is None:
             waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
         if waiting and waiting[-1].required_offset > commit.required_offset:
@@ -46,13 +44,13 @@ class Commits:
 
     def reached(self, offset: int, result: Callable[[], ErrorCode]) -> None:
         """Call back all that waited for no more than `offset`."""
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting and waiting[0].required_offset <= offset:
             commit = waiting.popleft()
             if commit.callback is not None:
                 isolated(commit.callback, result())
 
     def take_all(self) -> list[Commit]:
-        taken = list(self._waiting)
-        self._waiting.clear()
+        taken = list(self.waiting)
+        self.waiting.clear()
         return taken

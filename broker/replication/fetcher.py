@@ -13,6 +13,7 @@ leader answers the waiting one for it (handlers/fetch.py): a new leader must not
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,9 @@ SUSPICION_MS = 1_500
 IN_FLIGHT_MAX = 2
 #: An answer with first records of a thousand partitions, whose files are made one by one: the loop has other work, too.
 TURN_MS = 20
+#: Of such an answer, how many partitions have their files made before the first of them is appended to.
+ERRANDS_AT_ONCE = 32
+NO_TIMESTAMP = -1
 #: News of one turn of the loop, and of the next few, travel together.
 NEWS_DELAY_MS = 1
 LEADERSHIP_ERRORS = frozenset(
@@ -274,8 +278,13 @@ class LeaderFetcher:
 
     # -- Answers -----------------------------------------------------------------------------------------------------
 
-    def _handle(self, protocol: ChannelProtocol, number: int, told: Sequence[tuple[bytes, PartitionData]]) -> None:
-        """What request `number` was told, in turns; the next request follows after the last."""
+    def _handle(
+        self, protocol: ChannelProtocol, number: int, told: Sequence[tuple[bytes, PartitionData]], ready: int = 0
+    ) -> None:
+        """What request `number` was told, in turns; the next request follows after the last.
+
+        Of the first `ready` the logs' errands have been run (`Log.errand`): first records of partitions, and rolls.
+        """
         if protocol is not self._protocol:
             return  # lost since the turn before
         turn_ends_ms = self._world.clock.mono_ms() + TURN_MS
@@ -283,7 +292,11 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(told):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, _kept(data)) for topic_id, data in told[i:]]
-                    self._world.clock.call_later(0, partial(self._handle, protocol, number, left))
+                    self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
+                    return
+                if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
+                    left = [(topic_id, _kept(data)) for topic_id, data in told[i:]]
+                    self._world.spawn(self._run_errands(protocol, number, left), f"logs for {self.leader_id}")
                     return
                 key = (topic_id, data.partition_index)
                 followed = self.session.asked(key, number)
@@ -296,6 +309,23 @@ class LeaderFetcher:
             return
         self._in_flight -= 1
         self._turn()
+
+    def _errand(self, number: int, topic_id: bytes, data: PartitionData) -> Callable[[], None] | None:
+        followed = self.session.asked((topic_id, data.partition_index), number)
+        own_log = None if followed is None else followed.partition.log
+        if own_log is None:
+            return None
+        size = len(cast("bytes | memoryview", data.records or b""))
+        return own_log.errand(size, own_log.log_end_offset, NO_TIMESTAMP, self._world.clock.wall_ms())
+
+    async def _run_errands(
+        self, protocol: ChannelProtocol, number: int, told: Sequence[tuple[bytes, PartitionData]]
+    ) -> None:
+        """On several threads: each waits for the file system, which goes on with the others meanwhile."""
+        ready = min(len(told), ERRANDS_AT_ONCE)
+        errands = [errand for each in told[:ready] if (errand := self._errand(number, *each)) is not None]
+        await asyncio.gather(*(self._world.workers.run(errand) for errand in errands))
+        self._handle(protocol, number, told, ready)
 
     def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
         partition, told = followed.partition, followed.told

@@ -6,10 +6,9 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
     follower    is appended to by the fetcher; answers consumers that fetch from followers (KIP-392), up to its watermark
     offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
 
-Delayed produces are kept here in two lists, ascending by offset because a log only grows: `_committing` is completed from
-its head by the high watermark, `_flushing` by the flush. Fetches watch (replication/fetch_session.py): those of followers the
-log's end, of consumers the high watermark; each is notified of the next change once, and delayed fetches are woken once per
-turn of the loop (replication/waiting.py).
+Delayed produces are kept here in two lists by offset: `_committing` is completed from its head by the high watermark, `_flushing`
+by the flush. Fetches watch (replication/fetch_session.py): those of followers the log's end, of consumers the high watermark;
+each is notified of the next change once, and delayed fetches are woken once per turn of the loop (replication/waiting.py).
 Not handled here: sockets, timeouts (replication/append.py, server/timer_wheel.py), and the wire.
 """
 
@@ -335,14 +334,15 @@ class Partition:
         if high_watermark <= log.high_watermark:
             return
         log.advance_high_watermark(high_watermark)
-        if self._committing:
+        if self._committing.waiting:
             if within_append:
                 # A coordinator that appends has not replayed its records yet: no callback may make it decide anew (Kafka's
                 # ActionQueue). The watermark jumps here when a replica that could join has been late for too long.
                 self._wakeups.schedule(self)
             else:
                 self.wake()
-        self._tell_watermark()
+        if self.follower_watches or self.consumer_watches:
+            self._tell_watermark()
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""

@@ -16,11 +16,13 @@ from broker.replication.fetch_session import FetchPartition
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.schema import maker
 from storage.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
 UNKNOWN_OFFSET = -1
+new_partition_data = maker(PartitionData)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ def read(partition: Partition, request: FetchPartition, reader: Reader, max_byte
         KafkaError: the partition cannot be read here, by this reader, from this offset.
     """
     log, diverging = _checked(partition, request, reader)
-    response = PartitionData(
+    is_follower = reader.is_follower
+    response = new_partition_data(
         partition_index=request.index,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
@@ -80,8 +83,8 @@ def read(partition: Partition, request: FetchPartition, reader: Reader, max_byte
         response.diverging_epoch = diverging
         return response
     offset = request.fetch_offset
-    throttle = partition.leader_throttle if reader.is_follower else None
-    if reader.is_follower:
+    throttle = partition.leader_throttle if is_follower else None
+    if is_follower:
         held_back = throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0
         up_to = offset if held_back else log.log_end_offset
     elif reader.read_committed:
@@ -92,7 +95,7 @@ def read(partition: Partition, request: FetchPartition, reader: Reader, max_byte
         found = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=min_one)
         response.records = found.records
         partition.reads += 1
-        if reader.is_follower:
+        if is_follower:
             partition.replication_bytes_out += len(found.records)
             if throttle is not None:
                 throttle.record(len(found.records))

@@ -24,9 +24,5 @@ def _extension() -> Callable[[Buffer], int]:
     return compiled
 
 
-_crc32c = _extension()
-
-
-def crc32c(data: Buffer) -> int:
-    """The checksum as the unsigned number that the batch header holds."""
-    return _crc32c(data)
+#: The checksum as the unsigned number that the batch header holds. No function around it: each append calls it.
+crc32c = _extension()

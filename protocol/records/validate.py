@@ -142,11 +142,12 @@ def validate_header(
         or size > rules.max_message_bytes
         or last_offset_delta + 1 != count
         or count < 1
-        # Bits 3 to 7 and codecs 3 (lz4: its block mode is looked at), 5, 6, 7 are rare enough for the cold path.
-        or attributes & 0x28
-        or attributes & 7 in _RARE_CODECS
+        # Bits 3 and 5 and codecs 3 (lz4: its block mode is looked at), 5, 6, 7 are rare enough for the cold path.
+        or (
+            attributes
+            and (attributes & 0x28 or attributes & 7 in _RARE_CODECS or (attributes & 0x10 and producer_id < 0))
+        )
         or (base_sequence < 0 and producer_id >= 0)
-        or (attributes & 0x10 and producer_id < 0)
         or (max_timestamp > now_ms + rules.timestamp_after_max_ms and not rules.log_append_time)
         or base_timestamp > max_timestamp
         # No record is shorter than 7 bytes.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from broker.all_topics import PARTITIONS_PER_TURN, AllTopics, Rows, View
-from broker.encoded_metadata import EncodedMetadata, encode_topic, metadata_encoder
+from broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic, metadata_encoder
 from broker.metadata_cache import MetadataCache
 from controller.metadata.topics import TopicImage
 from protocol.compile import encode
@@ -66,11 +68,12 @@ class Cluster:
     def publish(self) -> None:
         self.metadata.image = self.situation.image
 
-    def encode(self, image: TopicImage) -> bytes:
+    def encode(self, image: TopicImage) -> Iterator[bytes]:
         if self.fails:
             raise ZeroDivisionError
-        self.encoded.append(image.name)
-        return image.name.encode()
+        for begin in range(0, len(image.partitions), PARTITIONS_PER_TURN):
+            self.encoded.append(image.name)
+            yield image.name.encode() if not begin else b"+"
 
     def ask(self) -> None:
         self.all_topics.when_encoded(VIEW, lambda rows: self.answers.append(rows and [name for name, _ in rows.topics]))
@@ -82,6 +85,34 @@ class Cluster:
             self.clock.timers.remove(timer)
             timer[1]()
         return len(self.encoded) - before
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_topic_encoded_in_pieces_has_the_same_bytes(version: int) -> None:
+    partitions = [
+        MetadataResponsePartition(partition_index=n, leader_id=n % 3, replica_nodes=[1] * (n % 4), isr_nodes=[2])
+        for n in range(300)
+    ]
+    for count, size in ((0, 10), (1, 1), (300, 128), (300, 7), (300, 300)):
+        topic = MetadataResponseTopic(name="large", topic_id=b"i" * 16, is_internal=version > 0)
+        pieces = [partitions[:count][begin : begin + size] for begin in range(0, count, size)]
+        encoded = b"".join(encode_in_pieces(topic, count, pieces, version))
+        topic.partitions = partitions[:count]
+        assert encoded == encode_topic(topic, version), (count, size)
+
+
+def test_a_topic_of_more_partitions_than_a_turn_has_is_encoded_in_several() -> None:
+    cluster = Cluster()
+    cluster.situation.topic("wide", "1 2 3", partitions=3 * PARTITIONS_PER_TURN)
+    cluster.publish()
+    cluster.ask()
+    turns = [len(cluster.encoded)]
+    while not cluster.answers:
+        turns.append(cluster.turn())
+    share = PARTITIONS_PER_TURN // PARTITIONS
+    assert max(turns) <= share
+    assert cluster.encoded.count("wide") == 3
+    assert cluster.answers[0] is not None and "wide" in cluster.answers[0]
 
 
 def test_no_turn_encodes_more_than_its_share_and_all_who_ask_meanwhile_share_one_pass() -> None:

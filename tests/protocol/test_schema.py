@@ -15,7 +15,7 @@ from protocol.messages.fetch import FetchRequest, FetchTopic, LeaderIdAndEpoch, 
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.primitives import ZERO_UUID
 from protocol.ranges import NONE, parse
-from protocol.schema import fields, info_of, int32, message, shared_default, struct, v
+from protocol.schema import fields, info_of, int32, maker, message, shared_default, struct, v
 
 
 @struct
@@ -83,6 +83,15 @@ def test_lists_are_never_shared() -> None:
     value = ConsumerGroupMemberMetadataValue()
     assert value.classic_member_metadata is not ConsumerGroupMemberMetadataValue().classic_member_metadata
     assert value.classic_member_metadata == ClassicMemberMetadata()
+
+
+def test_a_maker_does_what_the_constructor_does() -> None:
+    new_outer = maker(Outer)
+    assert new_outer() == Outer() and new_outer(name="a", tagged="b") == Outer(name="a", tagged="b")
+    assert type(new_outer()) is Outer
+    assert new_outer().inners is not new_outer().inners
+    with pytest.raises(TypeError):
+        new_outer(nam="a")
 
 
 def test_default_structs_are_shared_and_refuse_changes() -> None:

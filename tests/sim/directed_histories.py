@@ -5,6 +5,8 @@ What they do is a part of what `StorageHistory` does at random, so that they nee
 
 from __future__ import annotations
 
+import pytest
+
 from storage.config import LogConfig
 from tests.sim.cleaner_history import CleanerHistory
 from tests.sim.storage_history import StorageHistory
@@ -61,6 +63,46 @@ class CheckpointsBeside(StorageHistory):
     def __init__(self, seed: int, lives: int = 10, steps: int = 20) -> None:
         super().__init__(seed, lives, steps)
         self.ops.unclean = 0.8
+
+
+class ShortenedLogs(StorageHistory):
+    """Checkpoints of what the power then takes away, and other records in its place before the next restart."""
+
+    power_losses, stops = 0.6, 0.0
+    names = (("logs",), ("compacted",))
+    faults = (("none", 1),)
+    operations = (("append", 50), ("advance", 25), ("write_high_watermarks", 20), ("flush", 3))
+
+    def __init__(self, seed: int, lives: int = 10, steps: int = 15) -> None:
+        super().__init__(seed, lives, steps)
+
+
+class DamagedStops(StorageHistory):
+    """Every life ends with a clean stop, and a look at what media make of its many segments."""
+
+    stops, damages = 1.0, (4,)
+    stop_faults = faults = (("none", 1),)
+    names = (("logs",),)
+    operations = (("append", 70), ("roll", 5), ("flush", 5), ("advance", 10))
+
+
+class FrozenProducers(StorageHistory):
+    """Snapshots that flushes write, as for partitions with thousands of producers."""
+
+    operations = (
+        ("append", 50),
+        ("flush", 10),
+        ("roll", 5),
+        ("advance", 10),
+        ("truncate", 8),
+        ("snapshot", 8),
+        ("flush_beside", 8),
+    )
+
+    def run(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("storage.changes.PRODUCERS_AT_ONCE", 0)
+            super().run()
 
 
 class FlushedEpochs(StorageHistory):

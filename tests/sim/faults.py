@@ -36,6 +36,8 @@ class Fault:
     #: It may cost its node what was not synced, or make it look as if.
     kills: bool = False
     loses: bool = False
+    #: It stops its node in order: the next start has the proof that nothing was lost.
+    in_order: bool = False
     #: Its node's "disk", or one "directory" of it, does not come back.
     takes: str = ""
     #: Every node that is up, whichever it was drawn for.
@@ -117,14 +119,17 @@ class Faults:
             return True
         if node.number in self._busy or not node.is_up or node.is_leaving:
             return False
-        # A lost disk and an unclean stop of another node together are more than KIP-966 promises: the last known leader is
-        # elected, and it is the one whose disk is gone. A flush before the acknowledgement does not help.
+        if fault.takes and not self._may_take(fault, node):
+            return False
+        if fault.in_order or not (node.is_broker or fault.of_all):
+            return True
+        # With MinISR = 2 KIP-966 promises that nothing is lost by one lossy crash, and to the controller each unclean stop is
+        # one: with a lost disk there are two. Then the last known leader is elected, and its disk may be the one that is gone.
+        # A flush before the acknowledgement does not help: what was flushed to that disk is gone as well.
         taken = self._taken
         if taken is not None and (taken is not node or fault.of_all) and not self._is_whole(taken):
             return False
-        if fault.takes and not self._may_take(fault, node):
-            return False
-        if self.flushes or not (node.is_broker or fault.of_all):
+        if self.flushes:
             return True
         if self._lossy is not None and self._is_whole(self._lossy):
             self._lossy = None
@@ -340,6 +345,35 @@ class Faults:
             leaving = self.rng.choice(list(voters.last))
             await self.admin.remove_voter(ReplicaKey(*leaving.key))
 
+    async def power_before_flush(self, node: SimNode) -> None:
+        """A voter loses power, and with it the metadata that was on no disk of its own yet; the leader, which nobody else could
+        fetch from, is cut off at the same time. What it had counted for, it has to have."""
+        active = self.cluster.active_controller
+        if active is None or active.server is None or active is node:
+            return
+        voters = active.server.metadata.raft.voter_ids
+        if node.number not in voters or len(voters) > 3:
+            return  # of five it would take two
+        hub, before = self.cluster.hub, node.host.disk_seconds_max
+        node.host.disk_seconds_max = 1.0
+        links = [(active.host.name, each.host.name) for each in self.cluster.nodes if each is not active]
+        links += [(target, source) for source, target in links]
+        try:
+            for link in links:
+                if node.host.name not in link:
+                    hub.cut(*link)
+            # The others become candidates after two seconds without the leader.
+            await asyncio.sleep(self.rng.uniform(0.3, 1.5))
+            for link in links:
+                hub.cut(*link)
+            node.host.disk_seconds_max = before
+            await self._down(node, power=True, seconds=(0.1, 1.0))
+            await asyncio.sleep(self.rng.uniform(3, 6))
+        finally:
+            node.host.disk_seconds_max = before
+            for link in links:
+                hub.mend(*link)
+
     async def full_disk(self, node: SimNode) -> None:
         disk = node.host.disk
         disk.room_bytes = disk.used_bytes() + self.rng.choice((0, 500, 5000))
@@ -423,11 +457,12 @@ FAULTS = (
     Fault("kill of all", 1, Faults.kill_all, kills=True, of_all=True),
     Fault("power loss", 6, Faults.power, loses=True),
     Fault("power loss of all", 2, Faults.power_of_all, loses=True),
+    Fault("power before flush", 4, Faults.power_before_flush, loses=True),
     Fault("bad disk", 3, Faults.bad_disk, loses=True),
     Fault("directory taken", 8, Faults.take_directory, loses=True, takes="directory"),
     Fault("disk replaced", 8, Faults.replace, loses=True, takes="disk"),
     Fault("full disk", 2, Faults.full_disk, kills=True),
-    Fault("restart", 4, Faults.restart, kills=True),
+    Fault("restart", 4, Faults.restart, kills=True, in_order=True),
     Fault("pause", 8, Faults.stall),
     Fault("isolation", 6, Faults.isolate),
     Fault("cut", 6, Faults.cut),

@@ -11,8 +11,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.coordinator.partitions import partition_for
 from controller.metadata.image import MetadataImage
-from controller.metadata.partitions import PartitionRegistration
+from controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 from controller.raft.states import Candidate, Leader
 from storage.log import Log
 from tests.controller.images import same_content
@@ -144,6 +145,7 @@ class Invariants:
         for topic in image.topics:
             for index, registration in topic.partitions.items():
                 self._registration(node, (topic.id, index), registration)
+                self._is_led(image, f"{topic.name}-{index}", registration)
         for broker in image.cluster.brokers.values():
             self._once.check("23", ("broker epoch", broker.epoch), broker.id)
 
@@ -160,6 +162,26 @@ class Invariants:
             raise Violation("22", f"{key}: {registration}")
         if len(r.isr) >= self._min_isr and r.elr:
             raise Violation("22", f"{key} has eligible replicas beside enough in sync: {registration}")
+
+    def _is_led(self, image: MetadataImage, name: str, r: PartitionRegistration) -> None:
+        """54: no partition is without a leader beside a replica that is let in, has all that is committed, and its directory."""
+        if r.leader >= 0:
+            return
+        for number in r.isr or r.elr:
+            broker = image.cluster.brokers.get(number)
+            directory = r.directory(number)
+            # Below metadata.version 17 a registration names no directories, and all are online (KAFKA-16162).
+            if (
+                broker is not None
+                and broker.active
+                and directory != LOST_DIR
+                and (
+                    directory in (UNASSIGNED_DIR, MIGRATING_DIR)
+                    or not broker.directories
+                    or directory in broker.directories
+                )
+            ):
+                raise Violation("54", f"{name} has no leader, {number} could lead it: {r}, {broker}")
 
     # -- Partitions --------------------------------------------------------------------------------------------------
 
@@ -202,14 +224,20 @@ class Invariants:
                 "23", f"{node} leads {partition} by metadata in which its epoch is {own.epoch}, not {epoch}"
             )
 
-    def leads_by_newest(self, number: int, topic: str) -> bool:
-        """Whether the node leads the partitions of the topic that it thinks it leads."""
+    def leadership(self, number: int, topic: str, key: str) -> tuple[int, int] | None:
+        """The life and the leader epoch in which the node leads the key's partition of a coordinator's topic, if no node knows
+        of a newer epoch. Equal before a request and after its answer: no former coordinator has answered."""
         self.check()
-        return not any(
-            partition.leader_epoch < self._newest_epoch.get((partition.topic_id, partition.index), -1)
-            for partition in self._cluster.by_number[number].partitions()
-            if partition.topic == topic and partition.leader_log is not None
-        )
+        node = self._cluster.by_number[number]
+        if not node.is_up or node.server is None or node.server.broker is None:
+            return None
+        known = node.server.broker.metadata.image.topics.by_name(topic)
+        index = -1 if known is None else partition_for(key, len(known.partitions))
+        partition = node.server.broker.replicas.get(topic, index)
+        if partition is None or partition.leader_log is None:
+            return None
+        newest = self._newest_epoch.get((partition.topic_id, index), -1)
+        return (node.life, partition.leader_epoch) if partition.leader_epoch >= newest else None
 
     def _in_sync(self) -> None:
         """Every member of ISR or ELR that runs in the life that the controller knows holds all that is committed."""

@@ -1,4 +1,4 @@
-"""Known mistakes of replicated logs, put into the real code at run time: each must be noticed within 2,000 seeds.
+"""Known mistakes of replicated logs, put into the real code at run time: each must be noticed within 200 seeds.
 
 A mutant names what it breaks and says which attribute of which object is replaced by what. One that is never noticed means
 that the simulator, or what it looks at, has become too tame.
@@ -15,7 +15,7 @@ from broker.coordinator import runtime as coordinator
 from broker.groups.shard import GroupShard
 from broker.handlers import fetch
 from broker.node import BrokerNode
-from broker.replication import isr, partition, read
+from broker.replication import partition, read
 from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from broker.transactions.shard import TransactionShard
@@ -26,6 +26,7 @@ from controller.raft.election_store import ElectionStore
 from controller.raft.leader import Leader
 from protocol.errors import ErrorCode, KafkaError
 from storage import replay
+from storage.epochs import LeaderEpochs
 from storage.log import Log
 from storage.producers import ProducerState
 from storage.segment import Segment
@@ -59,7 +60,7 @@ ALWAYS = property(lambda self: True, lambda self, value: None)
 _become_leader = Partition.become_leader
 _become_follower = Partition.become_follower
 _append_as_follower = Partition.append_as_follower
-_next_high_watermark = isr.next_high_watermark
+_advance_high_watermark = Partition.advance_high_watermark
 _read = read.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
@@ -87,12 +88,12 @@ def local_log_of_any_epoch(self: Partition, current_leader_epoch: int, *, requir
     return self.log
 
 
-def watermark_below_min_isr(self: Partition, now_ms: int) -> None:
-    log = self.leader_log
-    if log is not None:
-        followers = self.followers.values()
-        end = _next_high_watermark(log.log_end_offset, followers, self.isr, (), now_ms, self.lag_time_ms_max)
-        self._raise_high_watermark(log, end)
+def watermark_below_min_isr(self: Partition, **kwargs: bool) -> None:
+    min_isr, self.min_isr = self.min_isr, 0
+    try:
+        _advance_high_watermark(self, **kwargs)
+    finally:
+        self.min_isr = min_isr
 
 
 def watermark_without_slowest(end: int, followers: Any, maximal_isr: Any, *args: Any) -> int:
@@ -224,7 +225,7 @@ REPLICATION = {
         "a leader does not look whether a follower's log fits its own", (read, "_divergence", nothing)
     ),
     "epochs-not-kept": _mutant(
-        "a new leader does not write down where its epoch began", (Log, "assign_epoch", nothing)
+        "a new leader does not write down where its epoch began", (LeaderEpochs, "assign", nothing)
     ),
     "watermark-under-min-isr": _mutant(
         "the high watermark moves with fewer in sync than min.insync.replicas (KIP-966)",

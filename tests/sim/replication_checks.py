@@ -2,10 +2,13 @@
 
 6, 5    the moment a producer is answered, every member of the ISR that the controller has committed holds the records
 32      the last stable offset is a function of the log and the high watermark: neither above the first open transaction, nor
-        below; after a restart markers at or above the high watermark may count as replicated (see `stable_offsets`)
+        below; of markers at or above the high watermark those that a log begins with may count as replicated
+        (see `stable_offsets`)
 """
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 from storage.log import Log
 from tests.sim.cluster import SimCluster, SimNode
@@ -21,22 +24,28 @@ class ReplicationChecks:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._checks = 0
+        #: Where the log ended when its producers may have been loaded from a snapshot, and where it ended last.
+        self._loaded: dict[Hashable, tuple[int, int]] = {}
 
     def check(self) -> None:
         self._checks += 1
-        if self._checks % LOGS_EVERY == 0:
-            for node in self._cluster.nodes:
-                if node.is_up:
-                    self._stable_offsets(node)
+        for node in self._cluster.nodes:
+            if node.is_up:
+                self._stable_offsets(node, reads=self._checks % LOGS_EVERY == 0)
 
-    def _stable_offsets(self, node: SimNode) -> None:
+    def _stable_offsets(self, node: SimNode, *, reads: bool) -> None:
         for partition in node.partitions():
             log = partition.log
             if log is None or partition.offline or log.failure is not None or log.log_start_offset > 0:
                 continue
-            lowest, highest = stable_offsets(log)
-            if node.life == 1:
-                highest = lowest
+            # It is loaded at a start, and when it is truncated: as the follower of another leader, or of the same one.
+            life, end = (node.number, node.life, partition.topic_id, partition.index), log.log_end_offset
+            place = (*life, partition.leader_epoch)
+            loaded, last = self._loaded.get(place, (end, end))
+            self._loaded[place] = loaded, _ = (loaded if end >= last else end, end)
+            if not reads:
+                continue
+            lowest, highest = stable_offsets(log, loaded)
             if not lowest <= log.last_stable_offset <= highest:
                 raise Violation(
                     "32", f"{node} {partition}: stable up to {log.last_stable_offset}, by its log {lowest} to {highest}"
@@ -68,21 +77,23 @@ class ReplicationChecks:
                 )
 
 
-def stable_offsets(log: Log) -> tuple[int, int]:
-    """Computed from nothing but the batches: while ends of transactions that may not be replicated yet count, and without them.
+def stable_offsets(log: Log, loaded: int) -> tuple[int, int]:
+    """Computed from nothing but the batches: while ends of transactions that are not replicated yet hold it back, and while
+    those below `loaded` do not.
 
-    A producer snapshot has no transaction that is over (Kafka's format), so that a restart forgets that its marker stands at or
-    above the high watermark. The outcome is safe: the coordinator wrote it down before it sent the marker.
+    Kafka's producer snapshots have no transaction that is over: whoever loads one does not know that its marker stands at or
+    above the high watermark. Its outcome is decided all the same: the coordinator wrote it down before it sent the marker.
     """
     high_watermark = log.high_watermark
     open_since: dict[int, int] = {}
-    unreplicated = high_watermark
+    strict = lenient = high_watermark
     for batch in log.batches(log.log_start_offset, log.log_end_offset):
         if not batch.is_transactional:
             continue
         if not batch.is_control:
             open_since.setdefault(batch.producer_id, batch.base_offset)
         elif (first := open_since.pop(batch.producer_id, None)) is not None and batch.base_offset >= high_watermark:
-            unreplicated = min(unreplicated, first)
-    highest = min([high_watermark, *open_since.values()])
-    return min(unreplicated, highest), highest
+            strict = min(strict, first)
+            if batch.base_offset >= loaded:
+                lenient = min(lenient, first)
+    return min([strict, *open_since.values()]), min([lenient, *open_since.values()])

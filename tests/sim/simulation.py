@@ -211,14 +211,16 @@ class Simulation:
         if rng.random() < 0.6:
             transactions = self._client(Transactions, "t0")
             assert isinstance(transactions, Transactions)
-            transactions.is_current = lambda number: self.invariants.leads_by_newest(number, TRANSACTIONS_TOPIC)
+            transactions.leadership = lambda node: self.invariants.leadership(
+                node, TRANSACTIONS_TOPIC, transactions.transactional_id
+            )
             transactions.partitions = self.partitions
         for number, level in enumerate((0, READ_COMMITTED)):
             self.consumers.append(self._consumer(f"c{number}", level))
         keeper = self._client(OffsetKeeper, "g0")
         assert isinstance(keeper, OffsetKeeper)
         keeper.partition, keeper.group = self.partitions[0], rng.choice(("red", "green", "blue"))
-        keeper.is_current = lambda number: self.invariants.leads_by_newest(number, OFFSETS_TOPIC)
+        keeper.leadership = lambda node: self.invariants.leadership(node, OFFSETS_TOPIC, keeper.group)
         self.keeper = keeper
         admin = self._client(Admin, "admin")
         assert isinstance(admin, Admin)

@@ -82,10 +82,6 @@ BESIDE = (
 )
 
 
-#: How often a clean stop is followed by a look at what a node would make of a damaged disk.
-DAMAGES = (0, 1, 2)
-
-
 class DiesInIt:
     """In place of the `struct.Struct` that stamps a batch."""
 
@@ -103,6 +99,8 @@ class StorageHistory:
     stop_faults: tuple[tuple[str, int], ...] = (("none", 70), ("kill", 10), ("failure", 10), ("full", 10))
     #: How many lives end with a stop, and how many crashes are a loss of power.
     stops, power_losses = 0.35, 0.6
+    #: How often a clean stop is followed by a look at what a node would make of a damaged disk.
+    damages: tuple[int, ...] = (0, 1, 2)
     #: which partitions there may be
     names: tuple[tuple[str, ...], ...] = (("logs",), ("compacted",), ("logs", "mixed", "compacted"))
 
@@ -435,7 +433,7 @@ class StorageHistory:
                 model = partition.model
                 model.flushed, model.durable_start = model.end, model.start
                 model.kept_start = model.start
-            for _ in range(rng.choice(DAMAGES)):
+            for _ in range(rng.choice(self.damages)):
                 self._damage_a_copy()
         disk.crash(power)
         self._boot(power, clean)

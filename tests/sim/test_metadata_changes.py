@@ -166,7 +166,30 @@ async def all_die_and_register_again_in_several_batches() -> None:
         await situation.until("all serve", lambda: all(node.is_serving for node in situation.cluster.nodes))
 
 
+async def a_broker_loses_power_with_one_other_in_sync() -> None:
+    """KIP-966: what it had not synced is committed, and gone. Neither in sync nor eligible is it before it has caught up."""
+    situation = Situation(APART)
+    await situation.begin()
+    leader, losing, third = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    await third.crash(power=False)
+    await situation.until("it is fenced", lambda: third.number not in situation.registration.isr)
+    for _ in range(10):
+        partition_of(leader).append(batch([b"x"]), -1, leader.host.clock.wall_ms())
+    await situation.until("they are committed", lambda: log_of(leader).high_watermark == 10)
+    situation.invariants.check()
+    await losing.crash(power=True)
+    losing.boot()
+    for _ in range(15_000):
+        await asyncio.sleep(0.001)
+        situation.invariants.check()
+        if losing.is_serving and losing.number in situation.registration.isr:
+            break
+    assert log_of(losing).log_end_offset == 10
+
+
 BY_HAND = {
+    "unclean-stop-unnoticed": a_broker_loses_power_with_one_other_in_sync,
+    "unclean-stays-eligible": a_broker_loses_power_with_one_other_in_sync,
     "failed-directory-stays-eligible": a_directory_fails_and_is_taken_away,
     "removed-directory-stays-eligible": a_directory_is_taken_away_between_two_clean_stops,
     "epoch-of-first-record": all_die_and_register_again_in_several_batches,

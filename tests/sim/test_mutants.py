@@ -14,15 +14,25 @@ from storage import changes, checkpoint, logs, producer_snapshot, recovery, repl
 from storage.cold import ColdBytes
 from storage.config import NEVER
 from storage.epochs import LeaderEpochs
+from storage.files import Files
 from storage.log import Log
 from storage.log_dirs import CLEAN_SHUTDOWN, LogDir
 from storage.logs import Logs
-from storage.producers import ProducerState
+from storage.producers import ProducerState, ProducerStates
 from storage.segment import Segment
 from storage.segment_file import SegmentFile
 from storage.txn_index import TransactionIndex
 from storage.walk import WALK
-from tests.sim.directed_histories import CheckpointsBeside, CutShort, FailedSyncs, FlushedEpochs, HardStops
+from tests.sim.directed_histories import (
+    CheckpointsBeside,
+    CutShort,
+    DamagedStops,
+    FailedSyncs,
+    FlushedEpochs,
+    FrozenProducers,
+    HardStops,
+    ShortenedLogs,
+)
 from tests.sim.disk import Killed
 from tests.sim.storage_history import StorageHistory
 
@@ -52,6 +62,40 @@ def always(*args: object, **kwargs: object) -> bool:
 def raise_without_limit(log: Log, offset: int) -> bool:
     raised, log.high_watermark = offset > log.high_watermark, max(offset, log.high_watermark)
     return raised
+
+
+def share_states(producers: ProducerStates) -> list[ProducerState]:
+    return list(producers.states.values())
+
+
+_write_frozen = changes._write_frozen
+
+
+def write_frozen_as_it_was(log: Log) -> None:
+    """Nothing that happens meanwhile counts, neither here nor before."""
+    log.kept_frozen = {**getattr(log, "kept_frozen", {}), **log.frozen}
+    log.frozen = {offset: states for offset, states in log.kept_frozen.items() if offset not in log.snapshots}
+    _write_frozen(log)
+
+
+_flush_epochs = LeaderEpochs.flush
+
+
+def write_epochs_without_sync(history: LeaderEpochs) -> bool:
+    syncing, history._files = history._files, NoSyncs(history._files)
+    try:
+        _flush_epochs(history)
+    finally:
+        history._files = syncing
+    return False
+
+
+class NoSyncs:
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> object:
+        return nothing if name == "sync_file" else getattr(self._files, name)
 
 
 def write_without_sync(files: object, path: str, offsets: dict[tuple[str, int], int]) -> None:
@@ -155,7 +199,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "the dedupe window is zero": (ProducerState, "duplicate_of", remember_last_batch_only),
     "the high watermark may be ahead of the log": (Log, "advance_high_watermark", raise_without_limit),
     "a flush syncs no log": (Segment, "sync_log", nothing),
-    "a flush syncs no epochs": (LeaderEpochs, "flush", nothing),
+    "a flush syncs no epochs": (LeaderEpochs, "flush", write_epochs_without_sync),
     "a truncation is not synced": (Segment, "erase", erase_without_sync),
     "a truncation leaves the checkpoints as they are": (Logs, "_lower_checkpoints", nothing),
     "a restart leaves checkpoints beyond the log's end": (Logs, "_lower_to_ends", nothing),
@@ -184,12 +228,18 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
     "a checkpoint written beside a truncation says too much": (Log, "cut_to", NO_CUT),
     "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll(crc32c(data))),
+    "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
+    "a snapshot is written of what was truncated": (changes, "_write_frozen", write_frozen_as_it_was),
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),
 }
 
 #: Where chance alone seldom leads.
 DIRECTED: dict[str, type[StorageHistory]] = {
     "a flush syncs no epochs": FlushedEpochs,
+    "a restart leaves checkpoints beyond the log's end": ShortenedLogs,
+    "an index is taken as it is": DamagedStops,
+    "producers go on in a snapshot that is not written yet": FrozenProducers,
+    "a snapshot is written of what was truncated": FrozenProducers,
     "every stop claims to be clean": HardStops,
     "a truncation cut short is built upon": CutShort,
     "what a failed fsync left is taken for written": FailedSyncs,

@@ -163,7 +163,7 @@ def test_a_log_truncated_into_a_gap_has_no_recovery_point_behind_its_end() -> No
 def test_epochs_of_batches_that_were_truncated_away_do_not_come_back() -> None:
     for node in nodes():
         node.append(0, epoch=0)
-        node.log.assign_epoch(7, 1)
+        node.log.epochs.assign(7, 1)
         node.log.flush()
         node.log.epochs.flush()
         node.disk.sync_dir(node.log.directory)

@@ -189,6 +189,47 @@ def test_what_only_a_proposed_isr_has_is_not_committed() -> None:
     assert MUTANTS["isr-before-answer"].is_caught_by(caught.value.number)
 
 
+async def metadata_comes_after_the_proposal_that_was_made_on_it() -> None:
+    """The controller has made the next ISR already, and its answer is on the way: a replica that has joined by it may lead."""
+    situation = Situation(APART, {"replica.lag.time.max.ms": "1000"})
+    await situation.begin()
+    leader, other, joining = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    hub = situation.cluster.hub
+    (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
+    hub.partition([leader.host.name], [joining.host.name])
+    partition.append(batch([b"x"]), -1, leader.host.clock.wall_ms())
+    without = {leader.number, other.number}
+    await situation.until("it is out", lambda: set(situation.registration.isr) == partition.isr == without)
+    known = situation.registration
+    await situation.until("the leader knows", lambda: partition.partition_epoch == known.partition_epoch)
+    hub.heal()
+    hub.cut("n4", leader.host.name)
+    await situation.until("it joins", lambda: len(situation.registration.isr) == 3)
+    assert partition.proposed_isr == {1, 2, 3} and partition.isr == without
+    hub.partition([leader.host.name], [joining.host.name])
+    assert partition.log is not None
+    partition.become_leader(
+        partition.log,
+        known.leader_epoch,
+        known.partition_epoch,
+        known.replicas,
+        known.isr,
+        leader.host.clock.mono_ms(),
+    )
+    for record in (b"y", b"z"):
+        partition.append(batch([record]), -1, leader.host.clock.wall_ms())
+        # One that is about to join is waited for too, until it has lagged for too long.
+        await asyncio.sleep(1.1 if record == b"y" else 0.2)
+    situation.invariants.check()
+
+
+def test_metadata_that_comes_late_forgets_no_proposed_isr() -> None:
+    run(metadata_comes_after_the_proposal_that_was_made_on_it())
+    with applied("proposal-forgotten"), pytest.raises(Violation) as caught:
+        run(metadata_comes_after_the_proposal_that_was_made_on_it())
+    assert MUTANTS["proposal-forgotten"].is_caught_by(caught.value.number)
+
+
 def test_a_controller_whose_disk_has_failed_does_not_keep_a_core_busy_with_sessions_that_end() -> None:
     async def main() -> None:
         situation = Situation(TOGETHER)

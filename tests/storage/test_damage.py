@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode, KafkaError
 from storage import changes, index_file
 from storage.config import LogConfig
 from storage.errors import DamagedPartition, DiskFull, StorageFailure
-from storage.files import OsFiles
+from storage.files import MappedFile, OsFiles
 from storage.index import OffsetIndex, TimeIndex
 from storage.log import Log, Origin
 from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
@@ -172,6 +172,18 @@ def test_a_damaged_length_in_a_sealed_segment_is_a_corrupt_message(tmp_path: Pat
     assert log.read(behind, max_bytes=300).next_offset > behind
     with pytest.raises(DamagedLog):
         list(log.batches(0))
+
+
+@pytest.mark.parametrize("length", [-12, 0, 48, 2**31 - 1, -(2**31)])
+def test_a_length_that_came_back_damaged_from_the_disk_is_a_corrupt_message(tmp_path: Path, length: int) -> None:
+    """In the active segment, of a batch that this process wrote: its page may have been written out and read again."""
+    log = filled(tmp_path, 10)
+    segment = log.segments.active
+    assert segment.base_offset == 0
+    struct.pack_into(">i", segment.view(), 3 * BATCH_BYTES + 8, length)
+    with pytest.raises(DamagedLog, match=f"damaged at byte {3 * BATCH_BYTES}"):
+        log.read(3, max_bytes=300)
+    assert log.read(6, max_bytes=300).next_offset == 7
 
 
 @pytest.mark.parametrize("byte", [0, 3, 17, 30, 61, BATCH_BYTES - 1])
@@ -432,6 +444,23 @@ except StorageFailure as failure:
 def test_pages_that_cannot_be_read_take_the_directory_offline_and_not_the_process(tmp_path: Path) -> None:
     done = child(LOST_PAGES.format(path=str(tmp_path)))
     assert done.stdout == "refused 1 True\n", (done.returncode, done.stderr)
+
+
+class LostPages(OsFiles):
+    """A disk that cannot read any more what is not in memory."""
+
+    def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
+        mapped = super().map(path, capacity, writable)
+        os.truncate(path, 0)
+        return mapped
+
+
+def test_what_this_process_wrote_is_brought_into_memory_again_once_its_mapping_was_given_back(tmp_path: Path) -> None:
+    log = filled(tmp_path, 10)
+    log.segments.active.unmap()
+    log.segments.active._files = LostPages()
+    with pytest.raises(StorageFailure, match="cannot be read"):
+        log.read(0, max_bytes=100_000)
 
 
 NO_SPACE = """

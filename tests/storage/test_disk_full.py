@@ -84,6 +84,12 @@ def test_what_follows_a_refused_batch_is_refused_for_its_reason_until_that_one_i
     assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def take_the_rest(disk: Path) -> None:
+    with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
+        while True:
+            ballast.write(bytes(4096))
+
+
 def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_disk: Path) -> None:
     log = open_at(small_disk / "log", CONFIG)
     written = fill(log)
@@ -95,18 +101,35 @@ def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_di
 
 def test_a_flush_with_no_room_for_indexes_vouches_for_the_batches_all_the_same(small_disk: Path) -> None:
     log = open_at(small_disk / "log", CONFIG)
-    written = fill(log)
-    with (small_disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
-        while True:
-            ballast.write(bytes(4096))
+    append(log, batch())
     log.flush(NOW_MS)
-    end = log.log_end_offset
+    fill(log)
+    written, end = read_all(log, 1 << 20), log.log_end_offset
+    take_the_rest(small_disk)
+    log.flush(NOW_MS)
     assert (log.recovery_point, log.failure) == (end, None)
     (small_disk / "ballast").unlink()
     del log
     again = open_at(small_disk / "log", CONFIG, recovery_point=end)
     assert (again.log_end_offset, read_all(again, 1 << 20)) == (end, written)
     assert again.read(end - 1, max_bytes=10_000).next_offset == end
+
+
+def test_a_flush_with_no_room_for_an_epoch_vouches_for_nothing_until_there_is_some(small_disk: Path) -> None:
+    log = open_at(small_disk / "log", CONFIG)
+    append(log, batch(), epoch=3)
+    log.flush(NOW_MS)
+    take_the_rest(small_disk)
+    append(log, batch(), epoch=4)
+    with pytest.raises(DiskFull):
+        log.flush(NOW_MS)
+    assert (log.recovery_point, log.failure) == (1, None)
+    again = open_at(small_disk / "log", CONFIG, recovery_point=1)
+    assert (again.log_end_offset, again.epochs.entries) == (2, [(3, 0), (4, 1)])
+    (small_disk / "ballast").unlink()
+    log.flush(NOW_MS)
+    assert log.recovery_point == 2
+    assert open_at(small_disk / "log", CONFIG, clean=True).epochs.entries == [(3, 0), (4, 1)]
 
 
 def test_growing_beyond_the_disk_changes_nothing(small_disk: Path) -> None:

@@ -157,19 +157,45 @@ def test_a_topic_created_anew_under_its_name_starts_empty(node: Path) -> None:
     assert [name for name in os.listdir(node) if name.endswith("-stray")]
 
 
-def test_an_epoch_is_in_the_file_with_its_first_record_and_not_before(node: Path) -> None:
-    """A broker that takes over 3,000 partitions must not write 3,000 files in one turn of its loop."""
+def test_an_epoch_is_in_the_file_with_the_first_flush_of_its_records_and_not_before(node: Path) -> None:
+    """A broker that takes over 3,000 partitions must not write 3,000 files in one turn of its loop, nor with their records."""
     logs = opened(node)
     log = logs.create("orders", 0, A, LogConfig())
     append(log, batch(), epoch=3)
     file = Path(log.directory) / "leader-epoch-checkpoint"
-    before = file.stat()
+    log.flush()
     for epoch in (4, 5):
         log.epochs.begin(epoch, log.log_end_offset)
         assert log.end_offset_for_epoch(epoch) == (epoch, log.log_end_offset)
-    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     append(log, batch(), epoch=5)
+    assert file.read_text() == "0\n1\n3 0\n"
+    log.flush()
     assert file.read_text() == "0\n2\n3 0\n5 1\n"
+    written = file.stat().st_ino
+    append(log, batch(), epoch=5)
+    log.flush()
+    assert file.stat().st_ino == written, "written anew though it was up to date"
+
+
+def test_a_first_record_makes_two_files_and_a_flush_the_others(node: Path) -> None:
+    """Each file that is made takes a millisecond of the loop on a busy file system."""
+    logs = opened(node)
+    log = logs.create("orders", 0, A, LogConfig())
+    append(log, batch(), epoch=3)
+    first = {"partition.metadata", "00000000000000000000.log"}
+    assert set(os.listdir(log.directory)) == first
+    killed(logs)
+    logs = opened(node)
+    again = logs.by_name("orders", 0)
+    assert again is not None
+    assert (again.log_end_offset, again.epochs.entries) == (1, [(3, 0)])
+    append(again, batch(), epoch=4)
+    assert set(os.listdir(log.directory)) == first
+    again.flush()
+    kafkas = {"00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"}
+    assert set(os.listdir(log.directory)) == first | kafkas
+    killed(logs)
+    assert opened(node).get(A, 0).epochs.entries == [(3, 0), (4, 1)]
 
 
 def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
@@ -177,7 +203,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     log, doomed = (
         logs.create("orders", partition, A, LogConfig(cleanup_policy=("compact", "delete"))) for partition in (0, 1)
     )
-    log.assign_epoch(3, 0)
+    log.epochs.assign(3, 0)
     assert not list(Cleaner(logs).run(NOW_MS))
     logs.apply_retention(NOW_MS)
     for each in logs:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from broker.replication.fetcher import TURN_MS, FetcherSettings, LeaderFetcher
 from broker.replication.partition import Partition
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from server.world import World
+from storage.changes import create_files
 from storage.config import LogConfig
 from storage.files import OsFiles
 from storage.mappings import Mappings
@@ -27,7 +29,7 @@ SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
 
 
 class Slow(Timers):
-    """Each look at it takes a while, as the files do that are made in between."""
+    """Each look at it takes a while."""
 
     def mono_ms(self) -> int:
         self.now_ms += TURN_MS // 3
@@ -60,7 +62,10 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
         partition.log.close()
 
 
-def test_first_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
+def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
+    for partition in partitions:
+        assert partition.log is not None
+        create_files(partition.log)
     clock = Slow()
     # The types below say what a whole node has; an answer is handled with a clock, and a protocol that takes requests.
     world = World(clock, Random(0), OsFiles(), None, None, None)
@@ -82,5 +87,43 @@ def test_first_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(pa
     received[:] = bytes(len(received))  # the buffer is used again
     clock.advance(1)
     assert [partition.log.log_end_offset for partition in partitions if partition.log] == [1] * COUNT
+    assert len(protocol.requests) == 2
+    assert [p.fetch_offset for topic in protocol.requests[1].topics for p in topic.partitions] == [1] * COUNT
+
+
+class Worker:
+    """A thread beside the loop: what is on the loop meanwhile is seen from `calls`."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def run(self, function: Callable[..., None], *args: object) -> None:
+        self.calls += 1
+        function(*args)
+
+
+def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_lost(
+    partitions: list[Partition],
+) -> None:
+    clock, worker, tasks = Timers(), Worker(), list[Coroutine[Any, Any, None]]()
+    world = World(clock, Random(0), OsFiles(), None, worker, lambda task, name: tasks.append(task))
+    fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
+    protocol = Protocol()
+    fetcher._protocol = protocol
+    for partition in partitions:
+        fetcher.follow(partition)
+    clock.advance(1)
+    received = bytearray(batch([b"x"], leader_epoch=1))
+    told = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=told)
+    fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)
+
+    logs = [partition.log for partition in partitions if partition.log]
+    assert not any(log.has_files for log in logs)
+    assert len(protocol.requests) == 1, "the next request says what became of all"
+    received[:] = bytes(len(received))  # the buffer is used again
+    asyncio.run(tasks.pop())
+    assert (worker.calls, tasks) == (COUNT, [])
+    assert [log.log_end_offset for log in logs] == [1] * COUNT
     assert len(protocol.requests) == 2
     assert [p.fetch_offset for topic in protocol.requests[1].topics for p in topic.partitions] == [1] * COUNT

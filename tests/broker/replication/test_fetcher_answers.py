@@ -27,6 +27,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from server.world import World
+from storage.changes import create_files
 from storage.config import LogConfig
 from storage.files import OsFiles
 from storage.log import Log
@@ -102,6 +103,7 @@ class Follower:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     made = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    create_files(made)
     yield made
     made.close()
 

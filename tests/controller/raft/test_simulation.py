@@ -37,7 +37,7 @@ def test_a_seed_runs_the_same_way_twice() -> None:
     assert run(7).cluster.log == run(7).cluster.log
 
 
-MUTANT_SEEDS_MAX = 400
+MUTANT_SEEDS_MAX = 200
 
 
 @contextmanager

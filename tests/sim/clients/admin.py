@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from controller.raft.voters import ReplicaKey
@@ -41,7 +42,7 @@ PREFERRED = 0
 class Admin(Client):
     """See the module. `moved` are the partitions it may reassign, over `brokers`."""
 
-    moved: list[TopicPartition] = []  # noqa: RUF012  # set per instance
+    moved: Sequence[TopicPartition] = ()
     brokers: tuple[int, ...] = ()
     replication_factor = 3
     pause_seconds = 3.0

@@ -24,8 +24,9 @@ class OffsetKeeper(Client):
     partition: TopicPartition = ("", 0)
     group = "group"
     pause_seconds = 1.0
-    #: Whether that broker's leadership is the newest: one that is cut off answers reads by what it knows, as in Kafka.
-    is_current: Callable[[int], bool] = staticmethod(lambda node: True)
+    #: In which epoch that broker coordinates the group, if by the newest metadata that there is: one that is cut off answers
+    #: reads by what it knows, as Kafka's does.
+    leadership: Callable[[int], object] = staticmethod(lambda node: None)
 
     def start(self) -> None:
         self.acknowledged = -1
@@ -85,6 +86,7 @@ class OffsetKeeper(Client):
                 OffsetFetchRequestTopics(name=topic, topic_id=await self._topic_id(topic), partition_indexes=[index])
             ]
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=rows)])
+            leadership = self.leadership(node)
             response = await self.ask_node(node, request)
         except Unreachable:
             return False
@@ -96,7 +98,7 @@ class OffsetKeeper(Client):
             return False
         offset = group.topics[0].partitions[0].committed_offset
         self.history.note(f"{self.name} finds {offset} committed")
-        if not self.is_current(node):
+        if leadership is None or self.leadership(node) != leadership:
             return False
         if not acknowledged <= offset <= self.attempted:
             raise Violation(

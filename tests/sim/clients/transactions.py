@@ -27,6 +27,9 @@ SEND_SECONDS, END_SECONDS = 6.0, 20.0
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 #: A batch of a transaction that has ended meanwhile.
 NO_TRANSACTION = ErrorCode.INVALID_TXN_STATE
+#: Of an id, or of its transaction, that began where a coordinator could not hear of it: one that is cut off, and does not know
+#: yet that another leads, refuses by what it knows, as Kafka's does. It has written nothing.
+UNKNOWN = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 #: A batch that the leader takes for a gap: the one before was lost with a former leader, and with it the transaction.
 ABORTABLE = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE}
@@ -39,14 +42,14 @@ class Transactions(Client):
     partitions: Sequence[TopicPartition] = ()
     transactional_id = "txn"
     pause_seconds = 1.5
-    #: Whether that broker's leadership is the newest: a coordinator that is cut off refuses by what it knows, as in Kafka.
-    is_current: Callable[[int], bool] = staticmethod(lambda node: True)
+    #: In which epoch that broker coordinates the id, if by the newest metadata that there is.
+    leadership: Callable[[int], object] = staticmethod(lambda node: None)
 
     def start(self) -> None:
         self.producer_id, self.epoch = -1, -1
         self.sequences: dict[TopicPartition, int] = {}
         self._count = 0
-        self._asked = -1
+        self._is_current = True
         super().start()
 
     async def run(self) -> None:
@@ -153,9 +156,9 @@ class Transactions(Client):
                 self.producer_id = -1
                 return "fail" if is_first or not commits else "info"
             if code is not None and not code.retriable:
-                if not self.is_current(self._asked):
-                    self.producer_id = -1  # the former coordinator does not know of the transaction: begin anew
-                    return "info"
+                if code in UNKNOWN and not self._is_current:
+                    self.producer_id = -1
+                    return "fail" if is_first or not commits else "info"
                 raise Violation("34", f"{self.name} ends a transaction and is answered {code.name}")
             # An error that was answered changed nothing, but another attempt may still be under way.
             is_first = is_first and code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -165,7 +168,10 @@ class Transactions(Client):
 
     async def _ask_coordinator(self, request: Any) -> Any:
         try:
-            self._asked = node = await self.coordinator(self.transactional_id, TRANSACTION_KEY)
-            return await self.ask_node(node, request)
+            node = await self.coordinator(self.transactional_id, TRANSACTION_KEY)
+            before = self.leadership(node)
+            answer = await self.ask_node(node, request)
+            self._is_current = before is not None and self.leadership(node) == before
+            return answer
         except Unreachable:
             return None

@@ -1,0 +1,68 @@
+"""Metadata of named topics that have more partitions than are encoded in one turn: the same answer, by what is kept encoded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from server.security.authorizer import STANDARD_AUTHORIZER
+from server.security.operations import ALL, TOPIC
+from tests.broker.authorization.entries import ALICE, TOPIC_REFUSED, acl
+from tests.broker.authorization.entries import create as create_acl
+from tests.broker.counted_node import CountedNode
+from tests.broker.wire import Wire
+
+PARTITIONS = {"wide": 7, "other": 1, "hidden": 3}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedNode]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        started = CountedNode(
+            tmp_path_factory.mktemp("data"),
+            monkeypatch,
+            auto_create_topics_enable="false",
+            authorizer_class_name=STANDARD_AUTHORIZER,
+            allow_everyone_if_no_acl_found="true",
+            super_users="User:root",
+        )
+        with started.wire() as wire:
+            topics = [
+                CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+                for name, count in PARTITIONS.items()
+            ]
+            assert not any(t.error_code for t in wire.request(CreateTopicsRequest(topics=topics)).topics)
+            deadline = time.monotonic() + 10
+            while any(p.error_code for topic in named(wire, 12, *PARTITIONS) for p in topic.partitions):
+                assert time.monotonic() < deadline
+            create_acl(wire, acl(TOPIC, "hidden", ALL, principal=ALICE))
+            while named(wire, 12, "hidden")[0].error_code != TOPIC_REFUSED:
+                assert time.monotonic() < deadline
+        yield started
+        started.stop()
+
+
+def named(wire: Wire, version: int, *names: str, ids: tuple[bytes, ...] = ()) -> list[Any]:
+    asked = [MetadataRequestTopic(name=name) for name in names]
+    asked += [MetadataRequestTopic(name=None, topic_id=each) for each in ids]
+    return list(wire.request(MetadataRequest(topics=asked), version).topics)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_topics_that_take_more_than_a_turn_are_answered_as_others_are(
+    node: CountedNode, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    names = ("wide", "a b", "hidden", "other", "unheard-of", "other")
+    with node.wire() as wire:
+        ids = () if version < 12 else (named(wire, 12, "other")[0].topic_id, b"?" * 16)
+        at_once = named(wire, version, *names, ids=ids)
+        monkeypatch.setattr("broker.handlers.metadata.PARTITIONS_PER_TURN", 2)
+        monkeypatch.setattr("broker.all_topics.PARTITIONS_PER_TURN", 2)
+        assert named(wire, version, *names, ids=ids) == at_once
+        found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in at_once}
+        assert (found["wide"], found["other"], found["hidden"]) == ((0, 7), (0, 1), (TOPIC_REFUSED, 0))

@@ -1,0 +1,45 @@
+"""The mutants of whole clusters are still mistakes: each can be called as what it replaces, and names what it breaks.
+
+One that dies of an exception of its own looks caught and proves nothing; it takes a whole run of seeds to see that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from tests.sim.controller_mutants import BY
+from tests.sim.mutants import MUTANTS
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def calls_of(function: Any) -> list[tuple[list[str], dict[str, object]]]:
+    """With all it takes, and with what it cannot do without."""
+    taken = inspect.signature(function).parameters.values()
+    whole = (
+        [each.name for each in taken if each.kind in POSITIONAL],
+        {each.name: None for each in taken if each.kind is inspect.Parameter.KEYWORD_ONLY},
+    )
+    needed = (
+        [each.name for each in taken if each.kind in POSITIONAL and each.default is each.empty],
+        {name: None for name in whole[1] if inspect.signature(function).parameters[name].default is inspect._empty},
+    )
+    return [whole, needed]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_called_as_what_it_replaces(name: str) -> None:
+    for target, attribute, instead in MUTANTS[name].patches:
+        original = vars(target).get(attribute)
+        if inspect.isfunction(original):
+            for positional, keywords in calls_of(original):
+                inspect.signature(instead).bind(*positional, **keywords)
+        elif original is not None:
+            assert type(original) is type(instead), f"{attribute} is {original!r}, and the mutant {instead!r}"
+
+
+def test_what_breaks_invariants_by_number_is_a_mutant() -> None:
+    assert set(BY) <= set(MUTANTS)

@@ -1,0 +1,194 @@
+"""What an append asks of the file system that may be done on another thread first, so that the event loop does not wait for it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from protocol.work import TooLong, Turn
+from storage.config import LogConfig
+from storage.errors import StorageFailure
+from storage.files import OsFiles
+from storage.log import Log
+from storage.preparation import Prepared
+from storage.producer_snapshot import decode
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
+from tests.storage.test_logs import FILES, A, formatted, opened
+
+NO_TIMESTAMP = -1
+
+
+class Syncs(OsFiles):
+    """Counts what the calling thread waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directories = 0
+        self.created: list[str] = []
+
+    def sync_dir(self, path: str) -> None:
+        self.directories += 1
+        super().sync_dir(path)
+
+    def create(self, path: str) -> None:
+        self.created.append(path)
+        super().create(path)
+
+    def make_dirs(self, path: str) -> None:
+        self.created.append(path)
+        super().make_dirs(path)
+
+
+def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
+    return log.append(records, leader_epoch=0, now_ms=NOW_MS, prepared=prepared).first_offset
+
+
+def prepared_by_errand(log: Log, records: bytes) -> Prepared:
+    """As `broker.long_work` does, which calls what is asked for on a worker."""
+    work = log.prepare(memoryview(records), NOW_MS, Turn())
+    try:
+        while True:
+            asked = next(work)
+            if asked is not None:
+                asked()
+    except StopIteration as end:
+        assert isinstance(end.value, Prepared)
+        return end.value
+
+
+def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log = logs.create("orders", 0, A, LogConfig())
+    files = log.files = Syncs()
+    with pytest.raises(TooLong):
+        from_a_client(log, batch(), Turn())
+    assert not files.created and not log.has_files
+    done = prepared_by_errand(log, batch())
+    assert log.has_files
+    files.created.clear()
+    assert from_a_client(log, batch(), done) == 0
+    assert not files.created
+    assert from_a_client(log, batch(fill=1), Turn()) == 1, "the second one takes no detour"
+
+
+def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_name(tmp_path: Path) -> None:
+    files = Syncs()
+    log = open_at(tmp_path, SMALL, files=files)
+    written, asked = b"", 0
+    for i in range(60):
+        records, before = batch(fill=i), files.directories
+        try:
+            from_a_client(log, records, Turn())
+        except TooLong:
+            asked += 1
+            done = prepared_by_errand(log, records)
+            assert files.directories == before + 1
+            from_a_client(log, records, done)
+            before += 1
+        assert files.directories == before
+        written = read_all(log)
+    assert asked == len(log.segments) - 1 > 3
+    before = files.directories
+    log.flush()
+    assert (files.directories > before, log.rolls_synced) == (True, log.rolls)
+    assert read_all(open_at(tmp_path)) == written
+
+
+def test_a_roll_that_could_not_ask_syncs_by_itself(tmp_path: Path) -> None:
+    files = Syncs()
+    log = open_at(tmp_path, SMALL, files=files)
+    while len(log.segments) < 3:
+        append(log, batch())
+    assert files.directories == 2
+
+
+def test_a_length_that_was_synced_before_the_file_grew_does_not_count(tmp_path: Path) -> None:
+    files = Syncs()
+    log = open_at(tmp_path, LogConfig(segment_bytes=100_000), files=files)
+    append(log, batch(size=1000))
+    log.flush()
+    assert log.segments.active.length_synced
+    while log.segments.active.size < 20_000:
+        append(log, batch(size=1000))
+    assert not log.segments.active.length_synced
+
+
+def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    while len(log.segments) < 2:
+        append(log, batch())
+    log.flush()
+    log.truncate_to(3)
+    append(log, batch())
+    assert not log.segments.active.length_synced
+
+
+def test_an_errand_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -> None:
+    formatted(tmp_path / "data")
+    logs = opened(tmp_path / "data")
+    log = logs.create("orders", 0, A, LogConfig())
+
+    class Failing(OsFiles):
+        def make_dirs(self, path: str) -> None:
+            raise StorageFailure(path, "it cannot")
+
+    log.files = Failing()
+    done = prepared_by_errand(log, batch())
+    with pytest.raises(StorageFailure):
+        from_a_client(log, batch(), done)
+    assert log.failure is not None
+
+
+def test_a_log_deleted_before_its_errand_gets_no_files(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log = logs.create("orders", 0, A, LogConfig())
+    errand = log.errand(100, 0, NO_TIMESTAMP, NOW_MS)
+    assert errand is not None
+    logs.delete(A, 0, NOW_MS)
+    errand()
+    assert not log.has_files and not FILES.exists(log.directory)
+
+
+def of_producer(producer_id: int, sequence: int = 0) -> bytes:
+    return batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.changes.PRODUCERS_AT_ONCE", 10)
+    log = open_at(tmp_path)
+    for producer_id in range(10):
+        append(log, of_producer(producer_id))
+    log.roll(NOW_MS)
+    assert (tmp_path / f"{10:020d}.snapshot").exists()
+    append(log, of_producer(10))
+    few = log.roll(NOW_MS)
+    assert (few, list(log.frozen)) == (11, [11])
+    assert not (tmp_path / f"{11:020d}.snapshot").exists()
+    expected = copy.deepcopy(list(log.producers))
+    for producer_id in range(11):
+        append(log, of_producer(producer_id, 1))
+    log.flush()
+    assert not log.frozen
+    path = str(tmp_path / f"{11:020d}.snapshot")
+    assert decode(path, FILES.read(path) or b"") == expected, "as they were when the segment was rolled"
+    again = open_at(tmp_path, recovery_point=log.recovery_point)
+    assert 11 in again.snapshots
+    assert list(again.producers) == list(log.producers)
+
+
+def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.changes.PRODUCERS_AT_ONCE", 0)
+    log = open_at(tmp_path)
+    for producer_id in range(4):
+        append(log, of_producer(producer_id))
+        log.snapshot_producers()
+    assert list(log.frozen) == [1, 2, 3, 4]
+    log.truncate_to(2)
+    log.flush()
+    assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
