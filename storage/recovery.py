@@ -499,11 +499,18 @@ def _begins_before_epochs(log: Log) -> bool:
 
 
 def _read_epochs(log: Log) -> None:
-    """Leader epochs from the headers of all batches."""
+    """Leader epochs from the headers of all batches.
+
+    Raises:
+        DamagedLog: an epoch falls, of which no CRC says which of the two is wrong.
+    """
     history = log.epochs
     history.entries, history.latest = [], -1
     for segment in log.segments.from_offset(log.log_start_offset):
         for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
             epoch = HEADER.unpack_from(segment.view(), position)[2]
+            if epoch < history.latest:
+                reason = f"its batch is of leader epoch {epoch}, and one before it of {history.latest}"
+                raise DamagedLog(segment.log_path, position, reason)
             if epoch > history.latest:
                 history.assign_in_memory(epoch, base)
