@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from controller.control.configs import ConfigDecisions, ConfigSchema
-from controller.control.settings import ControlSettings
+from controller.decisions.configs import ConfigDecisions, ConfigSchema
+from controller.decisions.settings import ControlSettings
 from controller.handlers.parts import ControllerParts
 from controller.handlers.routes import controller_routes
 from controller.metadata.brokers import Endpoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.producer_ids import allocate_producer_ids
+from controller.decisions.producer_ids import allocate_producer_ids
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.alter_partition import alter_partition
+from controller.decisions.alter_partition import alter_partition
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.alter_partition import AlterPartitionRequest

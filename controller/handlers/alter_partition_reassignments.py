@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.reassignment import alter_partition_reassignments
+from controller.decisions.reassignment import alter_partition_reassignments
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.scram import alter_user_scram_credentials
+from controller.decisions.scram import alter_user_scram_credentials
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.directories import assign_replicas_to_directories
+from controller.decisions.directories import assign_replicas_to_directories
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest

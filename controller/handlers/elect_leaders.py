@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.control.elections import elect_leaders
+from controller.decisions.elections import elect_leaders
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts

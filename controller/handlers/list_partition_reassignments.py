@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.control.outcome import Outcome
-from controller.control.reassignment import list_partition_reassignments
+from controller.decisions.outcome import Outcome
+from controller.decisions.reassignment import list_partition_reassignments
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest

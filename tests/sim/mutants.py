@@ -19,8 +19,8 @@ from broker.replication import partition, read
 from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from broker.transactions.shard import TransactionShard
-from controller.control import alter_partition, brokers
-from controller.control.state import ControlState
+from controller.decisions import alter_partition, brokers
+from controller.decisions.state import ControlState
 from controller.raft import driver, states
 from controller.raft.election_store import ElectionStore
 from controller.raft.leader import Leader
