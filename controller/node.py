@@ -34,6 +34,7 @@ from controller.raft.batches import CommittedBatch
 from controller.raft.config import RaftConfig
 from controller.raft.driver import RaftNode
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.routes import quorum_routes
 from controller.raft.snapshots import SnapshotReader, read_bootstrap
 from controller.registration import ControllerRegistrar
 from controller.runtime import Controller
@@ -193,7 +194,7 @@ class ControllerNode:
 
     def routes(self) -> list[Route]:
         """Everything a controller's listener answers, the quorum's APIs among it."""
-        return controller_routes(self.parts, self.metadata.raft.routes())
+        return controller_routes(self.parts, quorum_routes(self.metadata.raft))
 
     async def stop(self) -> None:
         """Before the metadata node is stopped: who waits is told to go to the next controller."""

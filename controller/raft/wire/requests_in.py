@@ -1,12 +1,9 @@
-"""Other replicas' requests to us: wire requests to core messages, core replies to wire responses; and the routes.
-
-Whether the sender may ask at all (ClusterAction) is for whoever puts these routes on a listener to check.
-"""
+"""Other replicas' requests to us: wire requests to core messages, core replies to wire responses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.messages import (
@@ -37,14 +34,9 @@ from protocol.messages import fetch_snapshot as snapshot_api
 from protocol.messages import update_raft_voter as update_api
 from protocol.messages import vote as vote_api
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from server.network.context import RequestContext
 from server.network.deferred import Deferred
-from server.network.route import Handler, Route
-
-if TYPE_CHECKING:
-    from controller.raft.driver import RaftNode
 
 #: The first version of each API whose response may carry the leader's endpoint.
 _ENDPOINTS_SINCE = {
@@ -56,7 +48,7 @@ _ENDPOINTS_SINCE = {
 }
 
 
-class Waiting:
+class PendingResponse:
     """Where a reply goes: what `reply_to` is to the core."""
 
     __slots__ = ("api_key", "deferred", "listener_name", "version")
@@ -68,32 +60,9 @@ class Waiting:
         self.deferred = Deferred()
 
 
-def routes(node: RaftNode) -> list[Route]:
-    """The rows of the quorum's APIs, for a controller's listeners: Fetch there is of the metadata log alone."""
-
-    def handler(api_key: ApiKey) -> Handler:
-        read = READERS[api_key]
-
-        def handle(request: Any, context: RequestContext) -> Any:
-            body = read(request)
-            if body is None:
-                return INVALID[api_key]()
-            return node.handle(body, Waiting(context))
-
-        return handle
-
-    rows = [Route(api_key, handler(api_key)) for api_key in READERS]
-    rows.append(Route(ApiKey.DESCRIBE_QUORUM, lambda request, context: describe_quorum(node, request, context)))
-    return rows
-
-
 def is_ours(request: fetch_api.FetchRequest) -> bool:
     """Whether a Fetch is about the metadata log."""
     return any(topic.topic_id == TOPIC_ID or topic.topic == TOPIC for topic in request.topics)
-
-
-def describe_quorum(node: RaftNode, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    return node.describe_quorum(request)
 
 
 # Requests.
@@ -236,24 +205,24 @@ INVALID: dict[ApiKey, Callable[[], Any]] = {
 # Replies. A reply without an epoch is an error of the whole request.
 
 
-def reply_to_wire(reply: Any, waiting: Waiting, records: Any = None) -> Any:
+def reply_to_wire(reply: Any, pending: PendingResponse, records: Any = None) -> Any:
     match reply:
         case FetchReply():
-            return _fetch_response(reply, waiting, records)
+            return _fetch_response(reply, pending, records)
         case VoteReply():
-            return _vote_response(reply, waiting)
+            return _vote_response(reply, pending)
         case BeginQuorumEpochReply():
-            return _epoch_response(reply, waiting, begin_api, begin_api.BeginQuorumEpochResponse)
+            return _epoch_response(reply, pending, begin_api, begin_api.BeginQuorumEpochResponse)
         case EndQuorumEpochReply():
-            return _epoch_response(reply, waiting, end_api, end_api.EndQuorumEpochResponse)
+            return _epoch_response(reply, pending, end_api, end_api.EndQuorumEpochResponse)
         case FetchSnapshotReply():
-            return _snapshot_response(reply, waiting)
+            return _snapshot_response(reply, pending)
         case VoterChangeReply():
-            return _voter_change_response(reply, waiting)
+            return _voter_change_response(reply, pending)
     raise AssertionError(f"no reply on the wire: {reply}")
 
 
-def _fetch_response(reply: FetchReply, waiting: Waiting, records: Any) -> fetch_api.FetchResponse:
+def _fetch_response(reply: FetchReply, pending: PendingResponse, records: Any) -> fetch_api.FetchResponse:
     if reply.epoch < 0:
         return fetch_api.FetchResponse(error_code=reply.error)
     part = fetch_api.PartitionData(
@@ -270,27 +239,27 @@ def _fetch_response(reply: FetchReply, waiting: Waiting, records: Any) -> fetch_
     if reply.snapshot is not None:
         part.snapshot_id = fetch_api.SnapshotId(reply.snapshot.offset, reply.snapshot.epoch)
     topic = fetch_api.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[part])
-    nodes = [fetch_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, waiting)]
+    nodes = [fetch_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     return fetch_api.FetchResponse(responses=[topic], node_endpoints=nodes)
 
 
-def _vote_response(reply: VoteReply, waiting: Waiting) -> vote_api.VoteResponse:
+def _vote_response(reply: VoteReply, pending: PendingResponse) -> vote_api.VoteResponse:
     if reply.epoch < 0:
         return vote_api.VoteResponse(reply.error)
     part = vote_api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch, reply.granted)
-    nodes = [vote_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, waiting)]
+    nodes = [vote_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     return vote_api.VoteResponse(ErrorCode.NONE, [vote_api.TopicDataResponse(TOPIC, [part])], nodes)
 
 
-def _epoch_response(reply: Any, waiting: Waiting, api: Any, response: Any) -> Any:
+def _epoch_response(reply: Any, pending: PendingResponse, api: Any, response: Any) -> Any:
     if reply.epoch < 0:
         return response(reply.error)
     part = api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch)
-    nodes = [api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, waiting)]
+    nodes = [api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     return response(ErrorCode.NONE, [api.TopicDataResponse(TOPIC, [part])], nodes)
 
 
-def _snapshot_response(reply: FetchSnapshotReply, waiting: Waiting) -> snapshot_api.FetchSnapshotResponse:
+def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> snapshot_api.FetchSnapshotResponse:
     if reply.epoch < 0:
         return snapshot_api.FetchSnapshotResponse(error_code=reply.error)
     snapshot = reply.snapshot or OffsetAndEpoch(0, 0)
@@ -303,30 +272,30 @@ def _snapshot_response(reply: FetchSnapshotReply, waiting: Waiting) -> snapshot_
         reply.position,
         reply.data,
     )
-    nodes = [snapshot_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, waiting)]
+    nodes = [snapshot_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     topic = snapshot_api.TopicSnapshotResponse(TOPIC, [part])
     return snapshot_api.FetchSnapshotResponse(topics=[topic], node_endpoints=nodes)
 
 
-def _voter_change_response(reply: VoterChangeReply, waiting: Waiting) -> Any:
+def _voter_change_response(reply: VoterChangeReply, pending: PendingResponse) -> Any:
     message = reply.message or (reply.error.message if reply.error else None)
-    if waiting.api_key is ApiKey.ADD_RAFT_VOTER:
+    if pending.api_key is ApiKey.ADD_RAFT_VOTER:
         return AddRaftVoterResponse(0, reply.error, message)
-    if waiting.api_key is ApiKey.REMOVE_RAFT_VOTER:
+    if pending.api_key is ApiKey.REMOVE_RAFT_VOTER:
         return RemoveRaftVoterResponse(0, reply.error, message)
     response = update_api.UpdateRaftVoterResponse(0, reply.error)
-    endpoint = next(iter(_endpoint_named(reply.leader_endpoints, waiting)), None)
+    endpoint = next(iter(_endpoint_named(reply.leader_endpoints, pending)), None)
     if reply.leader_id >= 0 and endpoint is not None:
         response.current_leader = update_api.CurrentLeader(reply.leader_id, reply.epoch, endpoint.host, endpoint.port)
     return response
 
 
-def _leader_endpoint(reply: Any, waiting: Waiting) -> Endpoints:
-    if reply.leader_id < 0 or waiting.version < _ENDPOINTS_SINCE[waiting.api_key]:
+def _leader_endpoint(reply: Any, pending: PendingResponse) -> Endpoints:
+    if reply.leader_id < 0 or pending.version < _ENDPOINTS_SINCE[pending.api_key]:
         return ()
-    return _endpoint_named(reply.leader_endpoints, waiting)
+    return _endpoint_named(reply.leader_endpoints, pending)
 
 
-def _endpoint_named(endpoints: Endpoints, waiting: Waiting) -> Endpoints:
+def _endpoint_named(endpoints: Endpoints, pending: PendingResponse) -> Endpoints:
     """The endpoint of the listener that the request came by, as the sender can reach that one."""
-    return tuple(endpoint for endpoint in endpoints if endpoint.name == waiting.listener_name)[:1]
+    return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]
