@@ -49,7 +49,7 @@ from controller.raft.messages import (
 )
 from controller.raft.peers import Peers
 from controller.raft.quorum import check_transition
-from controller.raft.states import (
+from controller.raft.roles import (
     Candidate,
     Follower,
     Prospective,

@@ -41,8 +41,8 @@ from controller.raft.messages import (
 )
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.reconfiguration import voters_with_directories
+from controller.raft.roles import Follower, Resigned
 from controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from controller.raft.states import Follower, Resigned
 from controller.raft.voters import Endpoint
 from controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from protocol.errors import ErrorCode, KafkaError

@@ -22,7 +22,7 @@ from controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
-from controller.raft.states import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 from controller.raft.voters import Endpoints, ReplicaKey
 from protocol.errors import ErrorCode
 

@@ -28,7 +28,7 @@ from controller.raft.messages import (
     SnapshotReceived,
     UpdateVoter,
 )
-from controller.raft.states import Download, Follower
+from controller.raft.roles import Download, Follower
 from controller.raft.voters import DYNAMIC_VOTERS
 from protocol.errors import ErrorCode
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.raft import elections, log_state, reconfiguration, replication, states
+from controller.raft import elections, log_state, reconfiguration, replication, roles
 from controller.raft.core import RaftCore
 from controller.raft.leader import Leader, Progress
 from controller.raft.log_state import LogState
@@ -70,7 +70,7 @@ def votes_for_logs_that_are_behind(patch: Patch) -> None:
 
 
 def votes_twice_in_an_epoch(patch: Patch) -> None:
-    patch.setattr(states.Unattached, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+    patch.setattr(roles.Unattached, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
 
 
 def a_restarted_leader_may_vote_in_its_epoch(patch: Patch) -> None:
@@ -79,7 +79,7 @@ def a_restarted_leader_may_vote_in_its_epoch(patch: Patch) -> None:
 
     def start(core: Any, election: Any, now_ms: int) -> Any:
         role = initial(core, election, now_ms)
-        return states.Unattached(role.epoch, now_ms) if isinstance(role, states.Resigned) else role
+        return roles.Unattached(role.epoch, now_ms) if isinstance(role, roles.Resigned) else role
 
     patch.setattr(elections, "initial_role", start)
 
@@ -89,7 +89,7 @@ def divergence_is_not_looked_for(patch: Patch) -> None:
 
 
 def a_majority_is_half(patch: Patch) -> None:
-    patch.setattr(states.Votes, "majority", property(lambda self: max(1, len(self.voters) // 2)))
+    patch.setattr(roles.Votes, "majority", property(lambda self: max(1, len(self.voters) // 2)))
 
 
 def a_removed_voter_gives_up_at_once(patch: Patch) -> None:
@@ -97,7 +97,7 @@ def a_removed_voter_gives_up_at_once(patch: Patch) -> None:
 
 
 def candidates_vote_for_others(patch: Patch) -> None:
-    patch.setattr(states.Candidate, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+    patch.setattr(roles.Candidate, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
 
 
 def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
@@ -160,7 +160,7 @@ def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
 def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
     """Who restarts begins with epoch 0, whatever was durable."""
     patch.setattr(
-        elections, "initial_role", lambda core, election, now_ms: states.Unattached(core.log.last_epoch, now_ms)
+        elections, "initial_role", lambda core, election, now_ms: roles.Unattached(core.log.last_epoch, now_ms)
     )
 
 

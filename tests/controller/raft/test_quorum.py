@@ -8,7 +8,7 @@ import pytest
 
 from controller.raft import core as core_module
 from controller.raft.quorum import TRANSITIONS, check_transition
-from controller.raft.states import Follower, Resigned, Role, Unattached, Votes
+from controller.raft.roles import Follower, Resigned, Role, Unattached, Votes
 from controller.raft.voters import ReplicaKey
 from tests.controller.raft.simulation import run
 
