@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from controller.decisions.configs import ConfigDecisions, ConfigSchema
 from controller.decisions.settings import ControlSettings
 from controller.handlers.parts import ControllerParts
-from controller.handlers.routes import controller_routes
 from controller.metadata.brokers import Endpoint
 from controller.metadata.loader import MetadataLoader
 from controller.metadata.publisher import Publisher
@@ -37,6 +36,7 @@ from controller.raft.log_state import OffsetAndEpoch
 from controller.raft.routes import quorum_routes
 from controller.raft.snapshots import SnapshotReader, read_bootstrap
 from controller.registration import ControllerRegistrar
+from controller.routes import controller_routes
 from controller.runtime import Controller
 from protocol.features import KRAFT_VERSION, supported_levels
 from protocol.metadata_records import (

@@ -15,9 +15,9 @@ from broker.handlers.routes import FORWARD
 from broker.handlers.routes import ROUTES as BROKER_ROUTES
 from broker.transactions import state as transactions
 from controller.handlers import envelope
-from controller.handlers.routes import ROUTES as CONTROLLER_ROUTES
 from controller.raft import quorum
 from controller.raft import routes as raft_routes
+from controller.routes import ROUTES as CONTROLLER_ROUTES
 from protocol.api import APIS, Api, ApiKey
 from server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
