@@ -22,9 +22,7 @@ from protocol.messages.alter_partition import (
 ANY_EPOCH = -1  # a broker epoch that the leader does not know (before v3)
 
 
-def alter_partition(
-    state: ControlState, request: AlterPartitionRequest, version: int
-) -> Outcome[AlterPartitionResponse]:
+def alter_partition(state: ControlState, request: AlterPartitionRequest) -> Outcome[AlterPartitionResponse]:
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
     records: list[Any] = []
     response = AlterPartitionResponse()
@@ -33,8 +31,9 @@ def alter_partition(
         response.topics.append(answered)
         topic = state.image.topics.by_id(asked.topic_id)
         for wanted in asked.partitions:
-            if version < 3:
-                wanted.new_isr_with_epochs = [BrokerState(broker_id=each) for each in wanted.new_isr]
+            # v2 names the ISR without broker epochs.
+            isr_without_epochs = [BrokerState(broker_id=each) for each in wanted.new_isr]
+            wanted.new_isr_with_epochs = wanted.new_isr_with_epochs or isr_without_epochs
             result = PartitionDataResponse(partition_index=wanted.partition_index)
             answered.partitions.append(result)
             try:

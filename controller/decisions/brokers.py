@@ -15,7 +15,8 @@ from controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from protocol.errors import ErrorCode, KafkaError
 from protocol.features import METADATA_VERSION_MIN
 from protocol.messages.broker_registration import BrokerRegistrationRequest
-from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -178,7 +179,9 @@ def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequ
     ]
 
 
-def register_controller(state: ControlState, request: ControllerRegistrationRequest) -> Outcome[None]:
+def register_controller(
+    state: ControlState, request: ControllerRegistrationRequest
+) -> Outcome[ControllerRegistrationResponse]:
     if state.image.features.metadata_version < MV_CONTROLLER_REGISTRATION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -201,7 +204,7 @@ def register_controller(state: ControlState, request: ControllerRegistrationRequ
             for each in request.features
         ],
     )
-    return Outcome([record], None)
+    return Outcome([record], ControllerRegistrationResponse(error_message=None))
 
 
 def unregister_controller(state: ControlState, controller_id: int, voters: frozenset[int]) -> Outcome[None]:
@@ -219,7 +222,8 @@ def unregister_controller(state: ControlState, controller_id: int, voters: froze
     return Outcome([UnregisterControllerRecord(controller_id=controller_id)], None)
 
 
-def unregister_broker(state: ControlState, broker_id: int) -> Outcome[None]:
+def unregister_broker(state: ControlState, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
+    broker_id = request.broker_id
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
@@ -228,7 +232,7 @@ def unregister_broker(state: ControlState, broker_id: int) -> Outcome[None]:
     records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     check_records_max(len(records))
-    return Outcome(records, None)
+    return Outcome(records, UnregisterBrokerResponse(error_message=None))
 
 
 # The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from controller.decisions.outcome import Outcome, check_records_max
 from controller.decisions.state import ControlState
 from controller.metadata.client_quotas import quota_entity
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryDataRequest,
+    EntryDataResponse,
+)
 from protocol.messages.alter_client_quotas import EntityData as RequestEntity
-from protocol.messages.alter_client_quotas import EntryDataRequest, EntryDataResponse
 from protocol.metadata_records import ClientQuotaRecord, EntityData
 
 USER = "user"
@@ -32,18 +36,16 @@ IP_QUOTAS: dict[str, int | None] = {"connection_creation_rate": _INT_MAX}
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
 
-def alter_client_quotas(
-    state: ControlState, entries: Sequence[EntryDataRequest], *, validate_only: bool
-) -> Outcome[list[EntryDataResponse]]:
+def alter_client_quotas(state: ControlState, request: AlterClientQuotasRequest) -> Outcome[AlterClientQuotasResponse]:
     records: list[Any] = []
-    results = []
+    response = AlterClientQuotasResponse()
     seen = set()
-    for entry in entries:
+    for entry in request.entries:
         result = EntryDataResponse(
             error_message=None,
             entity=[RequestEntity(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity],
         )
-        results.append(result)
+        response.entries.append(result)
         try:
             parts = _entity(entry)
             entity = quota_entity(parts)
@@ -54,7 +56,7 @@ def alter_client_quotas(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     check_records_max(len(records))
-    return Outcome([] if validate_only else records, results)
+    return Outcome([] if request.validate_only else records, response)
 
 
 def _entity(entry: EntryDataRequest) -> dict[str, str | None]:

@@ -108,7 +108,7 @@ def _cancel(state: ControlState, topic: TopicImage, index: int, partition: Parti
 
 def list_partition_reassignments(
     state: ControlState, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Outcome[ListPartitionReassignmentsResponse]:
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in _listed(state, request):
         ongoing = OngoingTopicReassignment(name=topic.name)
@@ -125,7 +125,7 @@ def list_partition_reassignments(
                 )
         if ongoing.partitions:
             response.topics.append(ongoing)
-    return response
+    return Outcome([], response)
 
 
 def _listed(state: ControlState, request: ListPartitionReassignmentsRequest) -> list[tuple[TopicImage, Sequence[int]]]:

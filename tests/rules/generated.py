@@ -70,7 +70,7 @@ def path_of(code: Any) -> str:
     """The file of a module, function or class, from the root."""
     while isinstance(code, partial):
         code = code.func
-    file = inspect.getsourcefile(code)
+    file = inspect.getsourcefile(inspect.unwrap(code))
     assert file is not None
     return str((ROOT / file).resolve().relative_to(ROOT))
 

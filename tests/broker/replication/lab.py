@@ -243,7 +243,7 @@ class Lab:
         request = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch)
         request.topics = [TopicDataRequest(topic_id=topic_id(TOPIC), partitions=[wanted])]
         try:
-            response = self.situation.decide(alter_partition(self.situation.state, request, 3))
+            response = self.situation.decide(alter_partition(self.situation.state, request))
         except KafkaError as error:
             self.say(f"controller -> {broker.id}: {error.code.name}")
             return

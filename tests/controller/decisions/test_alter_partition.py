@@ -44,7 +44,7 @@ def alter(
         broker_epoch=cluster.epoch(by) if broker_epoch is None else broker_epoch,
         topics=[TopicDataRequest(topic_id=topic_id(name), partitions=[wanted])],
     )
-    response = cluster.decide(alter_partition(cluster.state, request, 3))
+    response = cluster.decide(alter_partition(cluster.state, request))
     result: PartitionDataResponse = response.topics[0].partitions[0]
     return result
 

@@ -17,6 +17,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.features import supported_levels
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.metadata_records import RegisterBrokerRecord
 from tests.controller.situation import CLUSTER_ID, Situation, directory
 
@@ -141,11 +142,11 @@ def test_a_second_process_with_the_id_of_a_live_broker_is_refused() -> None:
 def test_an_unregistered_broker_is_gone_from_every_isr() -> None:
     cluster = Situation()
     cluster.topic("orders", "1 2 3", min_isr=3)
-    cluster.decide(unregister_broker(cluster.state, 1))
+    cluster.decide(unregister_broker(cluster.state, UnregisterBrokerRequest(broker_id=1)))
     assert 1 not in cluster.image.cluster.brokers
     assert cluster.show("orders") == "replicas 1 2 3 isr 2 3 leader 2 epoch 1", "not eligible either"
     with pytest.raises(KafkaError, match="Broker ID 1 is not currently registered"):
-        unregister_broker(cluster.state, 1)
+        unregister_broker(cluster.state, UnregisterBrokerRequest(broker_id=1))
 
 
 def test_a_controller_registers_and_can_be_forgotten_once_it_votes_no_more() -> None:

@@ -50,7 +50,6 @@ EVENTS = {
     "cancel": 1,
     "prefer": 1,
 }
-METADATA_VERSION_FOR_EPOCHS = 3
 
 
 class Walk:
@@ -157,7 +156,7 @@ class Walk:
         request = alter.AlterPartitionRequest(
             broker_id=p.leader, broker_epoch=self.cluster.epoch(p.leader), topics=[topic]
         )
-        self.cluster.decide(alter_partition(self.cluster.state, request, METADATA_VERSION_FOR_EPOCHS))
+        self.cluster.decide(alter_partition(self.cluster.state, request))
 
     # Brokers
 

@@ -30,7 +30,7 @@ def reassign(cluster: Situation, target: str | None, *, name: str = "orders", fa
 
 def ongoing(cluster: Situation, *names: str) -> dict[str, tuple[list[int], list[int]]]:
     topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 1]) for name in names] or None
-    response = list_partition_reassignments(cluster.state, ListPartitionReassignmentsRequest(topics=topics))
+    _, response = list_partition_reassignments(cluster.state, ListPartitionReassignmentsRequest(topics=topics))
     return {
         topic.name: (each.adding_replicas, each.removing_replicas)
         for topic in response.topics

@@ -15,7 +15,7 @@ from controller.metadata.client_quotas import quota_entity
 from controller.metadata.partitions import LOST_DIR, NO_LEADER
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_client_quotas import EntityData, EntryDataRequest, OpData
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -114,7 +114,7 @@ def quota(cluster: Situation, entity: dict[str, str | None], **ops: float | None
         entity=[EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops.items()],
     )
-    (result,) = cluster.decide(alter_client_quotas(cluster.state, [entry], validate_only=False))
+    (result,) = cluster.decide(alter_client_quotas(cluster.state, AlterClientQuotasRequest(entries=[entry]))).entries
     return result.error_code, result.error_message
 
 
