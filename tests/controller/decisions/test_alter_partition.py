@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.decisions.alter_partition import alter_partition
+from protocol.compile import decoder, encoder
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -62,6 +63,23 @@ def test_a_leader_expands_and_shrinks_its_isr() -> None:
     answer = alter(cluster, "1")
     assert (answer.isr, answer.partition_epoch) == ([1], 2)
     assert cluster.show("orders") == "replicas 1 2 3 isr 1 elr 2 3 leader 1 epoch 0"
+
+
+def test_version_2_names_the_isr_without_broker_epochs() -> None:
+    cluster = cluster_of_three()
+    wanted = PartitionDataRequest(partition_index=0, new_isr=[1, 2, 3])
+    request = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=cluster.epoch(1),
+        topics=[TopicDataRequest(topic_id=topic_id("orders"), partitions=[wanted])],
+    )
+    pieces: list[bytes] = []
+    encoder(AlterPartitionRequest, 2)(request, pieces)
+    data = b"".join(pieces)
+    received, _ = decoder(AlterPartitionRequest, 2)(data, 0, len(data))
+    response = cluster.decide(alter_partition(cluster.state, received))
+    assert response.topics[0].partitions[0].isr == [1, 2, 3]
+    assert cluster.partition("orders").isr == (1, 2, 3)
 
 
 def test_asking_for_what_is_already_so_is_answered_without_a_record() -> None:
