@@ -28,7 +28,7 @@ from storage.mappings import Mappings
 from storage.preparation import Preparation, Prepared, prepare
 from storage.producers import NONE, BatchMetadata, Origin, ProducerState, ProducerStates
 from storage.results import NO_BYTES, Appended, Read
-from storage.roll import roll_deadline, roll_reason
+from storage.roll_policy import roll_deadline, roll_reason
 from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.segments import Segments
