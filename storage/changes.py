@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from storage import producer_snapshot, replay
 from storage.config import NEVER
 from storage.errors import DiskFull, StorageFailure
+from storage.log_state import LogState
 from storage.partition_dir import TRUNCATION, sync_topic_id, write_topic_id
 from storage.retention import SegmentFacts, segments_to_delete
+from storage.roll_policy import roll_reason
 from storage.segment import DELETED_SUFFIX, Segment, segment_path
 from storage.walk import DamagedLog
-
-if TYPE_CHECKING:
-    from storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +22,7 @@ logger = logging.getLogger(__name__)
 PRODUCERS_AT_ONCE = 2_000
 
 
-def create_files(log: Log) -> None:
+def create_files(log: LogState) -> None:
     """The first write is near. A directory without the topic's id would be taken for a stray, so a full disk leaves none."""
     with log.files_lock:
         if log.has_files or log.closed:
@@ -40,7 +38,7 @@ def create_files(log: Log) -> None:
         log.has_files = True
 
 
-def sync_lengths(log: Log) -> None:
+def sync_lengths(log: LogState) -> None:
     """Before a roll: the names in the log's directory are on the disk, and the lengths that its files have now."""
     active = log.segments.active
     allocated = active.allocated
@@ -48,7 +46,7 @@ def sync_lengths(log: Log) -> None:
     active.on_disk = allocated
 
 
-def run_errand(log: Log, errand: Callable[[Log], None]) -> None:
+def run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
     """On any thread. The append that follows meets a failure again, or finds the log's directory offline."""
     try:
         errand(log)
@@ -60,7 +58,33 @@ def run_errand(log: Log, errand: Callable[[Log], None]) -> None:
             log.fail(failure)
 
 
-def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
+def make_room(
+    log: LogState, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+) -> Segment:
+    """The segment to append `size` bytes to: rolled, mapped and allocated as needed."""
+    log.check_usable()
+    if size > log.config.segment_bytes:
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, segment.bytes is {log.config.segment_bytes}")
+    segment = log.segments.active
+    try:
+        if not log.has_files:
+            create_files(log)
+        # A segment may have been begun behind a gap for a batch that the disk then refused; another leader's comes first now.
+        begun_too_late = not segment.size and segment.base_offset > first_offset
+        if begun_too_late or roll_reason(
+            segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()
+        ):
+            segment = roll(log, now_ms, first_offset)
+        segment.make_room(size)
+        log.check_usable()  # again: a flush on another thread may have failed since
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
+    log.refusal = None
+    return segment
+
+
+def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     """Seals the active segment; a new one begins at the log end offset, or at a later one that a follower is sent."""
     log.check_usable()
     old = log.segments.active
@@ -85,13 +109,13 @@ def roll(log: Log, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
-    _leave_gap(log)
+    log.leave_gap()
     log.end_gap = (0, 0)  # the new segment's name says where the log goes on
     log.on_new_active()
     return new
 
 
-def new_segment(log: Log, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
+def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
     segment = Segment(
         log.files, log.mappings, log.directory, base_offset, log.config, size=0, active=True, now_ms=now_ms
     )
@@ -107,7 +131,7 @@ def new_segment(log: Log, base_offset: int, now_ms: int, allocate: bool = True, 
     return segment
 
 
-def remove_files(log: Log, segment: Segment) -> None:
+def remove_files(log: LogState, segment: Segment) -> None:
     segment.removed = True
     segment.unmap()
     for name in segment.file_names():
@@ -117,7 +141,7 @@ def remove_files(log: Log, segment: Segment) -> None:
         log.files.sync_dir(log.directory)
 
 
-def take_snapshot(log: Log, at_once: bool = False) -> None:
+def take_snapshot(log: LogState, at_once: bool = False) -> None:
     """Writes the producers' state at the log end offset, unless that file is there. That of many is left to the next flush.
 
     Every segment but the first has one at its base offset. Of those in between two are of use: the newest, and the newest
@@ -141,7 +165,7 @@ def take_snapshot(log: Log, at_once: bool = False) -> None:
             replay.remove_snapshot(log, old)
 
 
-def _write_frozen(log: Log) -> None:
+def _write_frozen(log: LogState) -> None:
     """The snapshots that were taken since the last flush. On any thread."""
     for offset, states in list(log.frozen.items()):
         path, data = segment_path(log.directory, offset, producer_snapshot.SUFFIX), producer_snapshot.encode(states)
@@ -163,7 +187,7 @@ def _write_frozen(log: Log) -> None:
             log.files.remove(path)
 
 
-def truncate_to(log: Log, offset: int) -> bool:
+def truncate_to(log: LogState, offset: int) -> bool:
     assert offset >= 0
     log.check_usable()
     if offset >= log.log_end_offset:
@@ -174,7 +198,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
-    gap_before = _leave_gap(log)
+    gap_before = log.leave_gap()
     log.end_gap = (_kept(log, offset).end_before(offset), offset)
     try:
         _before_cut(log, offset)
@@ -196,20 +220,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     return True
 
 
-def _leave_gap(log: Log) -> tuple[int, int]:
-    """The gap that the log ended in once, before it is forgotten: no recovery point may be left inside it.
-
-    A power loss may take the batches that were appended behind it, and the log would seem to have lost what was flushed.
-    """
-    gap_from, gap_to = log.end_gap
-    if gap_from < gap_to:
-        with log.recovery_lock:
-            log.truncations += 1  # a flush that runs meanwhile must not move the recovery point
-            log.recovery_point = log.before_gap(log.recovery_point)
-    return log.end_gap
-
-
-def _batch_start(log: Log, offset: int) -> int:
+def _batch_start(log: LogState, offset: int) -> int:
     """Where the batch begins that holds `offset`: batches go whole."""
     segment = log.segments[log.segments.floor_index(offset)]
     position = segment.position_of(offset) if offset >= segment.base_offset else None
@@ -218,13 +229,13 @@ def _batch_start(log: Log, offset: int) -> int:
     return min(offset, segment.offset_at(position))
 
 
-def _kept(log: Log, offset: int) -> Segment:
+def _kept(log: LogState, offset: int) -> Segment:
     """The segment that is the last one when the log ends at `offset`."""
     keep = log.segments.floor_index(offset)
     return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
 
 
-def _cut(log: Log, offset: int) -> None:
+def _cut(log: LogState, offset: int) -> None:
     """In memory first, then in the files: reads go on even if the disk fails half-way."""
     keep = list(log.segments).index(_kept(log, offset))
     remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
@@ -245,7 +256,7 @@ def _cut(log: Log, offset: int) -> None:
     log.files.remove(f"{log.directory}/{TRUNCATION}")
 
 
-def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+def _before_cut(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
     """What lies below a recovery point in a file is trusted after a crash, so the file comes first.
 
     Not so for `cleaned_until`: its checkpoint is written from a worker thread, which must not write the old number again.
@@ -260,11 +271,11 @@ def _before_cut(log: Log, offset: int, log_start_offset: int | None = None) -> N
         log.recovery_point = min(log.recovery_point, offset)
 
 
-def _after_cut(log: Log) -> None:
+def _after_cut(log: LogState) -> None:
     log.cut_to, log.cut_start = NEVER, None
 
 
-def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
     log.check_usable()
     start = offset if log_start_offset is None else log_start_offset
     try:
@@ -296,7 +307,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.on_new_active()
 
 
-def advance_log_start_offset(log: Log, offset: int) -> bool:
+def advance_log_start_offset(log: LogState, offset: int) -> bool:
     if offset <= log.log_start_offset:
         return False
     if offset > log.high_watermark:
@@ -309,7 +320,7 @@ def advance_log_start_offset(log: Log, offset: int) -> bool:
     return True
 
 
-def _forget_epochs(log: Log) -> None:
+def _forget_epochs(log: LogState) -> None:
     try:
         log.epochs.truncate_from_start(log.log_start_offset)
     except DiskFull as failure:
@@ -320,7 +331,7 @@ def _forget_epochs(log: Log) -> None:
         raise
 
 
-def delete_records(log: Log, before_offset: int) -> int:
+def delete_records(log: LogState, before_offset: int) -> int:
     log.check_usable()
     offset = log.high_watermark if before_offset == -1 else before_offset
     if offset < 0:
@@ -329,7 +340,7 @@ def delete_records(log: Log, before_offset: int) -> int:
     return log.log_start_offset
 
 
-def apply_retention(log: Log, now_ms: int) -> int:
+def apply_retention(log: LogState, now_ms: int) -> int:
     log.check_usable()
     if not log.has_files:
         return 0
@@ -364,7 +375,7 @@ def apply_retention(log: Log, now_ms: int) -> int:
     return count
 
 
-def _facts(log: Log, index: int) -> SegmentFacts:
+def _facts(log: LogState, index: int) -> SegmentFacts:
     segment = log.segments[index]
     following = log.segments.next_base(index)
     try:
@@ -378,7 +389,7 @@ def _facts(log: Log, index: int) -> SegmentFacts:
     return SegmentFacts(segment.base_offset, end, segment.size, timestamp)
 
 
-def delete_segments(log: Log, gone: list[Segment]) -> None:
+def delete_segments(log: LogState, gone: list[Segment]) -> None:
     """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
     for segment in gone:
         segment.removed = True
@@ -389,7 +400,7 @@ def delete_segments(log: Log, gone: list[Segment]) -> None:
                 log.deleted_files.append(name + DELETED_SUFFIX)
 
 
-def flush(log: Log, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
+def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
     """`names`: its directory has some to sync. `entry`: so has the one above; else that is synced once for all logs."""
     if log.closed:
         return  # deleted while the flush waited for a worker
@@ -433,7 +444,7 @@ def flush(log: Log, now_ms: int, *, names: bool = False, entry: bool = True) -> 
             log.flushed_ms = now_ms
 
 
-def _flush_segment(log: Log, segment: Segment) -> bool:
+def _flush_segment(log: LogState, segment: Segment) -> bool:
     try:
         return segment.flush()
     except (StorageFailure, FileNotFoundError) as error:
@@ -442,7 +453,7 @@ def _flush_segment(log: Log, segment: Segment) -> bool:
         raise error if isinstance(error, StorageFailure) else StorageFailure(segment.log_path, error) from error
 
 
-def _sync_snapshot(log: Log) -> bool:
+def _sync_snapshot(log: LogState) -> bool:
     """True when the directory must be synced as well."""
     if log.unsynced_snapshot != log.log_end_offset:
         return False
@@ -451,7 +462,7 @@ def _sync_snapshot(log: Log) -> bool:
     return True
 
 
-def close(log: Log, clean: bool, entry: bool) -> bool:
+def close(log: LogState, clean: bool, entry: bool) -> bool:
     """False when not everything is on the disk: the next start then has to look."""
     if log.closed:
         return False

@@ -6,34 +6,30 @@ is given them. A marker ends its transaction here, and enters the transaction in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, Header, batch_size, check_batch
 from protocol.records.validate import restamp
+from storage import changes
 from storage.errors import StorageFailure, UnexpectedAppendOffset
 from storage.index import RELATIVE_OFFSET_MAX
-from storage.producers import NONE, EndTransaction, Origin, ProducerStates
+from storage.log_state import LogState
+from storage.producers import NONE, EndTransaction, Origin
+from storage.replay import read_marker, take_in
 from storage.results import Appended
 from storage.segment import Segment
-from storage.txn_index import AbortedTxn
 
-if TYPE_CHECKING:
-    from storage.log import Log
-
-ABORT, COMMIT = 0, 1
 OFFSET_MAX = 2**63 - 1
 
 
 def append_trusted(
-    log: Log, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
+    log: LogState, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
 ) -> Appended:
     if origin is Origin.COORDINATOR:
         return _append_own(log, view, leader_epoch, now_ms, transaction_version)
     return _append_as_is(log, view, now_ms, origin)
 
 
-def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
+def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
     header = check_batch(view, 0, len(view))
     size = header[1] + 12
     if size != len(view):
@@ -60,7 +56,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
         max_timestamp = now_ms
     segment = log.segments.active
     if not log.has_room(size, last, max_timestamp, now_ms):
-        segment = log.make_room(size, first, last, max_timestamp, now_ms)
+        segment = changes.make_room(log, size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)
     try:
@@ -80,7 +76,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     return Appended(first, last, append_time, log.log_start_offset)
 
 
-def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) -> Appended:
     expected = log.log_end_offset
     if log.log_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
@@ -88,7 +84,7 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
     if expected < log.log_end_offset:
-        log.truncate_fully_and_start_at(expected, log.log_start_offset)
+        changes.truncate_fully_and_start_at(log, expected, log.log_start_offset)
     first = headers[0][0]
     last = headers[-1][0] + headers[-1][6]
     total = sum(header[1] + 12 for header in headers)
@@ -146,12 +142,12 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
     return headers
 
 
-def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
+def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) -> None:
     last = headers[-1][0] + headers[-1][6]
     max_timestamp = max(header[8] for header in headers)
     segment = log.segments.active
     if not log.has_room(len(view), last, max_timestamp, now_ms):
-        segment = log.make_room(len(view), headers[0][0], last, max_timestamp, now_ms)
+        segment = changes.make_room(log, len(view), headers[0][0], last, max_timestamp, now_ms)
     for header in headers:
         if header[2] != log.epochs.latest and header[2] >= 0:
             log.epochs.assign(header[2], header[0])  # an epoch that began here without a batch is dropped
@@ -172,7 +168,7 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         log.on_new_active()
 
 
-def _take_in(log: Log, segment: Segment, header: Header, batch: memoryview) -> None:
+def _take_in(log: LogState, segment: Segment, header: Header, batch: memoryview) -> None:
     aborted = take_in(log.producers, header, batch)
     if aborted is None:
         return
@@ -183,33 +179,3 @@ def _take_in(log: Log, segment: Segment, header: Header, batch: memoryview) -> N
         # takes the directory offline here; recovery makes the entry again.
         log.fail(StorageFailure(failure.path, failure.cause))
         raise
-
-
-def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
-    """Brings the producers' state up to a batch that is in the log: the same line for leader, follower and recovery."""
-    attributes, producer_id, epoch = header[5], header[9], header[10]
-    first, last = header[0], header[0] + header[6]
-    if attributes & CONTROL_BIT:
-        if header[12] <= 0:  # compaction emptied the batch: the whole transaction is gone
-            return None
-        marker, timestamp = read_marker(BatchView(batch))
-        return producers.end_transaction(producer_id, epoch, marker, first, timestamp)
-    transactional = attributes & TRANSACTIONAL_BIT != 0
-    producers.update(producer_id, epoch, header[11], first, last, header[8], transactional)
-    return None
-
-
-def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
-    """The marker in a control batch, and its timestamp.
-
-    Key: version i16, type i16. Value: version i16, coordinator epoch i32 (a later version may have more).
-
-    Raises:
-        KafkaError: INVALID_RECORD.
-    """
-    record = batch.records()[0]
-    key, value = record.key or b"", record.value or b""
-    kind = int.from_bytes(key[2:4], "big", signed=True)
-    if len(key) < 4 or len(value) < 6 or kind not in (ABORT, COMMIT):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record of type {kind} does not end a transaction")
-    return EndTransaction(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp
