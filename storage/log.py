@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
 from protocol.records.validate import restamp, validate_header
 from protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
-from storage import changes, lookup, replicate
+from storage import changes, lookup, trusted_append
 from storage.config import NEVER
 from storage.errors import StorageFailure
 from storage.log_state import LogState
@@ -59,7 +59,7 @@ class Log(LogState):
         """
         view = records if type(records) is memoryview else memoryview(records)
         if origin is not CLIENT:
-            return replicate.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
+            return trusted_append.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
         header = validate_header(view, 0, len(view), rules, now_ms, prepared)
         _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header

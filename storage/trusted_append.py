@@ -1,4 +1,4 @@
-"""Appends of batches that somebody else has judged: a leader's (replication, raft) or our own coordinators'.
+"""Trusted appends: of batches that a leader has checked (replication, raft), and of our own coordinators.
 
 Every batch is checked to be whole and undamaged. A leader's batches keep offsets and epochs; a coordinator's one batch
 is given them. A marker ends its transaction here, and enters the transaction index when it aborts.
