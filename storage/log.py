@@ -10,20 +10,18 @@ Nothing here knows leaders, followers or clients: who appends is told by `origin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
 from protocol.records.validate import restamp, validate_header
 from protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
-from storage import changes, lookup, trusted_append
+from storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
 from storage.config import NEVER
 from storage.errors import StorageFailure
 from storage.log_state import LogState
 from storage.preparation import Prepared, prepare
 from storage.producers import NONE, BatchMetadata, Origin
 from storage.results import NO_BYTES, Appended, Read
-from storage.roll_policy import roll_reason
 from storage.segment_indexes import TimestampAndOffset
 from storage.txn_index import AbortedTxn
 
@@ -86,7 +84,7 @@ class Log(LogState):
         if not self.has_room(size, last, max_timestamp, now_ms):
             if type(prepared) is Turn and self.errand(size, last, max_timestamp, now_ms) is not None:
                 raise TooLong
-            segment = changes.make_room(self, size, first, last, max_timestamp, now_ms)
+            segment = roll.make_room(self, size, first, last, max_timestamp, now_ms)
         if leader_epoch != self.epochs.assigned and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         try:
@@ -162,16 +160,7 @@ class Log(LogState):
 
         It does not fail: where it could not do its work the append tries again, and says why not.
         """
-        segment = self.segments.active
-        if segment.size + size <= segment.room or self.failure is not None:
-            return None
-        if not self.has_files:
-            return partial(changes.run_errand, self, changes.create_files)
-        if segment.length_synced or not segment.size:
-            return None
-        if not roll_reason(segment, self.config, size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
-            return None
-        return partial(changes.run_errand, self, changes.sync_lengths)
+        return roll.errand(self, size, last_offset, max_timestamp, now_ms)
 
     # Reading
 
@@ -267,15 +256,15 @@ class Log(LogState):
 
     def truncate_to(self, offset: int) -> bool:
         """Removes everything at or after `offset`; False when there was nothing."""
-        return changes.truncate_to(self, offset)
+        return truncate.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes everything; the log goes on at `offset`."""
-        changes.truncate_fully_and_start_at(self, offset, log_start_offset)
+        truncate.truncate_fully_and_start_at(self, offset, log_start_offset)
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """A follower hears of its leader's log start offset. Segments before it go with the next retention run."""
-        return changes.advance_log_start_offset(self, offset)
+        return log_start.advance_log_start_offset(self, offset)
 
     def delete_records(self, before_offset: int) -> int:
         """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Returns the log start offset.
@@ -283,16 +272,16 @@ class Log(LogState):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
         """
-        return changes.delete_records(self, before_offset)
+        return log_start.delete_records(self, before_offset)
 
     def apply_retention(self, now_ms: int) -> int:
         """Removes the segments that retention lets go and returns how many those were."""
-        return changes.apply_retention(self, now_ms)
+        return log_start.apply_retention(self, now_ms)
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""
         try:
-            return changes.roll(self, now_ms).base_offset
+            return roll.roll(self, now_ms).base_offset
         except StorageFailure as failure:
             self.fail(failure)
             raise
@@ -312,7 +301,7 @@ class Log(LogState):
         """Writes the producers' state as it is now, so that a restart after a crash need not read all batches of the segment."""
         if len(self.producers):
             try:
-                changes.take_snapshot(self)
+                snapshot_files.take(self)
             except StorageFailure as failure:
                 self.fail(failure)
                 raise
@@ -330,7 +319,7 @@ class Log(LogState):
         Raises:
             StorageFailure: the log takes no more writes.
         """
-        changes.flush(self, now_ms)
+        flush.flush(self, now_ms)
 
     def leave(self) -> None:
         """The log is deleted or set aside: nothing is written any more, not even by a flush that is under way."""
@@ -350,4 +339,4 @@ class Log(LogState):
 
         Without `entry` the caller syncs the directory above, in which a new log has its name.
         """
-        return changes.close(self, clean, entry)
+        return flush.close(self, clean, entry)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_AT
 from protocol.records.crc import crc32c
-from storage import epochs, producer_snapshot, replay
+from storage import epochs, producer_snapshot, replay, snapshot_files
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.errors import CorruptFile
@@ -183,7 +183,7 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> Non
             log.epochs.store()
     if not clean:
         # What the recovery point does not vouch for may be newer than the transaction index next to it.
-        replay.forget_snapshots(log, lambda offset: offset > log.recovery_point)
+        snapshot_files.forget(log, lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
         for segment in log.segments.from_offset(log.recovery_point):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CONTROL_BIT, HEADER, TRANSACTIONAL_BIT, BatchView, Header
-from storage import producer_snapshot
+from storage import snapshot_files
 from storage.errors import CorruptFile
 from storage.log_state import LogState
 from storage.producers import EndTransaction, ProducerStates
-from storage.segment import Segment, segment_path
+from storage.segment import Segment
 from storage.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ PRODUCER_ID, PRODUCER_ID_AT = Struct(">q"), 43
 
 def rebuild_producers(log: LogState) -> None:
     """The producers' state at the log end offset: the newest snapshot that is not beyond it, and the batches since."""
-    forget_snapshots(log, lambda offset: offset > log.log_end_offset)
-    start = _load_snapshot(log, log.producers, log.log_end_offset)
+    snapshot_files.forget(log, lambda offset: offset > log.log_end_offset)
+    start = snapshot_files.load(log, log.producers, log.log_end_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
             aborted = _take_in_readable(log.producers, header, batch, segment)
@@ -48,7 +48,7 @@ def check_txn_indexes(log: LogState) -> None:
 def _rebuild_txn_index(log: LogState, damaged: Segment) -> None:
     entries: list[AbortedTxn] = []
     producers = ProducerStates()
-    start = _load_snapshot(log, producers, damaged.base_offset)
+    start = snapshot_files.load(log, producers, damaged.base_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
             aborted = _take_in_readable(producers, header, batch, segment)
@@ -110,35 +110,3 @@ def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
     if len(key) < 4 or len(value) < 6 or kind not in (ABORT, COMMIT):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"control record of type {kind} does not end a transaction")
     return EndTransaction(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp
-
-
-def _load_snapshot(log: LogState, producers: ProducerStates, offset_max: int) -> int:
-    """Loads the newest valid snapshot up to `offset_max` and returns its offset; damaged ones are removed."""
-    producers.clear()
-    for offset in sorted(log.snapshots, reverse=True):
-        if offset > offset_max:
-            continue
-        if offset <= log.log_start_offset:
-            break
-        path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
-        try:
-            producers.load(producer_snapshot.decode(path, log.files.read(path) or b""), offset)
-        except CorruptFile:
-            remove_snapshot(log, offset)
-            continue
-        return offset
-    return log.log_start_offset
-
-
-def forget_snapshots(log: LogState, is_gone: Callable[[int], bool]) -> None:
-    with log.recovery_lock:  # a flush may be writing one
-        for offset in list(filter(is_gone, log.frozen)):
-            del log.frozen[offset]
-        gone = list(filter(is_gone, log.snapshots))
-    for offset in gone:
-        remove_snapshot(log, offset)
-
-
-def remove_snapshot(log: LogState, offset: int) -> None:
-    log.files.remove(segment_path(log.directory, offset, producer_snapshot.SUFFIX))
-    log.snapshots.remove(offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, Header, batch_size, check_batch
 from protocol.records.validate import restamp
-from storage import changes
+from storage import roll, truncate
 from storage.errors import StorageFailure, UnexpectedAppendOffset
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.log_state import LogState
@@ -56,7 +56,7 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
         max_timestamp = now_ms
     segment = log.segments.active
     if not log.has_room(size, last, max_timestamp, now_ms):
-        segment = changes.make_room(log, size, first, last, max_timestamp, now_ms)
+        segment = roll.make_room(log, size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)
     try:
@@ -84,7 +84,7 @@ def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) 
     if not headers:
         return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
     if expected < log.log_end_offset:
-        changes.truncate_fully_and_start_at(log, expected, log.log_start_offset)
+        truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
     first = headers[0][0]
     last = headers[-1][0] + headers[-1][6]
     total = sum(header[1] + 12 for header in headers)
@@ -147,7 +147,7 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
     max_timestamp = max(header[8] for header in headers)
     segment = log.segments.active
     if not log.has_room(len(view), last, max_timestamp, now_ms):
-        segment = changes.make_room(log, len(view), headers[0][0], last, max_timestamp, now_ms)
+        segment = roll.make_room(log, len(view), headers[0][0], last, max_timestamp, now_ms)
     for header in headers:
         if header[2] != log.epochs.latest and header[2] >= 0:
             log.epochs.assign(header[2], header[0])  # an epoch that began here without a batch is dropped
