@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
+from protocol.records.batch import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchView
 from protocol.records.validate import restamp, validate_header
 from protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
 from storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
@@ -20,7 +20,7 @@ from storage.config import NEVER
 from storage.errors import StorageFailure
 from storage.log_state import LogState
 from storage.preparation import Prepared, prepare
-from storage.producers import NONE, BatchMetadata, Origin
+from storage.producers import BatchMetadata, Origin
 from storage.results import NO_BYTES, Appended, Read
 from storage.segment_indexes import TimestampAndOffset
 from storage.txn_index import AbortedTxn
@@ -92,7 +92,7 @@ class Log(LogState):
         except StorageFailure as failure:
             self.fail(failure)
             raise
-        append_time = NONE
+        append_time = NO_TIMESTAMP
         if rules.log_append_time or attributes & 8:
             append_time = restamp(segment.view(), position, header, rules, now_ms)
         self.log_end_offset = last + 1

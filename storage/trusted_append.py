@@ -7,13 +7,21 @@ is given them. A marker ends its transaction here, and enters the transaction in
 from __future__ import annotations
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, Header, batch_size, check_batch
+from protocol.records.batch import (
+    CONTROL_BIT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    Header,
+    batch_size,
+    check_batch,
+)
 from protocol.records.validate import restamp
 from storage import roll, truncate
 from storage.errors import StorageFailure, UnexpectedAppendOffset
 from storage.index import RELATIVE_OFFSET_MAX
 from storage.log_state import LogState
-from storage.producers import NONE, EndTransaction, Origin
+from storage.producers import EndTransaction, Origin
 from storage.replay import read_marker, take_in
 from storage.results import Appended
 from storage.segment import Segment
@@ -64,7 +72,7 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    append_time = NONE
+    append_time = NO_TIMESTAMP
     if log.rules.log_append_time:
         append_time = restamp(segment.view(), position, header, log.rules, now_ms)
     log.log_end_offset = last + 1
@@ -82,7 +90,7 @@ def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) 
         expected = _offset_around(expected, view)
     headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
     if not headers:
-        return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
+        return Appended(log.log_end_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
     if expected < log.log_end_offset:
         truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
     first = headers[0][0]
@@ -97,7 +105,7 @@ def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) 
             start = end
     else:
         _write(log, view[:total], headers, now_ms)
-    return Appended(first, last, NONE, log.log_start_offset)
+    return Appended(first, last, NO_TIMESTAMP, log.log_start_offset)
 
 
 def _offset_around(start: int, view: memoryview) -> int:

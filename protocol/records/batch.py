@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
-from protocol.records.compression import NONE, decompress, expanding
+from protocol.records.compression import NO_COMPRESSION, decompress, expanding
 from protocol.records.crc import crc32c
 from protocol.records.record import Record, iter_records
 from protocol.work import Turn, Work
@@ -177,7 +177,7 @@ class BatchView:
         if self.count == 0:
             return iter(())
         codec = self.attributes & CODEC_MASK
-        payload = bytes(self.payload) if codec == NONE else decompress(codec, self.payload, max_bytes)
+        payload = bytes(self.payload) if codec == NO_COMPRESSION else decompress(codec, self.payload, max_bytes)
         return iter_records(payload, self.count, self.base_offset, self.base_timestamp, self.append_time)
 
     @property

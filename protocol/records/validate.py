@@ -53,7 +53,14 @@ from protocol.records.batch import (
     Header,
     patch_timestamp,
 )
-from protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, NONE, lz4_blocks_are_linked
+from protocol.records.compression import (
+    CODECS,
+    DECOMPRESSED_BYTES_MAX,
+    EXPANSION_MAX,
+    LZ4,
+    NO_COMPRESSION,
+    lz4_blocks_are_linked,
+)
 from protocol.records.crc import crc32c
 from protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
 from protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
@@ -273,7 +280,9 @@ def _check_claims(header: Header, payload_bytes: int) -> None:
 
 def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
     """Whether the payload cannot hold so many: offsets, and files of the log, would go for records that do not exist."""
-    return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (codec != NONE and count > RECORDS_MAX)
+    return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (
+        codec != NO_COMPRESSION and count > RECORDS_MAX
+    )
 
 
 def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int, turn: object) -> None:
