@@ -12,7 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchView
+from protocol.records.batch import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    LAST_OFFSET_DELTA,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchView,
+)
 from protocol.records.validate import restamp, validate_header
 from protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
 from storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
@@ -60,8 +70,8 @@ class Log(LogState):
             return trusted_append.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
         header = validate_header(view, 0, len(view), rules, now_ms, prepared)
-        _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
-        size = header[1] + 12
+        _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+        size = length + LOG_OVERHEAD_BYTES
         if size != len(view):
             view = view[:size]
         if self.needs_records or (self.target_codec is not None and attributes & CODEC_MASK != self.target_codec):
@@ -93,7 +103,7 @@ class Log(LogState):
             self.fail(failure)
             raise
         append_time = NO_TIMESTAMP
-        if rules.log_append_time or attributes & 8:
+        if rules.log_append_time or attributes & LOG_APPEND_TIME_BIT:
             append_time = restamp(segment.view(), position, header, rules, now_ms)
         self.log_end_offset = last + 1
         if producer_id >= 0:
@@ -112,11 +122,13 @@ class Log(LogState):
             header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
         except KafkaError:
             return None  # `append` refuses it with the same words
-        errand = self.errand(len(records), self.log_end_offset + header[6], header[8], now_ms)
+        errand = self.errand(
+            len(records), self.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms
+        )
         if errand is not None:
             yield errand
             yield RELEASE
-        if not preparation.asks(header[5] & CODEC_MASK):
+        if not preparation.asks(header[ATTRIBUTES] & CODEC_MASK):
             return None if errand is None else Prepared(preparation, None)
         try:
             return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))

@@ -7,7 +7,22 @@ from collections.abc import Iterator
 from struct import Struct
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CONTROL_BIT, HEADER, TRANSACTIONAL_BIT, BatchView, Header
+from protocol.records.batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    CONTROL_BIT,
+    COUNT,
+    HEADER,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    Header,
+)
 from storage import snapshot_files
 from storage.errors import CorruptFile
 from storage.log_state import LogState
@@ -19,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 ABORT, COMMIT = 0, 1
 # Most batches have no producer id, and are passed over in 0.3 us.
-PRODUCER_ID, PRODUCER_ID_AT = Struct(">q"), 43
+INT64 = Struct(">q")
 
 
 def rebuild_producers(log: LogState) -> None:
@@ -69,13 +84,15 @@ def _take_in_readable(
     try:
         return take_in(producers, header, batch)
     except KafkaError as error:
-        logger.error("%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[0], error)
+        logger.error(
+            "%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[BASE_OFFSET], error
+        )
         return None
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
     """Header and bytes of the batches that have a producer id, from the one that holds `start` on."""
-    buffer, unpack = segment.view(), PRODUCER_ID.unpack_from
+    buffer, unpack = segment.view(), INT64.unpack_from
     for position, following, _, _ in segment.from_offset(start, headers_only=True):
         if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
             segment.check(position, following)
@@ -84,15 +101,15 @@ def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memory
 
 def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
     """Brings the producers' state up to a batch that is in the log: the same line for leader, follower and recovery."""
-    attributes, producer_id, epoch = header[5], header[9], header[10]
-    first, last = header[0], header[0] + header[6]
-    if attributes & CONTROL_BIT:
-        if header[12] <= 0:  # compaction emptied the batch: the whole transaction is gone
+    first, producer_id, epoch = header[BASE_OFFSET], header[PRODUCER_ID], header[PRODUCER_EPOCH]
+    if header[ATTRIBUTES] & CONTROL_BIT:
+        if header[COUNT] <= 0:  # compaction emptied the batch: the whole transaction is gone
             return None
         marker, timestamp = read_marker(BatchView(batch))
         return producers.end_transaction(producer_id, epoch, marker, first, timestamp)
-    transactional = attributes & TRANSACTIONAL_BIT != 0
-    producers.update(producer_id, epoch, header[11], first, last, header[8], transactional)
+    transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+    last, sequence = first + header[LAST_OFFSET_DELTA], header[BASE_SEQUENCE]
+    producers.update(producer_id, epoch, sequence, first, last, header[MAX_TIMESTAMP], transactional)
     return None
 
 

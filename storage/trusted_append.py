@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
     CONTROL_BIT,
+    COUNT,
+    HEADER,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP,
     NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    PRODUCER_ID,
     TRANSACTIONAL_BIT,
     BatchView,
     Header,
@@ -39,16 +49,16 @@ def append_trusted(
 
 def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
     header = check_batch(view, 0, len(view))
-    size = header[1] + 12
+    size = header[LENGTH] + LOG_OVERHEAD_BYTES
     if size != len(view):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator appends one batch at a time")
-    if header[6] < 0 or header[12] != header[6] + 1:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{header[12]} records do not fit last offset delta {header[6]}")
+    _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+    if delta < 0 or count != delta + 1:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit last offset delta {delta}")
     if size > log.config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {log.config.max_message_bytes}"
         )
-    attributes, delta, max_timestamp, producer_id, epoch = header[5], header[6], header[8], header[9], header[10]
     marker: EndTransaction | None = None
     if producer_id >= 0:
         if attributes & CONTROL_BIT:
@@ -56,7 +66,7 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
             log.producers.check_marker(producer_id, epoch, marker, transaction_version)
         else:
             log.producers.check(
-                producer_id, epoch, header[11], header[12], attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
+                producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
             )
     first = log.log_end_offset
     last = first + delta
@@ -77,8 +87,8 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
         append_time = restamp(segment.view(), position, header, log.rules, now_ms)
     log.log_end_offset = last + 1
     if producer_id >= 0:
-        shifted = (first, *header[1:8], max_timestamp, *header[9:])
-        _take_in(log, segment, shifted, segment.view()[position : position + size])
+        stored: Header = HEADER.unpack_from(segment.view(), position)  # with its offset, and the time it was appended
+        _take_in(log, segment, stored, segment.view()[position : position + size])
     if not position:
         log.on_new_active()
     return Appended(first, last, append_time, log.log_start_offset)
@@ -93,14 +103,13 @@ def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) 
         return Appended(log.log_end_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
     if expected < log.log_end_offset:
         truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
-    first = headers[0][0]
-    last = headers[-1][0] + headers[-1][6]
-    total = sum(header[1] + 12 for header in headers)
+    first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    total = sum([header[LENGTH] + LOG_OVERHEAD_BYTES for header in headers])
     if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
         # Kafka refuses such a set; one batch at a time loses nothing.
         start = 0
         for header in headers:
-            end = start + header[1] + 12
+            end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
             _write(log, view[start:end], [header], now_ms)
             start = end
     else:
@@ -118,8 +127,8 @@ def _offset_around(start: int, view: memoryview) -> int:
     if size is None:
         return start
     header = check_batch(view, 0, size)
-    base, last = header[0], header[0] + header[6]
-    return base if 0 <= base < start <= last else start
+    base = header[BASE_OFFSET]
+    return base if 0 <= base < start <= base + header[LAST_OFFSET_DELTA] else start
 
 
 def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
@@ -131,19 +140,18 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
     position = 0
     while (size := batch_size(view, position, len(view))) is not None:
         header = check_batch(view, position, position + size)
-        base, delta = header[0], header[6]
+        base, delta, leader_epoch = header[BASE_OFFSET], header[LAST_OFFSET_DELTA], header[PARTITION_LEADER_EPOCH]
         if delta < 0 or base + delta >= OFFSET_MAX:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
             raise UnexpectedAppendOffset(base, expected)
-        if header[2] < epoch:
-            reason = f"batch at offset {base} is of leader epoch {header[2]}, and the one before it of {epoch}"
+        if leader_epoch < epoch:
+            reason = f"batch at offset {base} is of leader epoch {leader_epoch}, and the one before it of {epoch}"
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
-        epoch = header[2]
-        if header[5] & CONTROL_BIT and header[9] >= 0 < header[12]:
-            read_marker(
-                BatchView(view[position : position + size])
-            )  # once it is in the log, it is too late to refuse it
+        epoch = leader_epoch
+        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
+            # Once it is in the log, it is too late to refuse it.
+            read_marker(BatchView(view[position : position + size]))
         expected = base + delta + 1
         headers.append(header)
         position += size
@@ -151,14 +159,15 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
 
 
 def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) -> None:
-    last = headers[-1][0] + headers[-1][6]
-    max_timestamp = max(header[8] for header in headers)
+    last = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    max_timestamp = max([header[MAX_TIMESTAMP] for header in headers])
     segment = log.segments.active
     if not log.has_room(len(view), last, max_timestamp, now_ms):
-        segment = roll.make_room(log, len(view), headers[0][0], last, max_timestamp, now_ms)
+        segment = roll.make_room(log, len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms)
     for header in headers:
-        if header[2] != log.epochs.latest and header[2] >= 0:
-            log.epochs.assign(header[2], header[0])  # an epoch that began here without a batch is dropped
+        epoch = header[PARTITION_LEADER_EPOCH]
+        if epoch != log.epochs.latest and epoch >= 0:
+            log.epochs.assign(epoch, header[BASE_OFFSET])  # an epoch that began here without a batch is dropped
     position = segment.size
     try:
         segment.append_all(view, headers)
@@ -168,8 +177,8 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
     log.log_end_offset = last + 1
     start = position
     for header in headers:
-        size = header[1] + 12
-        if header[9] >= 0:
+        size = header[LENGTH] + LOG_OVERHEAD_BYTES
+        if header[PRODUCER_ID] >= 0:
             _take_in(log, segment, header, view[start - position : start - position + size])
         start += size
     if not position:

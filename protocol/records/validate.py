@@ -177,8 +177,9 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
     if rules.log_append_time:
         patch_timestamp(buf, pos, LOG_APPEND_TIME, now_ms)
         return now_ms
-    if header[5] & LOG_APPEND_TIME_BIT:
-        patch_timestamp(buf, pos, CREATE_TIME, header[8])
+    _, _, _, _, _, attributes, _, _, max_timestamp, _, _, _, _ = header
+    if attributes & LOG_APPEND_TIME_BIT:
+        patch_timestamp(buf, pos, CREATE_TIME, max_timestamp)
     return NO_TIMESTAMP
 
 
@@ -243,7 +244,7 @@ def _judge(
     buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int, turn: object
 ) -> Header:
     """The slow twin of `validate_header`: raise what Kafka would, or accept an unusual but valid batch."""
-    base_offset, length, _, _, crc, _, _, _, _, _, _, _, _ = header
+    base_offset, length, _, _, crc, attributes, _, _, _, _, _, _, _ = header
     _check_alone(buf, pos, end)
     size = length + LOG_OVERHEAD_BYTES
     if base_offset:
@@ -255,7 +256,7 @@ def _judge(
     if size < HEADER_BYTES or crc32c(buf[pos + ATTRIBUTES_AT : pos + size]) != crc:
         raise _bad_crc(crc)
     _check_claims(header, size - HEADER_BYTES)
-    if header[5] & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
+    if attributes & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
         raise _invalid("lz4 frame has linked blocks, Java clients cannot read it: write independent blocks")
     _check_timestamps(buf[pos : pos + size], header, rules, now_ms, turn)
     return header
@@ -286,7 +287,7 @@ def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
 
 
 def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int, turn: object) -> None:
-    attributes, base_timestamp, max_timestamp, count = header[5], header[7], header[8], header[12]
+    _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
     if attributes & LOG_APPEND_TIME_BIT and (rules.log_append_time or max_timestamp == NO_TIMESTAMP):
         named = min(count, RECORD_ERRORS_MAX)
         if not _takes_from(turn, named):
