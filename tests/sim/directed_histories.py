@@ -101,7 +101,7 @@ class FrozenProducers(StorageHistory):
 
     def run(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("storage.changes.PRODUCERS_AT_ONCE", 0)
+            patch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
             super().run()
 
 

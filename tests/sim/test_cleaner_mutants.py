@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.records.batch import BatchView
-from storage import changes, checkpoint, cleaner
+from storage import checkpoint, cleaner, log_files
 from storage.cleaner_filter import Keep, TransactionsSeen
 from storage.cleaner_plan import Plan
 from storage.log import Log
@@ -88,7 +88,7 @@ def swap_in_the_wrong_order(log: Log, old: list[Segment], cleaned: Segment) -> N
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    changes.delete_segments(log, old)
+    log_files.delete_segments(log, old)
     cleaned.change_suffix(SWAP_SUFFIX)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
