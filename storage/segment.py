@@ -14,7 +14,17 @@ import logging
 from collections.abc import Callable, Iterator
 from struct import Struct
 
-from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Header
+from protocol.records.batch import (
+    BASE_OFFSET,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAX_TIMESTAMP,
+    MAX_TIMESTAMP_AT,
+    Header,
+)
 from storage.config import LogConfig
 from storage.errors import CorruptFile, DiskFull
 from storage.files import Files
@@ -60,7 +70,7 @@ WRITE_BYTES_MIN = 8 << 10
 HINTS_MAX = 64
 OFFSET_LENGTH_EPOCH = Struct(">qii")
 _STAMPED = OFFSET_LENGTH_EPOCH.size
-MAX_TIMESTAMP, MAX_TIMESTAMP_AT = Struct(">q"), 35
+INT64 = Struct(">q")
 OFFSET_MAX = 2**63 - 1
 
 
@@ -128,13 +138,13 @@ class Segment(SegmentFile):
         assert self._map is not None
         if size >= WRITE_BYTES_MIN and not records.readonly:
             # Stamped where it was received: nobody else reads it there.
-            OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - 12, leader_epoch)
+            OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
             self._map.write(position, records)
         else:
             buffer = self._map.buffer
             # The length comes last: a process killed in between leaves a length of 0, where recovery ends the log.
             buffer[position + _STAMPED : end] = records[_STAMPED:]
-            OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - 12, leader_epoch)
+            OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
         self.size = end
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -152,10 +162,10 @@ class Segment(SegmentFile):
             self._map.buffer[position : position + len(records)] = records
         self.size = position + len(records)
         if position == 0:
-            self._first_timestamp = headers[0][8]
+            self._first_timestamp = headers[0][MAX_TIMESTAMP]
         for header in headers:
-            size = header[1] + 12
-            if self.indexes.add(position, size, header[0] + header[6], header[8]):
+            size = header[LENGTH] + LOG_OVERHEAD_BYTES
+            if self.indexes.add(position, size, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP]):
                 self.room = 0
             position += size
         assert position == self.size
@@ -317,7 +327,7 @@ class Segment(SegmentFile):
             timestamp, offset = self.indexes.times.last()
         largest = TimestampAndOffset(timestamp, offset if timestamp >= 0 else -1)
         for position, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset)):
-            latest = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
+            latest = INT64.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
             if latest > largest.timestamp:
                 largest = TimestampAndOffset(latest, last)
         return largest
@@ -343,7 +353,7 @@ class Segment(SegmentFile):
         position = self.position_of(offset)
         if position is None or position == self.size:
             return False
-        found: int = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
+        found: int = INT64.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
         return found == timestamp
 
     def _indexed(self, find: Callable[..., tuple[int, int]], *arguments: int) -> int:
@@ -379,7 +389,7 @@ class Segment(SegmentFile):
             if self.size < HEADER_BYTES:
                 return -1
             self.reach(0)
-            self._first_timestamp = MAX_TIMESTAMP.unpack_from(self.view(), MAX_TIMESTAMP_AT)[0]
+            self._first_timestamp = INT64.unpack_from(self.view(), MAX_TIMESTAMP_AT)[0]
         return self._first_timestamp
 
     # Changing the end
@@ -466,7 +476,7 @@ class Segment(SegmentFile):
         self.indexes.clear()
         try:
             for position, following, _, last in self.walk(0):
-                timestamp = MAX_TIMESTAMP.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
+                timestamp = INT64.unpack_from(self.view(), position + MAX_TIMESTAMP_AT)[0]
                 self.indexes.add(position, following - position, last, timestamp)
         except DamagedLog as damage:
             self._report(damage)

@@ -1,4 +1,10 @@
-"""AssignReplicasToDirs (KIP-858): a broker says in which of its log directories its replicas are."""
+"""AssignReplicasToDirs (KIP-858): a broker says in which of its log directories its replicas are.
+
+A replica whose directory is gone has an empty log in another one. A leader fills it; as the leader it would have all other
+replicas truncate their logs to nothing. Hence such a replica keeps its lost directory in the metadata, where no election
+takes it, as long as the partition has no leader and another replica may still come back. If the directory itself comes back,
+the replica may lead as before (see `_is_empty_beside_others`).
+"""
 
 from __future__ import annotations
 
@@ -73,6 +79,11 @@ def _assign(
     online: bool,
 ) -> list[Any]:
     """A replica that turns out to lie in a directory that is offline leaves ISR and ELR in the same record."""
+    if online and _is_empty_beside_others(state, topic, partition, broker_id):
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "The replica's log directory is lost, and there is no leader to copy the partition from.",
+        )
     is_active = state.image.cluster.is_active
     gone = NO_LEADER if online else broker_id
     change = state.change(
@@ -93,3 +104,19 @@ def _assign(
     change.directories[broker_id] = directory
     record = change.record()
     return [] if record is None else [record]
+
+
+def _is_empty_beside_others(
+    state: ControlState, topic: TopicImage, partition: PartitionRegistration, broker_id: int
+) -> bool:
+    """The partition has no leader, this replica lost its directory, and a broker that is still registered has another one.
+
+    Elected as last known leader (KIP-966) or by an operator's unclean election, it would destroy the copies of the others.
+    It may lead where unclean elections are allowed, or once all other brokers are unregistered: then nobody waits for them.
+    """
+    return (
+        not partition.has_leader
+        and not state.directory_online(broker_id, partition.directory(broker_id))
+        and any(other != broker_id and other in state.image.cluster.brokers for other in partition.replicas)
+        and not state.unclean_election(topic.name)
+    )

@@ -7,8 +7,10 @@ import hmac
 
 import pytest
 
+from controller.decisions.brokers import unregister_broker
 from controller.decisions.client_quotas import alter_client_quotas
 from controller.decisions.directories import assign_replicas_to_directories
+from controller.decisions.elections import UNCLEAN, elect_leaders
 from controller.decisions.producer_ids import allocate_producer_ids
 from controller.decisions.scram import alter_user_scram_credentials
 from controller.metadata.client_quotas import quota_entity
@@ -27,6 +29,9 @@ from protocol.messages.assign_replicas_to_dirs import (
     PartitionDataRequest,
     TopicDataRequest,
 )
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from protocol.metadata_records import RegisterBrokerRecord
 from tests.controller.situation import Situation, directory, topic_id
 
 
@@ -97,6 +102,83 @@ def test_a_damaged_replica_is_lost_until_it_has_a_directory_again() -> None:
     assert cluster.partition("single").leader == NO_LEADER
     assert assign(cluster, 1, directory(1), "single") == "NONE"
     assert cluster.partition("single").leader == 1
+
+
+def all_crash_and_1_comes_back_on_an_empty_disk(replicas: str, **configs: object) -> Situation:
+    """1 was the last to lead, and is known as such; its replica is in a directory that it does not have any more."""
+    cluster = Situation()
+    cluster.topic("orders", replicas, min_isr=2, **configs)
+    cluster.fence(2, 3)
+    for broker_id in (2, 3, 1):
+        held = [(topic_id("orders"), 0)]
+        cluster.replay(cluster.state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
+    registered = RegisterBrokerRecord(broker_id=1, broker_epoch=202, fenced=True, log_dirs=[directory(1, 2)])
+    cluster.replay([registered])
+    cluster.unfence(1)
+    return cluster
+
+
+def test_the_last_known_leader_does_not_lead_from_a_new_directory_while_others_may_have_copies() -> None:
+    """KIP-966 has it elected, and the others would truncate their logs to its empty one."""
+    cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
+    waiting = "replicas 1 2 3 isr - last 1 no leader epoch 1"
+    assert cluster.show("orders") == waiting
+    for _ in range(2):
+        assert assign(cluster, 1, directory(1, 2)) == "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+        cluster.unfence(2)
+        assert cluster.show("orders") == waiting, "2 may have lost its tail"
+    elect = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=None)
+    cluster.decide(elect_leaders(cluster.state, elect))
+    assert cluster.show("orders") == "replicas 1 2 3 isr 2 leader 2 epoch 2 recovering"
+    assert assign(cluster, 1, directory(1, 2)) == "NONE", "there is a leader to copy from"
+    assert cluster.partition("orders").directory(1) == directory(1, 2)
+
+
+def test_the_last_known_leader_leads_once_its_own_directory_is_back() -> None:
+    cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
+    assert assign(cluster, 1, directory(1, 2)) == "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+    cluster.broker(1, fenced=True, epoch=203)
+    cluster.unfence(1)
+    assert cluster.show("orders") == "replicas 1 2 3 isr 1 leader 1 epoch 2 recovering"
+
+
+def test_an_unclean_election_takes_no_replica_whose_directory_is_lost() -> None:
+    cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
+    elect = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=[TopicPartitions("orders", [0])])
+    (topic,) = cluster.decide(elect_leaders(cluster.state, elect)).replica_election_results
+    assert topic.partition_result[0].error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert cluster.partition("orders").leader == NO_LEADER
+
+
+def test_an_empty_replica_leads_once_the_brokers_of_the_others_are_unregistered() -> None:
+    """So an operator says that they are dead for good."""
+    cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
+    for broker_id in (2, 3):
+        assert assign(cluster, 1, directory(1, 2)) == "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+        cluster.decide(unregister_broker(cluster.state, UnregisterBrokerRequest(broker_id=broker_id)))
+    assert assign(cluster, 1, directory(1, 2)) == "NONE"
+    assert cluster.show("orders") == "replicas 1 2 3 isr 1 leader 1 epoch 2 recovering"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "configs"), [("1", {}), ("1 2 3", {"unclean_leader_election_enable": True})], ids=["alone", "careless"]
+)
+def test_an_empty_replica_leads_where_it_is_the_only_one_or_unclean_elections_are_allowed(
+    replicas: str, configs: dict[str, object]
+) -> None:
+    cluster = all_crash_and_1_comes_back_on_an_empty_disk(replicas, **configs)
+    assert assign(cluster, 1, directory(1, 2)) == "NONE"
+    assert cluster.show("orders") == f"replicas {replicas} isr 1 leader 1 epoch 2 recovering"
+
+
+def test_a_leaderless_replica_moves_between_two_directories_that_are_there() -> None:
+    """Nothing is lost by a move (KIP-113): the last known leader stays what it is."""
+    cluster = Situation(brokers=2)
+    cluster.broker(1, directories=2)
+    cluster.topic("orders", "1 2", min_isr=2)
+    cluster.fence(2, 1)
+    assert assign(cluster, 1, directory(1, 2)) == "NONE"
+    assert cluster.partition("orders").directory(1) == directory(1, 2)
 
 
 def test_a_broker_registered_without_directories_has_them_all_online() -> None:

@@ -1,4 +1,4 @@
-"""Appends of batches that somebody else has judged: a leader's (replication, raft) or our own coordinators'.
+"""Trusted appends: of batches that a leader has checked (replication, raft), and of our own coordinators.
 
 Every batch is checked to be whole and undamaged. A leader's batches keep offsets and epochs; a coordinator's one batch
 is given them. A marker ends its transaction here, and enters the transaction index when it aborts.
@@ -6,45 +6,59 @@ is given them. A marker ends its transaction here, and enters the transaction in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, Header, batch_size, check_batch
+from protocol.records.batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL_BIT,
+    COUNT,
+    HEADER,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    Header,
+    batch_size,
+    check_batch,
+)
 from protocol.records.validate import restamp
+from storage import roll, truncate
 from storage.errors import StorageFailure, UnexpectedAppendOffset
 from storage.index import RELATIVE_OFFSET_MAX
-from storage.producers import NONE, EndTransaction, Origin, ProducerStates
+from storage.log_state import LogState
+from storage.producers import EndTransaction, Origin
+from storage.replay import read_marker, take_in
 from storage.results import Appended
 from storage.segment import Segment
-from storage.txn_index import AbortedTxn
 
-if TYPE_CHECKING:
-    from storage.log import Log
-
-ABORT, COMMIT = 0, 1
 OFFSET_MAX = 2**63 - 1
 
 
 def append_trusted(
-    log: Log, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
+    log: LogState, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
 ) -> Appended:
     if origin is Origin.COORDINATOR:
         return _append_own(log, view, leader_epoch, now_ms, transaction_version)
     return _append_as_is(log, view, now_ms, origin)
 
 
-def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
+def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
     header = check_batch(view, 0, len(view))
-    size = header[1] + 12
+    size = header[LENGTH] + LOG_OVERHEAD_BYTES
     if size != len(view):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator appends one batch at a time")
-    if header[6] < 0 or header[12] != header[6] + 1:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{header[12]} records do not fit last offset delta {header[6]}")
+    _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+    if delta < 0 or count != delta + 1:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit last offset delta {delta}")
     if size > log.config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {log.config.max_message_bytes}"
         )
-    attributes, delta, max_timestamp, producer_id, epoch = header[5], header[6], header[8], header[9], header[10]
     marker: EndTransaction | None = None
     if producer_id >= 0:
         if attributes & CONTROL_BIT:
@@ -52,7 +66,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
             log.producers.check_marker(producer_id, epoch, marker, transaction_version)
         else:
             log.producers.check(
-                producer_id, epoch, header[11], header[12], attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
+                producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
             )
     first = log.log_end_offset
     last = first + delta
@@ -60,7 +74,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
         max_timestamp = now_ms
     segment = log.segments.active
     if not log.has_room(size, last, max_timestamp, now_ms):
-        segment = log.make_room(size, first, last, max_timestamp, now_ms)
+        segment = roll.make_room(log, size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)
     try:
@@ -68,40 +82,39 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    append_time = NONE
+    append_time = NO_TIMESTAMP
     if log.rules.log_append_time:
         append_time = restamp(segment.view(), position, header, log.rules, now_ms)
     log.log_end_offset = last + 1
     if producer_id >= 0:
-        shifted = (first, *header[1:8], max_timestamp, *header[9:])
-        _take_in(log, segment, shifted, segment.view()[position : position + size])
+        stored: Header = HEADER.unpack_from(segment.view(), position)  # with its offset, and the time it was appended
+        _take_in(log, segment, stored, segment.view()[position : position + size])
     if not position:
         log.on_new_active()
     return Appended(first, last, append_time, log.log_start_offset)
 
 
-def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) -> Appended:
     expected = log.log_end_offset
     if log.log_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
     headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
     if not headers:
-        return Appended(log.log_end_offset, log.log_end_offset - 1, NONE, log.log_start_offset)
+        return Appended(log.log_end_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
     if expected < log.log_end_offset:
-        log.truncate_fully_and_start_at(expected, log.log_start_offset)
-    first = headers[0][0]
-    last = headers[-1][0] + headers[-1][6]
-    total = sum(header[1] + 12 for header in headers)
+        truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
+    first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    total = sum([header[LENGTH] + LOG_OVERHEAD_BYTES for header in headers])
     if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
         # Kafka refuses such a set; one batch at a time loses nothing.
         start = 0
         for header in headers:
-            end = start + header[1] + 12
+            end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
             _write(log, view[start:end], [header], now_ms)
             start = end
     else:
         _write(log, view[:total], headers, now_ms)
-    return Appended(first, last, NONE, log.log_start_offset)
+    return Appended(first, last, NO_TIMESTAMP, log.log_start_offset)
 
 
 def _offset_around(start: int, view: memoryview) -> int:
@@ -114,8 +127,8 @@ def _offset_around(start: int, view: memoryview) -> int:
     if size is None:
         return start
     header = check_batch(view, 0, size)
-    base, last = header[0], header[0] + header[6]
-    return base if 0 <= base < start <= last else start
+    base = header[BASE_OFFSET]
+    return base if 0 <= base < start <= base + header[LAST_OFFSET_DELTA] else start
 
 
 def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
@@ -127,34 +140,34 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
     position = 0
     while (size := batch_size(view, position, len(view))) is not None:
         header = check_batch(view, position, position + size)
-        base, delta = header[0], header[6]
+        base, delta, leader_epoch = header[BASE_OFFSET], header[LAST_OFFSET_DELTA], header[PARTITION_LEADER_EPOCH]
         if delta < 0 or base + delta >= OFFSET_MAX:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
         if base < expected or (origin is Origin.RAFT and base != expected):
             raise UnexpectedAppendOffset(base, expected)
-        if header[2] < epoch:
-            reason = f"batch at offset {base} is of leader epoch {header[2]}, and the one before it of {epoch}"
+        if leader_epoch < epoch:
+            reason = f"batch at offset {base} is of leader epoch {leader_epoch}, and the one before it of {epoch}"
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
-        epoch = header[2]
-        if header[5] & CONTROL_BIT and header[9] >= 0 < header[12]:
-            read_marker(
-                BatchView(view[position : position + size])
-            )  # once it is in the log, it is too late to refuse it
+        epoch = leader_epoch
+        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
+            # Once it is in the log, it is too late to refuse it.
+            read_marker(BatchView(view[position : position + size]))
         expected = base + delta + 1
         headers.append(header)
         position += size
     return headers
 
 
-def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
-    last = headers[-1][0] + headers[-1][6]
-    max_timestamp = max(header[8] for header in headers)
+def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) -> None:
+    last = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    max_timestamp = max([header[MAX_TIMESTAMP] for header in headers])
     segment = log.segments.active
     if not log.has_room(len(view), last, max_timestamp, now_ms):
-        segment = log.make_room(len(view), headers[0][0], last, max_timestamp, now_ms)
+        segment = roll.make_room(log, len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms)
     for header in headers:
-        if header[2] != log.epochs.latest and header[2] >= 0:
-            log.epochs.assign(header[2], header[0])  # an epoch that began here without a batch is dropped
+        epoch = header[PARTITION_LEADER_EPOCH]
+        if epoch != log.epochs.latest and epoch >= 0:
+            log.epochs.assign(epoch, header[BASE_OFFSET])  # an epoch that began here without a batch is dropped
     position = segment.size
     try:
         segment.append_all(view, headers)
@@ -164,15 +177,15 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
     log.log_end_offset = last + 1
     start = position
     for header in headers:
-        size = header[1] + 12
-        if header[9] >= 0:
+        size = header[LENGTH] + LOG_OVERHEAD_BYTES
+        if header[PRODUCER_ID] >= 0:
             _take_in(log, segment, header, view[start - position : start - position + size])
         start += size
     if not position:
         log.on_new_active()
 
 
-def _take_in(log: Log, segment: Segment, header: Header, batch: memoryview) -> None:
+def _take_in(log: LogState, segment: Segment, header: Header, batch: memoryview) -> None:
     aborted = take_in(log.producers, header, batch)
     if aborted is None:
         return
@@ -183,33 +196,3 @@ def _take_in(log: Log, segment: Segment, header: Header, batch: memoryview) -> N
         # takes the directory offline here; recovery makes the entry again.
         log.fail(StorageFailure(failure.path, failure.cause))
         raise
-
-
-def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
-    """Brings the producers' state up to a batch that is in the log: the same line for leader, follower and recovery."""
-    attributes, producer_id, epoch = header[5], header[9], header[10]
-    first, last = header[0], header[0] + header[6]
-    if attributes & CONTROL_BIT:
-        if header[12] <= 0:  # compaction emptied the batch: the whole transaction is gone
-            return None
-        marker, timestamp = read_marker(BatchView(batch))
-        return producers.end_transaction(producer_id, epoch, marker, first, timestamp)
-    transactional = attributes & TRANSACTIONAL_BIT != 0
-    producers.update(producer_id, epoch, header[11], first, last, header[8], transactional)
-    return None
-
-
-def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
-    """The marker in a control batch, and its timestamp.
-
-    Key: version i16, type i16. Value: version i16, coordinator epoch i32 (a later version may have more).
-
-    Raises:
-        KafkaError: INVALID_RECORD.
-    """
-    record = batch.records()[0]
-    key, value = record.key or b"", record.value or b""
-    kind = int.from_bytes(key[2:4], "big", signed=True)
-    if len(key) < 4 or len(value) < 6 or kind not in (ABORT, COMMIT):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record of type {kind} does not end a transaction")
-    return EndTransaction(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp
