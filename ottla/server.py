@@ -21,7 +21,7 @@ from broker.controller_channel import ControllerAddress, ControllerChannel
 from broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
 from broker.metrics import broker_metrics
 from broker.node import BrokerNode
-from controller.control.config_schema import TableSchema
+from controller.decisions.config_schema import TableSchema
 from controller.metadata.acl_publisher import AclPublisher
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller import runtime
-from controller.control import broker_heartbeat, brokers, directories, state
-from controller.control import partition_change as change
-from controller.control.partition_change import PartitionChange
+from controller.decisions import broker_heartbeat, brokers, directories, state
+from controller.decisions import partition_change as change
+from controller.decisions.partition_change import PartitionChange
 from controller.handlers import broker_heartbeat as heartbeat_handler
 from controller.handlers import broker_registration
 from controller.metadata.delta import MetadataDelta
