@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -209,7 +210,7 @@ async def the_last_known_leader_comes_back_without_its_disk() -> tuple[Situation
     first.properties["log.dirs"] = "/empty"
     for node in (second, third):
         node.boot()
-        await situation.until("it serves", lambda node=node: node.is_serving)  # type: ignore[misc]
+        await situation.until("it serves", partial(getattr, node, "is_serving"))
     first.boot()
     await situation.until("it serves", lambda: first.is_serving)
     for _ in range(50):
