@@ -55,7 +55,7 @@ bench: $(VENV)/dev
 compat: $(VENV)/dev
 	$(PY) -m tests.compat $(ARGS)
 
-# 2,000 kills and 500 power losses in all; clocks are set wrong where libfaketime is installed.
+# 2,000 kills and 500 power losses in all.
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos $(ARGS)
 	$(PY) -m tests.chaos.cluster_cycles
