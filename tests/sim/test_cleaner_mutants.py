@@ -15,14 +15,11 @@ from storage.cleaner_plan import Plan
 from storage.log import Log
 from storage.logs import Logs
 from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
-from tests.effort import seeds
 from tests.sim.cleaner_history import CleanerHistory
 from tests.sim.directed_histories import SwapsCutShort
 from tests.sim.test_mutants import caught_at
 
 SEEDS_MAX = 200
-#: Without a mutant.
-SEEDS_CONTROL = seeds(20, long=60)
 
 _make_plan = cleaner.make_plan
 _create = Logs.create
@@ -154,4 +151,4 @@ def test_the_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_a_mutant_the_same_seeds_pass() -> None:
     for history in (CleanerHistory, SwapsCutShort):
-        assert caught_at(range(SEEDS_CONTROL), history, strict=True) is None
+        assert caught_at(range(60), history, strict=True) is None
