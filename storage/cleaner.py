@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from storage import changes, replay
+from storage import log_files, snapshot_files
 from storage.cleaner_filter import last_of_producers
 from storage.cleaner_pass import Job, Progress, Source
 from storage.cleaner_plan import Plan, SegmentFacts, make_plan
@@ -263,11 +263,11 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    changes.delete_segments(log, old)
+    log_files.delete_segments(log, old)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
 
 
 def _remove_snapshots(log: Log, before: int) -> None:
     """A producer snapshot from before a marker that is gone would make its transaction an open one again, for ever."""
-    replay.forget_snapshots(log, lambda offset: offset < before)
+    snapshot_files.forget(log, lambda offset: offset < before)

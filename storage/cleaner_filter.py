@@ -30,7 +30,7 @@ from protocol.records.encoded import EncodedRecord, join_records, split_records,
 from storage.config import LogConfig
 from storage.offset_map import GONE, TOMBSTONE, OffsetMap
 from storage.producers import ProducerState
-from storage.replicate import read_marker
+from storage.replay import read_marker
 from storage.txn_index import AbortedTxn
 
 

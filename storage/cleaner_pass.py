@@ -17,6 +17,7 @@ from typing import Any
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import (
     ATTRIBUTES_AT,
+    COUNT_AT,
     HEADER,
     HEADER_BYTES,
     BatchView,
@@ -43,7 +44,7 @@ BATCH_COST_BYTES = 200
 GATHERED_KEYS_MAX = 32_768
 #: Batches that stay are written together.
 WRITE_BYTES = 1 << 20
-_COUNT = Struct(">57xi")
+_COUNT = Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class CleaningPass:
             for position, _ in self._headers(mapped, source):
                 if count >= most:
                     break
-                count += max(_COUNT.unpack_from(mapped.buffer, position)[0], 0)
+                count += max(_COUNT.unpack_from(mapped.buffer, position + COUNT_AT)[0], 0)
             mapped.close()
         return min(count, most)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from protocol.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT
+from protocol.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PARTITION_LEADER_EPOCH_AT
 from protocol.records.crc import crc32c
 from storage.walk import DamagedLog
 
 # Of one read: 2,000 small batches take about 1 ms of the loop. A read that meets more is answered with fewer bytes.
 BATCHES_MAX = 2000
-EPOCH_AT = 12
 
 
 class ColdBytes:
@@ -58,7 +57,7 @@ class ColdBytes:
                 if at >= end or count == BATCHES_MAX:
                     break
                 count += 1
-                epoch = int.from_bytes(buffer[at + EPOCH_AT : at + MAGIC_AT], "big", signed=True)
+                epoch = int.from_bytes(buffer[at + PARTITION_LEADER_EPOCH_AT : at + MAGIC_AT], "big", signed=True)
                 if epoch != known and self.epoch_at is not None:
                     known = self.epoch_at(base)
                     if epoch != known >= 0:

@@ -10,28 +10,29 @@ Nothing here knows leaders, followers or clients: who appends is told by `origin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from threading import Lock
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchView
-from protocol.records.convert import TARGET_CODECS
-from protocol.records.validate import RecordRules, restamp, validate_header
+from protocol.records.batch import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    LAST_OFFSET_DELTA,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchView,
+)
+from protocol.records.validate import restamp, validate_header
 from protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
-from storage import changes, lookup, replicate
-from storage.config import NEVER, LogConfig
-from storage.epochs import LeaderEpochs
-from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
-from storage.files import Files
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.mappings import Mappings
-from storage.preparation import Preparation, Prepared, prepare
-from storage.producers import NONE, BatchMetadata, Origin, ProducerState, ProducerStates
+from storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
+from storage.config import NEVER
+from storage.errors import StorageFailure
+from storage.log_state import LogState
+from storage.preparation import Prepared, prepare
+from storage.producers import BatchMetadata, Origin
 from storage.results import NO_BYTES, Appended, Read
-from storage.roll import roll_deadline, roll_reason
-from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
-from storage.segments import Segments
 from storage.txn_index import AbortedTxn
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
@@ -39,122 +40,8 @@ __all__ = ["Appended", "Log", "Origin", "Read"]
 CLIENT = Origin.CLIENT  # the member of an enum takes longer to find than a global name
 
 
-class Log:
+class Log(LogState):
     """See the module. Made by `storage.recovery.open_log` or `storage.logs.Logs`."""
-
-    def __init__(
-        self,
-        files: Files,
-        mappings: Mappings,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
-        *,
-        segments: Segments,
-        epochs: LeaderEpochs,
-        producers: ProducerStates,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        jitter: float = 0.0,
-    ) -> None:
-        assert 0 <= log_start_offset <= log_end_offset
-        self.files, self.mappings, self.directory = files, mappings, directory
-        self.topic, self.partition, self.topic_id = topic, partition, topic_id
-        self.segments, self.epochs, self.producers = segments, epochs, producers
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.high_watermark = log_start_offset
-        self.recovery_point = recovery_point
-        self.flushed_ms = 0
-        self.looked_at_end = -1  # where the log ended when it was found to need no flush
-        self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
-        self.snapshots: list[int] = []  # offsets of producer snapshot files
-        self.frozen: dict[int, list[ProducerState]] = {}  # producers at an offset, for the next flush to write
-        self.unsynced_snapshot = -1  # the newest of them, while a power loss may still take it
-        self.failure: StorageFailure | None = None
-        # Why the disk refused the last append, also where it is full for now.
-        self.refusal: StorageFailure | None = None
-        self.on_failure: Callable[[StorageFailure], None] | None = None
-        self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
-        self.closed = False
-        self.has_files = True  # a log that was never written has none, not even its directory
-        self.entry_synced = False  # whether the directory itself is known to be on the disk
-        self.rolls = self.rolls_synced = 0  # whether the name of the newest segment is
-        self.files_lock = Lock()  # held while the first files are made, on whichever thread
-        # While a truncation is under way: where the log will end, and begin. A checkpoint written then says no more.
-        self.cut_to = NEVER
-        self.cut_start: int | None = None
-        self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log goes on behind them
-        self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
-        self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
-        # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
-        self.on_cut: Callable[[int, int | None], None] | None = None
-        self.cleaned_until = 0  # the log cleaner has been over everything below (cleaner-offset-checkpoint)
-        self.uncleanable: str | None = None  # why the log cleaner passes it over
-        for segment in segments:
-            segment.cold.epoch_at = epochs.epoch_of
-        self._jitter = jitter
-        self._roll_timestamp = self._roll_wall_ms = NEVER
-        self.update_config(config)
-
-    # Facts
-
-    @property
-    def size(self) -> int:
-        """Bytes of all batches."""
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def recovery_point_to_write(self) -> int:
-        """Up to there a restart finds batches, or the file has changed since."""
-        return self.before_gap(min(self.recovery_point, self.cut_to))
-
-    def before_gap(self, offset: int) -> int:
-        gap_from, gap_to = self.end_gap
-        return gap_from if gap_from < offset <= gap_to else offset
-
-    @property
-    def log_start_to_write(self) -> int:
-        return self.log_start_offset if self.cut_start is None else self.cut_start
-
-    @property
-    def latest_epoch(self) -> int:
-        return self.epochs.latest
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Everything below belongs to no transaction that is open, or ended by a marker not yet replicated."""
-        if not self.producers.in_transaction:
-            return self.high_watermark
-        # DeleteRecords and retention may pass the first record of an open transaction.
-        return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
-
-    def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"
-
-    def update_config(self, config: LogConfig) -> None:
-        self.config = config
-        self.rules = RecordRules(
-            max_message_bytes=config.max_message_bytes,
-            log_append_time=config.log_append_time,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            compacted=config.compact,
-            check_records=config.validate_records,
-            max_decompressed_bytes=config.max_decompressed_message_bytes,
-        )
-        self._needs_records = self.rules.needs_records
-        codec = self._codec = TARGET_CODECS[config.compression_type]
-        self._preparation = Preparation(self.rules, codec, None if codec is None else config.compression_level(codec))
-        for segment in self.segments:
-            segment.update_config(config)
-        self._on_new_active()
-
-    def roll_jitter_ms(self) -> int:
-        return int(self._jitter * min(self.config.segment_jitter_ms, self.config.roll_ms))
 
     # Appending
 
@@ -180,14 +67,14 @@ class Log:
         """
         view = records if type(records) is memoryview else memoryview(records)
         if origin is not CLIENT:
-            return replicate.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
+            return trusted_append.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
         header = validate_header(view, 0, len(view), rules, now_ms, prepared)
-        _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
-        size = header[1] + 12
+        _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+        size = length + LOG_OVERHEAD_BYTES
         if size != len(view):
             view = view[:size]
-        if self._needs_records or (self._codec is not None and attributes & CODEC_MASK != self._codec):
+        if self.needs_records or (self.target_codec is not None and attributes & CODEC_MASK != self.target_codec):
             view = self._prepared(view, now_ms, prepared)
             size = len(view)
         if producer_id >= 0:
@@ -207,7 +94,7 @@ class Log:
         if not self.has_room(size, last, max_timestamp, now_ms):
             if type(prepared) is Turn and self.errand(size, last, max_timestamp, now_ms) is not None:
                 raise TooLong
-            segment = self.make_room(size, first, last, max_timestamp, now_ms)
+            segment = roll.make_room(self, size, first, last, max_timestamp, now_ms)
         if leader_epoch != self.epochs.assigned and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         try:
@@ -215,8 +102,8 @@ class Log:
         except StorageFailure as failure:
             self.fail(failure)
             raise
-        append_time = NONE
-        if rules.log_append_time or attributes & 8:
+        append_time = NO_TIMESTAMP
+        if rules.log_append_time or attributes & LOG_APPEND_TIME_BIT:
             append_time = restamp(segment.view(), position, header, rules, now_ms)
         self.log_end_offset = last + 1
         if producer_id >= 0:
@@ -224,22 +111,24 @@ class Log:
                 producer_id, epoch, sequence, first, last, max_timestamp, attributes & TRANSACTIONAL_BIT != 0
             )
         if not position:
-            self._on_new_active()
+            self.on_new_active()
         # `Appended(...)` is a call of Python code: 0.15 us more.
         return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False, False))
 
     def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
         """What `append` needs of a client's batch, if anything. `records` must stay as they are until it is done."""
-        preparation = self._preparation
+        preparation = self.preparation
         try:
             header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
         except KafkaError:
             return None  # `append` refuses it with the same words
-        errand = self.errand(len(records), self.log_end_offset + header[6], header[8], now_ms)
+        errand = self.errand(
+            len(records), self.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms
+        )
         if errand is not None:
             yield errand
             yield RELEASE
-        if not preparation.asks(header[5] & CODEC_MASK):
+        if not preparation.asks(header[ATTRIBUTES] & CODEC_MASK):
             return None if errand is None else Prepared(preparation, None)
         try:
             return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
@@ -250,10 +139,10 @@ class Log:
     @property
     def prepares(self) -> bool:
         """Whether some batches have to be prepared."""
-        return self._needs_records or self._codec is not None
+        return self.needs_records or self.target_codec is not None
 
     def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
-        preparation = self._preparation
+        preparation = self.preparation
         if prepared is None:
             return do_now(prepare(BatchView(view), preparation, now_ms, Turn()))
         if isinstance(prepared, Turn):
@@ -278,78 +167,12 @@ class Log:
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
 
-    def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether `size` bytes can be written to the active segment as it is; if not, ask `make_room`."""
-        segment = self.segments.active
-        return (
-            segment.size + size <= segment.room
-            and max_timestamp <= self._roll_timestamp
-            and now_ms <= self._roll_wall_ms
-            and last_offset <= self._last_offset_max
-        )
-
     def errand(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Callable[[], None] | None:
         """What waits for the file system before such an append: to be called on any thread, so that the loop need not.
 
         It does not fail: where it could not do its work the append tries again, and says why not.
         """
-        segment = self.segments.active
-        if segment.size + size <= segment.room or self.failure is not None:
-            return None
-        if not self.has_files:
-            return partial(changes.run_errand, self, changes.create_files)
-        if segment.length_synced or not segment.size:
-            return None
-        if not roll_reason(segment, self.config, size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()):
-            return None
-        return partial(changes.run_errand, self, changes.sync_lengths)
-
-    def make_room(self, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The segment to append `size` bytes to: rolled, mapped and allocated as needed."""
-        self.check_usable()
-        if size > self.config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, segment.bytes is {self.config.segment_bytes}"
-            )
-        segment = self.segments.active
-        try:
-            if not self.has_files:
-                changes.create_files(self)
-            # A segment may have been begun behind a gap for a batch that the disk then refused; another leader's comes first now.
-            begun_too_late = not segment.size and segment.base_offset > first_offset
-            if begun_too_late or roll_reason(
-                segment, self.config, size, last_offset, max_timestamp, now_ms, self.roll_jitter_ms()
-            ):
-                segment = changes.roll(self, now_ms, first_offset)
-            segment.make_room(size)
-            self.check_usable()  # again: a flush on another thread may have failed since
-        except StorageFailure as failure:
-            self.fail(failure)
-            raise
-        self.refusal = None
-        return segment
-
-    def check_usable(self) -> None:
-        if self.failure is not None:
-            raise LogDirectoryOffline(self.directory, self.failure)
-        assert not self.closed, f"{self} is closed"
-
-    def fail(self, failure: StorageFailure) -> None:
-        """The disk failed: no more writes. A full disk is no such failure, as nothing was changed."""
-        self.refusal = failure
-        self.segments.active.room = 0  # the next append goes to make_room, and is refused there
-        if not isinstance(failure, DiskFull | LogDirectoryOffline):
-            self.failure = failure
-            if self.on_failure is not None:
-                self.on_failure(failure)
-
-    def _on_new_active(self) -> None:
-        segment = self.segments.active
-        self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self.config, self.roll_jitter_ms())
-        self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-        self.looked_at_end = -1
-
-    on_new_active = _on_new_active
+        return roll.errand(self, size, last_offset, max_timestamp, now_ms)
 
     # Reading
 
@@ -445,15 +268,15 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Removes everything at or after `offset`; False when there was nothing."""
-        return changes.truncate_to(self, offset)
+        return truncate.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes everything; the log goes on at `offset`."""
-        changes.truncate_fully_and_start_at(self, offset, log_start_offset)
+        truncate.truncate_fully_and_start_at(self, offset, log_start_offset)
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """A follower hears of its leader's log start offset. Segments before it go with the next retention run."""
-        return changes.advance_log_start_offset(self, offset)
+        return log_start.advance_log_start_offset(self, offset)
 
     def delete_records(self, before_offset: int) -> int:
         """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Returns the log start offset.
@@ -461,16 +284,16 @@ class Log:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
         """
-        return changes.delete_records(self, before_offset)
+        return log_start.delete_records(self, before_offset)
 
     def apply_retention(self, now_ms: int) -> int:
         """Removes the segments that retention lets go and returns how many those were."""
-        return changes.apply_retention(self, now_ms)
+        return log_start.apply_retention(self, now_ms)
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""
         try:
-            return changes.roll(self, now_ms).base_offset
+            return roll.roll(self, now_ms).base_offset
         except StorageFailure as failure:
             self.fail(failure)
             raise
@@ -490,7 +313,7 @@ class Log:
         """Writes the producers' state as it is now, so that a restart after a crash need not read all batches of the segment."""
         if len(self.producers):
             try:
-                changes.take_snapshot(self)
+                snapshot_files.take(self)
             except StorageFailure as failure:
                 self.fail(failure)
                 raise
@@ -508,7 +331,7 @@ class Log:
         Raises:
             StorageFailure: the log takes no more writes.
         """
-        changes.flush(self, now_ms)
+        flush.flush(self, now_ms)
 
     def leave(self) -> None:
         """The log is deleted or set aside: nothing is written any more, not even by a flush that is under way."""
@@ -528,4 +351,4 @@ class Log:
 
         Without `entry` the caller syncs the directory above, in which a new log has its name.
         """
-        return changes.close(self, clean, entry)
+        return flush.close(self, clean, entry)

@@ -7,18 +7,16 @@ turns (`protocol.work`), and decode no more of a record than its offset and time
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import BatchView
 from protocol.records.record import iter_times
 from protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
+from storage.log_state import LogState
 from storage.segment import Segment
 from storage.segment_indexes import TimestampAndOffset
 from storage.txn_index import AbortedTxn
-
-if TYPE_CHECKING:
-    from storage.log import Log
 
 # Timestamp, offset, leader epoch of a record.
 Found: TypeAlias = tuple[int, int, int]
@@ -28,7 +26,7 @@ SEGMENT_COST = 32
 SEARCH_COST = 16
 
 
-def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
+def batches(log: LogState, start: int, end: int) -> Iterator[BatchView]:
     position_from = max(start, log.log_start_offset)
     for segment in log.segments.from_offset(position_from):
         if segment.base_offset >= min(end, log.log_end_offset):
@@ -40,7 +38,7 @@ def batches(log: Log, start: int, end: int) -> Iterator[BatchView]:
                 yield BatchView(segment.view()[position:following])
 
 
-def aborted_transactions(log: Log, start: int, end: int) -> list[AbortedTxn]:
+def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTxn]:
     found: list[AbortedTxn] = []
     for segment in log.segments.from_offset(start):
         if segment.txn_index.collect(log.files, start, end, found):
@@ -48,7 +46,7 @@ def aborted_transactions(log: Log, start: int, end: int) -> list[AbortedTxn]:
     return found
 
 
-def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | None]:
+def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Found | None]:
     """The first record whose timestamp is at least `timestamp`."""
     offset = start = log.log_start_offset
     while True:
@@ -67,7 +65,7 @@ def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | N
             yield RELEASE
 
 
-def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
+def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
     """The first record with the largest timestamp.
 
     A header's max timestamp is only a claim, which Produce does not check. Where the largest one is not kept, or its
@@ -90,7 +88,7 @@ def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
     return None if best is NONE_FOUND else best
 
 
-def _largest_claim(log: Log, start: int, turn: Turn) -> Work[TimestampAndOffset]:
+def _largest_claim(log: LogState, start: int, turn: Turn) -> Work[TimestampAndOffset]:
     largest = TimestampAndOffset(-1, -1)
     for segment in log.segments.from_offset(start):
         if turn.spend(SEGMENT_COST):
@@ -102,7 +100,7 @@ def _largest_claim(log: Log, start: int, turn: Turn) -> Work[TimestampAndOffset]
     return largest
 
 
-def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
+def _largest_of(log: LogState, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
     """The first record of the batch, from `start` on, with the largest timestamp."""
     claimed, epoch = batch.max_timestamp, batch.partition_leader_epoch
     best = NONE_FOUND
@@ -120,7 +118,7 @@ def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Foun
     return best
 
 
-def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
+def _next_claiming(log: LogState, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
     """The first batch from `offset` on whose header claims a timestamp of `timestamp` or more.
 
     The log is looked at anew after each turn: it may have been cut, trimmed or compacted meanwhile.
@@ -152,7 +150,7 @@ def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[Ba
         yield None
 
 
-def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
+def _times(log: LogState, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
     """The batch's records, and the offset and timestamp of each. The batch itself may be gone when this is done."""
     count, base_offset, base_timestamp = batch.count, batch.base_offset, batch.base_timestamp
     append_time = batch.append_time

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
+from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from protocol.records.crc import crc32c
 from storage.errors import CorruptFile
-from storage.producers import NONE, BatchMetadata, ProducerState
+from storage.producers import NO_OFFSET, BatchMetadata, ProducerState
 
 VERSION = 1
 SUFFIX = ".snapshot"
@@ -24,7 +25,7 @@ _HEADER = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _CRC_END = 6
 # Of a producer of which only a marker is known.
-NO_BATCH = BatchMetadata(NONE, NONE, 0, NONE)
+NO_BATCH = BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 assert _HEADER.size == 10 and _ENTRY.size == 46
 
 
@@ -65,7 +66,7 @@ def decode(path: str, data: bytes) -> list[ProducerState]:
         if state is None or state.epoch != epoch:
             state = states[producer_id] = ProducerState(producer_id, epoch)
         state.coordinator_epoch, state.last_timestamp = coordinator_epoch, timestamp
-        state.current_txn_first_offset = first if first >= 0 else NONE
+        state.current_txn_first_offset = first if first >= 0 else NO_OFFSET
         if offset >= 0:
             state.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
     return list(states.values())

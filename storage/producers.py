@@ -22,12 +22,15 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from storage.txn_index import AbortedTxn
 
 BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence
 SEQUENCE_MASK = 0x7FFF_FFFF
 EPOCH_MAX = 0x7FFF
-NONE = -1
+NO_PRODUCER_EPOCH = -1
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
 # How long a transaction may outlive the largest timeout before it counts as hanging (KIP-664).
 
 
@@ -69,20 +72,20 @@ class ProducerState:
     """One producer on one partition. `epoch` is -1 until a batch or a marker of it was seen."""
 
     producer_id: int
-    epoch: int = NONE
-    coordinator_epoch: int = NONE
-    last_timestamp: int = NONE
-    current_txn_first_offset: int = NONE
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int = NO_OFFSET
     batches: list[BatchMetadata] = field(default_factory=list)
     generation: int = field(default=0, compare=False, repr=False)  # see `ProducerStates.freeze`
 
     @property
     def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NONE
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else NONE
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
     def offset_delta(self) -> int:
@@ -169,7 +172,7 @@ class ProducerStates:
         if origin is Origin.CLIENT:
             self._check_verification(producer_id, epoch, first_sequence, state, transactional)
             _check_sequence(state, epoch, first_sequence)
-        if state.current_txn_first_offset != NONE and not transactional:
+        if state.current_txn_first_offset != NO_OFFSET and not transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {producer_id} has a transaction open and sent a batch that is not part of it",
@@ -187,7 +190,7 @@ class ProducerStates:
             return True
         if transaction_version >= 2 and epoch == state.epoch:
             # Version 2 raises the epoch with every transaction, so this epoch's marker was written already.
-            if state.current_txn_first_offset == NONE or epoch == EPOCH_MAX:
+            if state.current_txn_first_offset == NO_OFFSET or epoch == EPOCH_MAX:
                 return False
             raise self._stale_marker(producer_id, epoch, state.epoch)
         if epoch < state.epoch:
@@ -230,7 +233,7 @@ class ProducerStates:
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         state = self.states.get(producer_id)
-        return state is not None and state.epoch == epoch and state.current_txn_first_offset != NONE
+        return state is not None and state.epoch == epoch and state.current_txn_first_offset != NO_OFFSET
 
     def _check_verification(
         self, producer_id: int, epoch: int, first_sequence: int, state: ProducerState | None, transactional: bool
@@ -277,13 +280,13 @@ class ProducerStates:
             state.epoch = epoch
             state.batches.clear()
         delta = last_offset - first_offset
-        last_sequence = (first_sequence + delta) & SEQUENCE_MASK if first_sequence >= 0 else NONE
+        last_sequence = (first_sequence + delta) & SEQUENCE_MASK if first_sequence >= 0 else NO_SEQUENCE
         state.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
         if len(state.batches) > BATCHES_REMEMBERED:
             del state.batches[0]
         state.last_timestamp = timestamp
         if transactional:
-            if state.current_txn_first_offset == NONE:
+            if state.current_txn_first_offset == NO_OFFSET:
                 state.current_txn_first_offset = first_offset
                 self._undecided[first_offset] = producer_id
             self._verifications.pop(producer_id, None)
@@ -301,9 +304,9 @@ class ProducerStates:
             state.batches.clear()
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp = timestamp
-        state.current_txn_first_offset = NONE
+        state.current_txn_first_offset = NO_OFFSET
         self._verifications.pop(producer_id, None)
-        if first_offset == NONE:
+        if first_offset == NO_OFFSET:
             return None
         opened_by = self._undecided.pop(first_offset)
         assert opened_by == producer_id
@@ -341,7 +344,7 @@ class ProducerStates:
         """The first offset of the oldest transaction without a replicated marker, or -1."""
         undecided, unreplicated = self._undecided, self.unreplicated
         if not undecided and not unreplicated:
-            return NONE
+            return NO_OFFSET
         ended = self._ended_firsts
         while ended and ended[0] not in unreplicated:
             heappop(ended)
@@ -373,7 +376,7 @@ class ProducerStates:
         """Starts from a snapshot."""
         self.clear()
         self.states = {state.producer_id: state for state in states}
-        opened = [s for s in states if s.current_txn_first_offset != NONE]
+        opened = [s for s in states if s.current_txn_first_offset != NO_OFFSET]
         self._undecided = {
             s.current_txn_first_offset: s.producer_id for s in sorted(opened, key=lambda s: s.current_txn_first_offset)
         }
@@ -388,11 +391,11 @@ class ProducerStates:
 
 
 def is_expired(state: ProducerState, now_ms: int, expiration_ms: int) -> bool:
-    return state.current_txn_first_offset == NONE and now_ms - state.last_timestamp >= expiration_ms
+    return state.current_txn_first_offset == NO_OFFSET and now_ms - state.last_timestamp >= expiration_ms
 
 
 def _check_sequence(state: ProducerState, epoch: int, first_sequence: int) -> None:
-    if state.epoch == NONE:
+    if state.epoch == NO_PRODUCER_EPOCH:
         return
     if epoch != state.epoch:
         if first_sequence != 0:

@@ -22,9 +22,18 @@ import logging
 import zlib
 from typing import NamedTuple
 
-from protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_AT
+from protocol.records.batch import (
+    ATTRIBUTES_AT,
+    BATCH_LENGTH_MIN,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    PARTITION_LEADER_EPOCH,
+)
 from protocol.records.crc import crc32c
-from storage import epochs, producer_snapshot, replay
+from storage import epochs, producer_snapshot, replay, snapshot_files
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.errors import CorruptFile
@@ -183,7 +192,7 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> Non
             log.epochs.store()
     if not clean:
         # What the recovery point does not vouch for may be newer than the transaction index next to it.
-        replay.forget_snapshots(log, lambda offset: offset > log.recovery_point)
+        snapshot_files.forget(log, lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
         for segment in log.segments.from_offset(log.recovery_point):
@@ -380,10 +389,10 @@ def valid_until(buffer: memoryview, position: int, end: int, expected: int, one:
     unpack = HEADER.unpack_from
     while end - position >= HEADER_BYTES:
         base, length, _, magic, crc, _, delta, *_ = unpack(buffer, position)
-        following = position + length + 12
-        if magic != 2 or length < 49 or following > end or base < expected or delta < 0:
+        following = position + length + LOG_OVERHEAD_BYTES
+        if magic != MAGIC or length < BATCH_LENGTH_MIN or following > end or base < expected or delta < 0:
             break
-        if crc32c(buffer[position + 21 : following]) != crc:
+        if crc32c(buffer[position + ATTRIBUTES_AT : following]) != crc:
             break
         expected = base + delta + 1
         position = following
@@ -414,11 +423,10 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
     while end - position >= HEADER_BYTES:
         if position + HEADER_BYTES > reached:
             reached = segment.reach(position, min(position + CHECKED_BYTES, end))
-        header = unpack(buffer, position)
-        base, length, epoch, magic, crc, _, delta, *_ = header
-        following = position + length + 12
+        base, length, epoch, magic, crc, _, delta, _, max_timestamp, *_ = unpack(buffer, position)
+        following = position + length + LOG_OVERHEAD_BYTES
         last = base + delta
-        if magic != 2 or length < 49 or following > end or delta < 0 or last > offset_max:
+        if magic != MAGIC or length < BATCH_LENGTH_MIN or following > end or delta < 0 or last > offset_max:
             _refuse_old_format(segment.log_path, buffer, position, end)
             break
         if following > reached:
@@ -427,7 +435,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
         known = history.epoch_of(base)
         if epoch < known or (clean and epoch != known >= 0):
             break
-        if crc32c(buffer[position + 21 : following]) != crc:
+        if crc32c(buffer[position + ATTRIBUTES_AT : following]) != crc:
             break
         if base != expected:
             if base < expected:
@@ -439,10 +447,10 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
             leap = (position, expected, expected + delta + 1)
         else:
             leap = None
-        if epoch > history.latest:
+        if epoch > known:
             history.assign_in_memory(epoch, base)
         expected = last + 1
-        segment.indexes.add(position, length + 12, last, header[8])
+        segment.indexes.add(position, following - position, last, max_timestamp)
         position = following
     segment.cold.vouch(start, position)
     segment.reach(position, end)
@@ -508,7 +516,7 @@ def _read_epochs(log: Log) -> None:
     history.entries, history.latest = [], -1
     for segment in log.segments.from_offset(log.log_start_offset):
         for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
-            epoch = HEADER.unpack_from(segment.view(), position)[2]
+            epoch = HEADER.unpack_from(segment.view(), position)[PARTITION_LEADER_EPOCH]
             if epoch < history.latest:
                 reason = f"its batch is of leader epoch {epoch}, and one before it of {history.latest}"
                 raise DamagedLog(segment.log_path, position, reason)

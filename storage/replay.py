@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER, Header
-from storage import producer_snapshot
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    CONTROL_BIT,
+    COUNT,
+    HEADER,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    Header,
+)
+from storage import snapshot_files
 from storage.errors import CorruptFile
-from storage.producers import ProducerStates
-from storage.replicate import take_in
-from storage.segment import Segment, segment_path
+from storage.log_state import LogState
+from storage.producers import EndTransaction, ProducerStates
+from storage.segment import Segment
 from storage.txn_index import AbortedTxn
-
-if TYPE_CHECKING:
-    from storage.log import Log
 
 logger = logging.getLogger(__name__)
 
+ABORT, COMMIT = 0, 1
 # Most batches have no producer id, and are passed over in 0.3 us.
-PRODUCER_ID, PRODUCER_ID_AT = Struct(">q"), 43
+INT64 = Struct(">q")
 
 
-def rebuild_producers(log: Log) -> None:
+def rebuild_producers(log: LogState) -> None:
     """The producers' state at the log end offset: the newest snapshot that is not beyond it, and the batches since."""
-    forget_snapshots(log, lambda offset: offset > log.log_end_offset)
-    start = _load_snapshot(log, log.producers, log.log_end_offset)
+    snapshot_files.forget(log, lambda offset: offset > log.log_end_offset)
+    start = snapshot_files.load(log, log.producers, log.log_end_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = _take_in(log.producers, header, batch, segment)
+            aborted = _take_in_readable(log.producers, header, batch, segment)
             if aborted is not None:
                 # A crash may have kept the entry from the disk though the marker is there.
                 segment.txn_index.append_if_missing(log.files, aborted)
@@ -39,7 +51,7 @@ def rebuild_producers(log: Log) -> None:
     log.producers.on_high_watermark(log.high_watermark)
 
 
-def check_txn_indexes(log: Log) -> None:
+def check_txn_indexes(log: LogState) -> None:
     """Makes the transaction indexes again that cannot be read."""
     for segment in log.segments:
         try:
@@ -48,13 +60,13 @@ def check_txn_indexes(log: Log) -> None:
             _rebuild_txn_index(log, segment)
 
 
-def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
+def _rebuild_txn_index(log: LogState, damaged: Segment) -> None:
     entries: list[AbortedTxn] = []
     producers = ProducerStates()
-    start = _load_snapshot(log, producers, damaged.base_offset)
+    start = snapshot_files.load(log, producers, damaged.base_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = _take_in(producers, header, batch, segment)
+            aborted = _take_in_readable(producers, header, batch, segment)
             if aborted is not None and segment is damaged:
                 entries.append(aborted)
         if segment is damaged:
@@ -62,7 +74,9 @@ def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
     damaged.txn_index.replace(log.files, entries)
 
 
-def _take_in(producers: ProducerStates, header: Header, batch: memoryview, segment: Segment) -> AbortedTxn | None:
+def _take_in_readable(
+    producers: ProducerStates, header: Header, batch: memoryview, segment: Segment
+) -> AbortedTxn | None:
     """A marker that cannot be read, though its CRC is right, ends no transaction: the batches around it stay readable.
 
     An append refuses such a marker now. It may be there from before, or from another implementation.
@@ -70,46 +84,46 @@ def _take_in(producers: ProducerStates, header: Header, batch: memoryview, segme
     try:
         return take_in(producers, header, batch)
     except KafkaError as error:
-        logger.error("%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[0], error)
+        logger.error(
+            "%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[BASE_OFFSET], error
+        )
         return None
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
     """Header and bytes of the batches that have a producer id, from the one that holds `start` on."""
-    buffer, unpack = segment.view(), PRODUCER_ID.unpack_from
+    buffer, unpack = segment.view(), INT64.unpack_from
     for position, following, _, _ in segment.from_offset(start, headers_only=True):
         if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
             segment.check(position, following)
             yield HEADER.unpack_from(buffer, position), buffer[position:following]
 
 
-def _load_snapshot(log: Log, producers: ProducerStates, offset_max: int) -> int:
-    """Loads the newest valid snapshot up to `offset_max` and returns its offset; damaged ones are removed."""
-    producers.clear()
-    for offset in sorted(log.snapshots, reverse=True):
-        if offset > offset_max:
-            continue
-        if offset <= log.log_start_offset:
-            break
-        path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
-        try:
-            producers.load(producer_snapshot.decode(path, log.files.read(path) or b""), offset)
-        except CorruptFile:
-            remove_snapshot(log, offset)
-            continue
-        return offset
-    return log.log_start_offset
+def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
+    """Brings the producers' state up to a batch that is in the log: the same line for leader, follower and recovery."""
+    first, producer_id, epoch = header[BASE_OFFSET], header[PRODUCER_ID], header[PRODUCER_EPOCH]
+    if header[ATTRIBUTES] & CONTROL_BIT:
+        if header[COUNT] <= 0:  # compaction emptied the batch: the whole transaction is gone
+            return None
+        marker, timestamp = read_marker(BatchView(batch))
+        return producers.end_transaction(producer_id, epoch, marker, first, timestamp)
+    transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+    last, sequence = first + header[LAST_OFFSET_DELTA], header[BASE_SEQUENCE]
+    producers.update(producer_id, epoch, sequence, first, last, header[MAX_TIMESTAMP], transactional)
+    return None
 
 
-def forget_snapshots(log: Log, is_gone: Callable[[int], bool]) -> None:
-    with log.recovery_lock:  # a flush may be writing one
-        for offset in list(filter(is_gone, log.frozen)):
-            del log.frozen[offset]
-        gone = list(filter(is_gone, log.snapshots))
-    for offset in gone:
-        remove_snapshot(log, offset)
+def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
+    """The marker in a control batch, and its timestamp.
 
+    Key: version i16, type i16. Value: version i16, coordinator epoch i32 (a later version may have more).
 
-def remove_snapshot(log: Log, offset: int) -> None:
-    log.files.remove(segment_path(log.directory, offset, producer_snapshot.SUFFIX))
-    log.snapshots.remove(offset)
+    Raises:
+        KafkaError: INVALID_RECORD.
+    """
+    record = batch.records()[0]
+    key, value = record.key or b"", record.value or b""
+    kind = int.from_bytes(key[2:4], "big", signed=True)
+    if len(key) < 4 or len(value) < 6 or kind not in (ABORT, COMMIT):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record of type {kind} does not end a transaction")
+    return EndTransaction(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp

@@ -12,13 +12,12 @@ from functools import partial
 from struct import Struct
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from protocol.records.batch import BATCH_LENGTH_MIN, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 logger = logging.getLogger(__name__)
 
 # base offset, length, magic and last offset delta: what walking needs of a header
 WALK = Struct(">qi4xb6xi")
-LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 REMEDY = (
     "where another replica has the partition: stop this node, delete the partition's directory and .kafka_cleanshutdown "
     "beside it, and start the node; otherwise delete the records up to behind the damage (kafka-delete-records)"
@@ -72,9 +71,18 @@ def walk(
         base, length, magic, delta = unpack(buffer, position)
         following = position + length + LOG_OVERHEAD_BYTES
         last = base + delta
-        if magic != MAGIC or length < LENGTH_MIN or following > end or delta < 0 or base < expected or last > limit:
+        if (
+            magic != MAGIC
+            or length < BATCH_LENGTH_MIN
+            or following > end
+            or delta < 0
+            or base < expected
+            or last > limit
+        ):
             reason = _reason(base, length, magic, delta, expected, end - position)
-            raise DamagedLog(path, position, reason, order=magic == MAGIC and LENGTH_MIN <= length <= end - position)
+            raise DamagedLog(
+                path, position, reason, order=magic == MAGIC and BATCH_LENGTH_MIN <= length <= end - position
+            )
         yield position, following, base, last
         expected = last + 1
         position = following
@@ -83,6 +91,6 @@ def walk(
 def _reason(base: int, length: int, magic: int, delta: int, expected: int, room: int) -> str:
     if magic != MAGIC:
         return f"the format of its batch is {magic}, not {MAGIC}"
-    if not LENGTH_MIN <= length <= room - LOG_OVERHEAD_BYTES:
+    if not BATCH_LENGTH_MIN <= length <= room - LOG_OVERHEAD_BYTES:
         return f"a batch length of {length} does not fit the {room} bytes that are left"
     return f"a batch at offset {base} with last offset delta {delta} cannot follow offset {expected - 1}"

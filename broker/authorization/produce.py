@@ -10,13 +10,10 @@ from broker.parts import BrokerParts
 from protocol.api import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records.batch import ATTRIBUTES_LOW_AT, TRANSACTIONAL_BIT
 from server.network.context import RequestContext
 from server.network.error_reply import error_reply
 from server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
-
-#: In a batch's header: the low byte of its attributes, and the bit in it that says transactional.
-ATTRIBUTES_AT = 22
-TRANSACTIONAL_BIT = 0x10
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:
@@ -61,7 +58,7 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
 def _is_transactional(topic: TopicProduceData) -> bool:
     for partition in topic.partition_data:
         records: Any = partition.records
-        if records is not None and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+        if records is not None and len(records) > ATTRIBUTES_LOW_AT and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT:
             return True
     return False
 

@@ -16,12 +16,8 @@ from broker.replication.partition import Partition
 from broker.transactions.verify import Expectation, Operation, Verdicts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest
-from protocol.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchView
+from protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
 from server.network.context import RequestContext
-
-# In a batch: its format, and the low byte of its attributes.
-MAGIC_AT, ATTRIBUTES_AT = 16, 22
-MAGIC = 2
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
@@ -47,8 +43,8 @@ def is_transactional(request: ProduceRequest) -> bool:
             records: Any = data.records
             if (
                 records
-                and len(records) > ATTRIBUTES_AT
-                and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+                and len(records) > ATTRIBUTES_LOW_AT
+                and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT
                 and _has_transactional_batch(records)
             ):
                 return True
@@ -138,7 +134,7 @@ def _has_transactional_batch(records: Any) -> bool:
     return (
         records is not None
         and len(records) >= HEADER_BYTES
-        and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+        and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT
         and records[MAGIC_AT] == MAGIC
     )
 

@@ -48,7 +48,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.primitives import ZERO_UUID
-from protocol.records.batch import CODEC_MASK, HEADER_BYTES
+from protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
 from protocol.records.compression import ZSTD
 from protocol.schema import maker
 from protocol.work import RECORDS_A_TURN, TooLong
@@ -61,8 +61,6 @@ from storage.errors import StorageFailure
 ADMIN_CLIENT_ID = "__admin_client"
 #: KIP-110: the consumers that came with older versions can not read it.
 ZSTD_SINCE = 7
-#: The low byte of a batch's attributes.
-ATTRIBUTES_AT = 22
 new_response = maker(ProduceResponse)
 new_topic_response = maker(TopicProduceResponse)
 new_partition_response = maker(PartitionProduceResponse)
@@ -185,7 +183,7 @@ def _append(
 
 def _refuse_zstd(records: bytes | memoryview) -> None:
     """KafkaError for a batch that a client of this version may not send."""
-    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & CODEC_MASK == ZSTD:
+    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is for Produce from version {ZSTD_SINCE} on (KIP-110)"
         )

@@ -16,7 +16,7 @@ from ottla.errors import USAGE, CommandFailed
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.primitives import ZERO_UUID
 from protocol.records import NewRecord, build_batch
-from protocol.records.compression import NONE
+from protocol.records.compression import NO_COMPRESSION
 
 ACKS_ALL = -1
 # Well below max.message.bytes (1 MB by default), so that header and record overhead never matter.
@@ -29,7 +29,12 @@ class Producer:
     """`send()` until done, then `flush()`."""
 
     def __init__(
-        self, cluster: ClusterClient, topic: str, *, compression: int = NONE, batch_bytes: int = BATCH_BYTES_MAX
+        self,
+        cluster: ClusterClient,
+        topic: str,
+        *,
+        compression: int = NO_COMPRESSION,
+        batch_bytes: int = BATCH_BYTES_MAX,
     ) -> None:
         self.cluster = cluster
         self.topic = topic

@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
-from protocol.records.compression import NONE, decompress, expanding
+from protocol.records.compression import NO_COMPRESSION, decompress, expanding
 from protocol.records.crc import crc32c
 from protocol.records.record import Record, iter_records
 from protocol.work import Turn, Work
@@ -38,14 +38,38 @@ HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
 # base offset and length: what is not counted by the length field
 LOG_OVERHEAD_BYTES = 12
+BATCH_LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 MAGIC = 2
+PARTITION_LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
+# All flags that there are lie in the low byte of the two.
+ATTRIBUTES_LOW_AT = ATTRIBUTES_AT + 1
+MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
+COUNT_AT = 57
 assert HEADER.size == HEADER_BYTES
 
-# The fields of HEADER in order; what `validate_header` and `check_batch` return.
+# The fields of HEADER in order; what `validate_header` and `check_batch` return. It stays a plain tuple: a NamedTuple, tried, made
+# a follower's append of one small batch 17 % slower.
 Header: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+# Where in a Header each field is.
+(
+    BASE_OFFSET,
+    LENGTH,
+    PARTITION_LEADER_EPOCH,
+    _MAGIC,
+    CRC,
+    ATTRIBUTES,
+    LAST_OFFSET_DELTA,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    BASE_SEQUENCE,
+    COUNT,
+) = range(13)
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -64,8 +88,7 @@ LOG_APPEND_TIME = 1
 _PREFIX = Struct(">qi")
 _CRC_ATTRIBUTES = Struct(">Ih")
 _ATTRIBUTES = Struct(">h")
-_MAX_TIMESTAMP = Struct(">q")
-_MAX_TIMESTAMP_AT = 35
+_INT64 = Struct(">q")
 _CRC = Struct(">I")
 
 
@@ -177,7 +200,7 @@ class BatchView:
         if self.count == 0:
             return iter(())
         codec = self.attributes & CODEC_MASK
-        payload = bytes(self.payload) if codec == NONE else decompress(codec, self.payload, max_bytes)
+        payload = bytes(self.payload) if codec == NO_COMPRESSION else decompress(codec, self.payload, max_bytes)
         return iter_records(payload, self.count, self.base_offset, self.base_timestamp, self.append_time)
 
     @property
@@ -211,7 +234,7 @@ def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
         return None
     _, length = _PREFIX.unpack_from(buf, pos)
     magic = buf[pos + MAGIC_AT]
-    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or magic != MAGIC:
+    if length < BATCH_LENGTH_MIN or magic != MAGIC:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"no record batch v2 at byte {pos}: length field {length}, magic {magic}"
         )
@@ -229,9 +252,9 @@ def check_batch(buf: memoryview, pos: int, end: int) -> Header:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos} is cut short at byte {end}")
     header: Header = HEADER.unpack_from(buf, pos)
     found = crc32c(buf[pos + ATTRIBUTES_AT : pos + size])
-    if found != header[4]:
+    if found != header[CRC]:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos}: crc is {header[4]:#x}, contents give {found:#x}"
+            ErrorCode.CORRUPT_MESSAGE, f"record batch at byte {pos}: crc is {header[CRC]:#x}, contents give {found:#x}"
         )
     return header
 
@@ -244,7 +267,7 @@ def patch_timestamp(buf: bytearray | memoryview, pos: int, timestamp_type: int, 
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_BIT
     _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_AT, attributes)
-    _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, max_timestamp)
+    _INT64.pack_into(buf, pos + MAX_TIMESTAMP_AT, max_timestamp)
     end = pos + LOG_OVERHEAD_BYTES + length
     with memoryview(buf) as view, view[pos + ATTRIBUTES_AT : end] as covered:
         _CRC.pack_into(buf, pos + CRC_AT, crc32c(covered))

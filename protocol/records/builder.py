@@ -26,7 +26,7 @@ from protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
 )
-from protocol.records.compression import NONE, compress
+from protocol.records.compression import NO_COMPRESSION, compress
 from protocol.records.crc import crc32c
 from protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
 
@@ -40,7 +40,7 @@ def build_batch(
     *,
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
-    compression: int = NONE,
+    compression: int = NO_COMPRESSION,
     level: int | None = None,
     timestamp_type: int = CREATE_TIME,
     producer_id: int = NO_PRODUCER_ID,
@@ -115,7 +115,7 @@ def rebuild_batch(
         base_sequence=batch.base_sequence,
         count=len(survivors),
         # Kafka writes an emptied batch without a codec: there is nothing to decompress.
-        compression=(batch.compression if compression is None else compression) if survivors else NONE,
+        compression=(batch.compression if compression is None else compression) if survivors else NO_COMPRESSION,
         level=level,
     )
 
@@ -133,7 +133,7 @@ def pack_batch(
     producer_epoch: int,
     base_sequence: int,
     count: int,
-    compression: int = NONE,
+    compression: int = NO_COMPRESSION,
     level: int | None = None,
 ) -> bytes:
     """Header and (compressed) payload of encoded records, with the CRC. `attributes` without the codec."""

@@ -25,7 +25,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.primitives import Buffer
 from protocol.work import BYTES_A_TURN, Turn, Work
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 # No batch may grow beyond this, whatever a topic's max.decompressed.message.bytes allows: Kafka's default for that is 2 GiB
 # for each record, and a zstd batch of 80 KB can hold as much. Clients build batches of at most a few MB.
@@ -93,7 +93,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
     INVALID_RECORD for a larger one (`TooLarge`, as Kafka 4.4 for a record over max.decompressed.message.bytes) and for an
     unknown codec; CORRUPT_MESSAGE for bytes that are not of this codec.
     """
-    if not NONE <= codec < len(CODECS):
+    if not NO_COMPRESSION <= codec < len(CODECS):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"unknown compression codec {codec}")
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else min(max_bytes, DECOMPRESSED_BYTES_MAX)
     corrupt: str | None = None
@@ -113,7 +113,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
 def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
     """As `decompress`, off the loop when the output is large. `data` may be gone after a yield."""
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
-    if codec == NONE:
+    if codec == NO_COMPRESSION:
         return decompress(codec, data, limit)  # a copy, no more
     if len(data) <= BYTES_A_TURN:
         try:

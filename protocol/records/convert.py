@@ -12,7 +12,7 @@ from typing import cast
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
 from protocol.records.builder import pack_batch
-from protocol.records.compression import CODEC_IDS, NONE
+from protocol.records.compression import CODEC_IDS, NO_COMPRESSION
 from protocol.work import BYTES_A_TURN, Turn, Work
 
 #: The length field cannot say more.
@@ -21,7 +21,7 @@ BATCH_BYTES_MAX = 2**31 - 1
 # compression.type: the codec to store with, None to keep what the producer chose.
 TARGET_CODECS: dict[str, int | None] = {
     "producer": None,
-    "uncompressed": NONE,
+    "uncompressed": NO_COMPRESSION,
     "gzip": CODEC_IDS["gzip"],
     "snappy": CODEC_IDS["snappy"],
     "lz4": CODEC_IDS["lz4"],
@@ -50,7 +50,7 @@ def recompressing(
         except KafkaError as fault:
             # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
             raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
-    if codec == NONE:
+    if codec == NO_COMPRESSION:
         _check_size(HEADER_BYTES + len(payload), batch_bytes_max)
     pack = partial(
         pack_batch,

@@ -53,7 +53,14 @@ from protocol.records.batch import (
     Header,
     patch_timestamp,
 )
-from protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, NONE, lz4_blocks_are_linked
+from protocol.records.compression import (
+    CODECS,
+    DECOMPRESSED_BYTES_MAX,
+    EXPANSION_MAX,
+    LZ4,
+    NO_COMPRESSION,
+    lz4_blocks_are_linked,
+)
 from protocol.records.crc import crc32c
 from protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
 from protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
@@ -170,8 +177,9 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
     if rules.log_append_time:
         patch_timestamp(buf, pos, LOG_APPEND_TIME, now_ms)
         return now_ms
-    if header[5] & LOG_APPEND_TIME_BIT:
-        patch_timestamp(buf, pos, CREATE_TIME, header[8])
+    _, _, _, _, _, attributes, _, _, max_timestamp, _, _, _, _ = header
+    if attributes & LOG_APPEND_TIME_BIT:
+        patch_timestamp(buf, pos, CREATE_TIME, max_timestamp)
     return NO_TIMESTAMP
 
 
@@ -236,7 +244,7 @@ def _judge(
     buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int, turn: object
 ) -> Header:
     """The slow twin of `validate_header`: raise what Kafka would, or accept an unusual but valid batch."""
-    base_offset, length, _, _, crc, _, _, _, _, _, _, _, _ = header
+    base_offset, length, _, _, crc, attributes, _, _, _, _, _, _, _ = header
     _check_alone(buf, pos, end)
     size = length + LOG_OVERHEAD_BYTES
     if base_offset:
@@ -248,7 +256,7 @@ def _judge(
     if size < HEADER_BYTES or crc32c(buf[pos + ATTRIBUTES_AT : pos + size]) != crc:
         raise _bad_crc(crc)
     _check_claims(header, size - HEADER_BYTES)
-    if header[5] & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
+    if attributes & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
         raise _invalid("lz4 frame has linked blocks, Java clients cannot read it: write independent blocks")
     _check_timestamps(buf[pos : pos + size], header, rules, now_ms, turn)
     return header
@@ -273,11 +281,13 @@ def _check_claims(header: Header, payload_bytes: int) -> None:
 
 def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
     """Whether the payload cannot hold so many: offsets, and files of the log, would go for records that do not exist."""
-    return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (codec != NONE and count > RECORDS_MAX)
+    return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (
+        codec != NO_COMPRESSION and count > RECORDS_MAX
+    )
 
 
 def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now_ms: int, turn: object) -> None:
-    attributes, base_timestamp, max_timestamp, count = header[5], header[7], header[8], header[12]
+    _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
     if attributes & LOG_APPEND_TIME_BIT and (rules.log_append_time or max_timestamp == NO_TIMESTAMP):
         named = min(count, RECORD_ERRORS_MAX)
         if not _takes_from(turn, named):

@@ -29,10 +29,10 @@ class CutShort(StorageHistory):
 
     power_losses = 0.5
     names = (("logs",),)
-    faults = (("none", 60), ("kill", 40))
+    faults = (("none", 40), ("kill", 60))
     operations = (("append", 50), ("flush", 10), ("truncate", 30))
 
-    def __init__(self, seed: int, lives: int = 10, steps: int = 20) -> None:
+    def __init__(self, seed: int, lives: int = 25, steps: int = 20) -> None:
         super().__init__(seed, lives, steps)
         self.ops.batch_bytes = 512
         self.stops = 0.0
@@ -101,7 +101,7 @@ class FrozenProducers(StorageHistory):
 
     def run(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("storage.changes.PRODUCERS_AT_ONCE", 0)
+            patch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
             super().run()
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from protocol.records.batch import HEADER, iter_batches
 from storage.log import Log
 from storage.producers import ProducerStates
-from storage.replicate import take_in
+from storage.replay import take_in
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
 

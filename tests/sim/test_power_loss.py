@@ -13,7 +13,7 @@ import pytest
 from protocol.errors import KafkaError
 from protocol.records.batch import LOG_OVERHEAD_BYTES
 from protocol.records.builder import build_batch
-from storage import checkpoint
+from storage import checkpoint, roll
 from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from storage.log import Origin
 from tests.protocol.records.reference import patch_offset
@@ -416,7 +416,7 @@ def test_a_large_batch_that_cannot_be_written_takes_the_log_offline(origin: Orig
     large = bytearray(build_batch([(b"k", bytes(10_000), NOW_MS)]))
     if origin is Origin.REPLICATION:
         patch_offset(large, 0, 1, len(large) - LOG_OVERHEAD_BYTES, 0)
-    node.log.make_room(len(large), 1, 1, NOW_MS, NOW_MS)
+    roll.make_room(node.log, len(large), 1, 1, NOW_MS, NOW_MS)
     node.disk.fail_after(1)
     with pytest.raises(StorageFailure):
         node.log.append(memoryview(large), leader_epoch=0, now_ms=NOW_MS, origin=origin)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.closing import LOGS_PER_CALL
+from storage import roll
 from storage.log import Log
 from storage.logs import Logs
 from tests.sim.clients.admin import Admin
@@ -40,7 +41,7 @@ async def started(topic: str) -> tuple[SimCluster, Admin]:
         for log in node.server.logs:
             if log.topic == topic:
                 log.roll()
-                log.make_room(100, 0, 0, 0, 0)
+                roll.make_room(log, 100, 0, 0, 0, 0)
     return cluster, admin
 
 

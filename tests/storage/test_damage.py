@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from storage import changes, index_file
+from storage import index_file, roll
 from storage.config import LogConfig
 from storage.errors import DamagedPartition, DiskFull, StorageFailure
 from storage.files import MappedFile, OsFiles
@@ -78,7 +78,7 @@ def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(t
     """The disk was full when the batch at 22 was to be written there, and then another leader sends one at 21."""
     log = open_at(tmp_path)
     append(log, batch())
-    changes.roll(log, NOW_MS, 22)
+    roll.roll(log, NOW_MS, 22)
     log.fail(DiskFull("the disk", "full"))
     for offset in (21, 22):
         placed = bytearray(batch())

@@ -160,7 +160,7 @@ def of_producer(producer_id: int, sequence: int = 0) -> bytes:
 def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.changes.PRODUCERS_AT_ONCE", 10)
+    monkeypatch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 10)
     log = open_at(tmp_path)
     for producer_id in range(10):
         append(log, of_producer(producer_id))
@@ -183,7 +183,7 @@ def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the
 
 
 def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.changes.PRODUCERS_AT_ONCE", 0)
+    monkeypatch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
     log = open_at(tmp_path)
     for producer_id in range(4):
         append(log, of_producer(producer_id))

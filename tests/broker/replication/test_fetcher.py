@@ -14,9 +14,9 @@ from broker.replication.fetcher import TURN_MS, FetcherSettings, LeaderFetcher
 from broker.replication.partition import Partition
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from server.world import World
-from storage.changes import create_files
 from storage.config import LogConfig
 from storage.files import OsFiles
+from storage.log_files import create_files
 from storage.mappings import Mappings
 from storage.recovery import new_log
 from tests.broker.records import batch

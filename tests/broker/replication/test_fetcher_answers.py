@@ -27,10 +27,10 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from server.world import World
-from storage.changes import create_files
 from storage.config import LogConfig
 from storage.files import OsFiles
 from storage.log import Log
+from storage.log_files import create_files
 from storage.mappings import Mappings
 from storage.recovery import new_log
 from tests.broker.records import batch

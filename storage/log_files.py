@@ -1,0 +1,61 @@
+"""The files of a log: made with the first write, one more segment at a time, renamed away when a segment goes."""
+
+from __future__ import annotations
+
+from storage.errors import DiskFull, StorageFailure
+from storage.log_state import LogState
+from storage.partition_dir import write_topic_id
+from storage.segment import DELETED_SUFFIX, Segment
+
+
+def create_files(log: LogState) -> None:
+    """The first write is near. A directory without the topic's id would be taken for a stray, so a full disk leaves none."""
+    with log.files_lock:
+        if log.has_files or log.closed:
+            return
+        try:
+            log.files.make_dirs(log.directory)
+            write_topic_id(log.files, log.directory, log.topic_id)
+            log.segments.active.create_file()
+        except DiskFull:
+            log.files.remove_tree(log.directory)
+            raise
+        log.epochs.store()
+        log.has_files = True
+
+
+def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
+    segment = Segment(
+        log.files, log.mappings, log.directory, base_offset, log.config, size=0, active=True, now_ms=now_ms
+    )
+    try:
+        segment.create_file()
+        if allocate:
+            segment.make_room(1)
+        if sync:
+            log.files.sync_dir(log.directory)
+    except StorageFailure:
+        remove_files(log, segment)
+        raise
+    return segment
+
+
+def remove_files(log: LogState, segment: Segment) -> None:
+    segment.removed = True
+    segment.unmap()
+    for name in segment.file_names():
+        log.files.remove(name)
+    # The log goes on in the segment before. Found again after a power loss, the empty one would hide what is appended there.
+    if log.files.exists(log.directory):  # it may have been deleted meanwhile
+        log.files.sync_dir(log.directory)
+
+
+def delete_segments(log: LogState, gone: list[Segment]) -> None:
+    """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
+    for segment in gone:
+        segment.removed = True
+        segment.unmap()
+        for name in segment.file_names():
+            if log.files.exists(name):
+                log.files.rename(name, name + DELETED_SUFFIX)
+                log.deleted_files.append(name + DELETED_SUFFIX)

@@ -1,0 +1,107 @@
+"""The producer snapshots of a log: its `.snapshot` files, and those that wait for the next flush to write them.
+
+A restart after a crash loads the newest one that counts, and need not read the batches before it for their producers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from storage import producer_snapshot
+from storage.errors import CorruptFile, DiskFull
+from storage.log_state import LogState
+from storage.producers import ProducerStates
+from storage.segment import segment_path
+
+logger = logging.getLogger(__name__)
+
+#: Of how many producers the state is written in one turn of the loop: about a microsecond each. 50,000 held it for 68 ms.
+PRODUCERS_AT_ONCE = 2_000
+
+
+def take(log: LogState, at_once: bool = False) -> None:
+    """Writes the producers' state at the log end offset, unless that file is there. That of many is left to the next flush.
+
+    Every segment but the first has one at its base offset. Of those in between two are of use: the newest, and the newest
+    that the recovery point vouches for, because after a crash the other one does not count.
+    """
+    offset = log.log_end_offset
+    if offset in log.snapshots or offset == 0:
+        return
+    bases = {segment.base_offset for segment in log.segments}
+    between = [old for old in log.snapshots if old not in bases]
+    vouched = max((old for old in between if old <= log.recovery_point), default=-1)
+    if len(log.producers) > PRODUCERS_AT_ONCE and not at_once:
+        log.frozen[offset] = log.producers.freeze()
+    else:
+        path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
+        log.files.write_atomic(path, producer_snapshot.encode(log.producers), sync=False)
+        log.unsynced_snapshot = offset
+        log.snapshots.append(offset)
+    for old in between:
+        if old != vouched:
+            remove(log, old)
+
+
+def write_frozen(log: LogState) -> None:
+    """The snapshots that were taken since the last flush. On any thread."""
+    for offset, states in list(log.frozen.items()):
+        path, data = segment_path(log.directory, offset, producer_snapshot.SUFFIX), producer_snapshot.encode(states)
+        with log.files_lock:
+            if log.closed:
+                return  # its directory may be a successor's by now
+            try:
+                log.files.write_atomic(path, data, sync=False)
+            except DiskFull as failure:
+                logger.warning("producers of %s: %s", log, failure)
+                return
+        with log.recovery_lock:
+            counts = log.frozen.get(offset) is states  # else the log was truncated meanwhile
+            if counts:
+                log.snapshots.append(offset)
+                log.unsynced_snapshot = offset
+                del log.frozen[offset]
+        if not counts:
+            log.files.remove(path)
+
+
+def sync(log: LogState) -> bool:
+    """True when the directory must be synced as well."""
+    if log.unsynced_snapshot != log.log_end_offset:
+        return False
+    log.files.sync_file(segment_path(log.directory, log.unsynced_snapshot, producer_snapshot.SUFFIX))
+    log.unsynced_snapshot = -1
+    return True
+
+
+def load(log: LogState, producers: ProducerStates, offset_max: int) -> int:
+    """Loads the newest valid snapshot up to `offset_max` and returns its offset; damaged ones are removed."""
+    producers.clear()
+    for offset in sorted(log.snapshots, reverse=True):
+        if offset > offset_max:
+            continue
+        if offset <= log.log_start_offset:
+            break
+        path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
+        try:
+            producers.load(producer_snapshot.decode(path, log.files.read(path) or b""), offset)
+        except CorruptFile:
+            remove(log, offset)
+            continue
+        return offset
+    return log.log_start_offset
+
+
+def forget(log: LogState, is_gone: Callable[[int], bool]) -> None:
+    with log.recovery_lock:  # a flush may be writing one
+        for offset in list(filter(is_gone, log.frozen)):
+            del log.frozen[offset]
+        gone = list(filter(is_gone, log.snapshots))
+    for offset in gone:
+        remove(log, offset)
+
+
+def remove(log: LogState, offset: int) -> None:
+    log.files.remove(segment_path(log.directory, offset, producer_snapshot.SUFFIX))
+    log.snapshots.remove(offset)

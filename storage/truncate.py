@@ -1,0 +1,131 @@
+"""Truncation: a log gives up its end, or everything, because its leader has other records there (KIP-101) or none any more."""
+
+from __future__ import annotations
+
+from storage import replay, snapshot_files
+from storage.config import NEVER
+from storage.errors import StorageFailure
+from storage.log_files import create_files, delete_segments, new_segment
+from storage.log_state import LogState
+from storage.partition_dir import TRUNCATION
+from storage.segment import Segment
+
+
+def truncate_to(log: LogState, offset: int) -> bool:
+    assert offset >= 0
+    log.check_usable()
+    if offset >= log.log_end_offset:
+        # An epoch that this replica led without an append: nobody else knows it, and it would be asked about for ever.
+        log.epochs.truncate_from_end(offset)
+        return False
+    offset = _batch_start(log, offset)
+    if offset <= log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return True
+    gap_before = log.leave_gap()
+    log.end_gap = (_kept(log, offset).end_before(offset), offset)
+    try:
+        _before_cut(log, offset)
+        log.epochs.truncate_from_end(offset)
+        log.files.create(f"{log.directory}/{TRUNCATION}")
+    except StorageFailure as failure:
+        _after_cut(log)
+        log.end_gap = gap_before
+        log.fail(failure)  # a full disk: nothing has changed
+        raise
+    try:
+        _cut(log, offset)
+        replay.rebuild_producers(log)
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
+        raise
+    _after_cut(log)
+    log.on_new_active()
+    return True
+
+
+def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
+    log.check_usable()
+    start = offset if log_start_offset is None else log_start_offset
+    try:
+        if not log.has_files:
+            create_files(log)
+        _before_cut(log, offset, start)
+        log.epochs.clear()
+        log.files.create(f"{log.directory}/{TRUNCATION}")
+    except StorageFailure as failure:
+        _after_cut(log)
+        log.fail(failure)
+        raise
+    try:
+        gone = list(log.segments)
+        snapshot_files.forget(log, lambda taken: True)
+        # Out of the way first: the new segment may have the name of one of them.
+        delete_segments(log, gone[::-1])
+        fresh = new_segment(log, offset, 0, allocate=False)
+        log.segments.replace([fresh])
+        log.files.remove(f"{log.directory}/{TRUNCATION}")
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
+        raise
+    log.producers.clear()
+    log.log_end_offset = offset
+    log.log_start_offset = log.high_watermark = start
+    log.end_gap = (0, 0)
+    _after_cut(log)
+    log.on_new_active()
+
+
+def _batch_start(log: LogState, offset: int) -> int:
+    """Where the batch begins that holds `offset`: batches go whole."""
+    segment = log.segments[log.segments.floor_index(offset)]
+    position = segment.position_of(offset) if offset >= segment.base_offset else None
+    if position is None or position == segment.size:
+        return offset
+    return min(offset, segment.offset_at(position))
+
+
+def _kept(log: LogState, offset: int) -> Segment:
+    """The segment that is the last one when the log ends at `offset`."""
+    keep = log.segments.floor_index(offset)
+    return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
+
+
+def _cut(log: LogState, offset: int) -> None:
+    """In memory first, then in the files: reads go on even if the disk fails half-way."""
+    keep = list(log.segments).index(_kept(log, offset))
+    remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
+    last = remaining[-1]
+    if gone:
+        last.reopen()
+    end = last.size
+    log.segments.replace(remaining)
+    offset = last.truncate_to(offset)
+    log.log_end_offset = offset
+    log.high_watermark = min(log.high_watermark, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    # From the end, so that a crash leaves a prefix; and known to be gone before anything is appended in their place.
+    delete_segments(log, gone[::-1])
+    snapshot_files.forget(log, lambda taken: taken > offset)
+    last.erase(end, offset)
+    log.files.sync_dir(log.directory)
+    log.files.remove(f"{log.directory}/{TRUNCATION}")
+
+
+def _before_cut(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
+    """What lies below a recovery point in a file is trusted after a crash, so the file comes first.
+
+    Not so for `cleaned_until`: its checkpoint is written from a worker thread, which must not write the old number again.
+    """
+    log.cleaned_until = min(log.cleaned_until, offset)
+    log.cut_to = offset
+    log.cut_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
+    if log.on_cut is not None:
+        log.on_cut(offset, log_start_offset)
+    with log.recovery_lock:
+        log.truncations += 1
+        log.recovery_point = min(log.recovery_point, offset)
+
+
+def _after_cut(log: LogState) -> None:
+    log.cut_to, log.cut_start = NEVER, None
