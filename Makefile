@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run failover test check bench compat chaos sim fuzz demo spark-jars clean
+.PHONY: run failover test check unit bench compat chaos sim fuzz demo spark-jars clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -31,11 +31,13 @@ run: $(VENV)/core
 failover: $(VENV)/dev
 	@$(PY) -m tools.failover $(ARGS)
 
+UNIT := $(addprefix tests/,protocol storage server controller broker fuzz)
+
 # Spark takes a minute and a half to install (400 MB): meanwhile the rest is checked. Where it cannot be had, its tests are
 # skipped and say so.
 test: $(VENV)/dev
 	$(MAKE) --no-print-directory -j 2 check spark-if-possible
-	$(PYTEST) -rfEs -n 2 --dist loadfile tests
+	$(PYTEST) -rfEs -n 2 --dist loadfile --no-loadscope-reorder tests  # in the order of tests/conftest.py
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
 .PHONY: spark-if-possible
@@ -48,6 +50,10 @@ check: $(VENV)/dev
 	$(PY) -m mypy
 	$(PYTEST) tests/rules
 
+# What needs neither a socket nor a process; tests that do are left out where they first ask for one.
+unit: $(VENV)/dev
+	$(PYTEST) -p tests.unit_only -n 2 --dist worksteal $(UNIT)
+
 bench: $(VENV)/dev
 	$(PY) -m benchmarks $(ARGS)
 	$(PY) -m benchmarks.spark  # says so and passes where Spark cannot run
@@ -55,14 +61,14 @@ bench: $(VENV)/dev
 compat: $(VENV)/dev
 	$(PY) -m tests.compat $(ARGS)
 
-# 2,000 kills and 500 power losses in all; clocks are set wrong where libfaketime is installed.
+# 2,000 kills and 500 power losses in all.
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos $(ARGS)
 	$(PY) -m tests.chaos.cluster_cycles
 	$(PY) -m tests.chaos.together
 	$(PY) -m tests.chaos.failover
 	$(PY) -m tests.chaos.power_loss
-	OTTLA_CHAOS=1 $(PYTEST) tests/chaos
+	OTTLA_CHAOS=1 $(PYTEST) tests/chaos tests/sim tests/controller/raft/test_simulation.py  # with all seeds
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 

@@ -175,6 +175,12 @@ class Cluster:
             self.resume(node_id)
         if self._links is not None:
             self._links.mend()  # an orderly stop needs the others
+        if self._temporary:
+            for node in self.nodes.values():
+                if (
+                    node.is_running
+                ):  # its data goes as well: an orderly stop would hand over leaders, and flush, for nothing
+                    self.kill(node.id)
         local_nodes.stop([node for node in self.nodes.values() if node.process is not None])
         if self._links is not None:
             self._links.close()

@@ -5,7 +5,6 @@ Whatever is cut, nobody acknowledges what could be lost, and after the heal ever
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 from tests.chaos.history import PARTITIONS, Load, create_topic, judge, read_everything
 from tests.chaos.namespaces import CLIENT, PORT, SKIP_REASON, NamespaceCluster, available
+from tests.effort import LONG
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not available(), reason=SKIP_REASON)]
 
@@ -26,7 +26,7 @@ SOONER = {"broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceCluster]:
     """One for all tests: each leaves it whole."""
-    settings = {} if os.environ.get("OTTLA_CHAOS") else SOONER
+    settings = {} if LONG else SOONER
     with NamespaceCluster(tmp_path_factory.mktemp("cuts"), **settings) as running:
         yield running
 

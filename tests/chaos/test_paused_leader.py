@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -15,9 +14,10 @@ from tests.chaos.direct import ALL, LEADER, DirectProducer
 from tests.chaos.group_history import Group
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.roles import active_controller, leader_of
+from tests.effort import LONG
 
 #: Beyond the session of 9 s in any case; `make chaos` takes the 30 s of the promise.
-ASLEEP_SECONDS = 30 if os.environ.get("OTTLA_CHAOS") else 12
+ASLEEP_SECONDS = 30 if LONG else 12
 TAIL, ASKED = 901, 902
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from glob import glob
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,6 +28,7 @@ from tests.chaos.disks import SKIP_REASON, ImageDisk, available, fill
 from tests.chaos.group_history import Group
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.loads import KeyedLoad, TransactionalLoad
+from tests.wrong_clock import HOUR, WrongClock
 
 NODES = (1, 2, 3)
 ACCIDENTS_A_RUN = 20
@@ -36,9 +36,8 @@ IN_SYNC_SECONDS_MAX = 90
 #: Of each of the two plain producers: enough that something is under way at every accident, and the nodes get the processor.
 RECORDS_PER_SECOND = 1000
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-FAKETIME = glob("/usr/lib/*/faketime/libfaketime.so.1") + glob("/usr/lib/faketime/libfaketime.so.1")
 #: Below producer.id.expiration.ms and every retention: what a clock may not expire is not the subject here.
-SKEWS = ("+12h", "-12h", "+1h", "-1h")
+SKEWS = (12 * HOUR, -12 * HOUR, HOUR, -HOUR)
 PROPERTIES = {
     "log_cleaner_backoff_ms": "500",
     "log_message_timestamp_after_max_ms": str(1 << 62),  # else a node with a slow clock refuses what clients stamp
@@ -48,47 +47,22 @@ PROPERTIES = {
 
 
 class ClockedCluster(Cluster):
-    """Nodes whose wall clocks can be set wrong, where libfaketime is installed."""
+    """Nodes whose wall clocks can be set wrong."""
+
+    @cached_property
+    def clocks(self) -> dict[int, WrongClock]:
+        return {node_id: WrongClock(Path(self.directory, f"clock-{node_id}")) for node_id in self.nodes}
 
     def start(self, *node_ids: int) -> float:
         began = time.monotonic()
         nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
         for node in nodes:
-            with _environment(self._clock(node.id)):
+            with self.clocks[node.id].given_to_processes():
                 local_nodes.start(node, self._properties[node.id])
         failure = local_nodes.wait_ready(nodes)
         if failure is not None:
             raise RuntimeError(failure)
         return time.monotonic() - began
-
-    def set_clock(self, node_id: int, offset: str) -> None:
-        """The node's wall clock differs by this from ours, within a second; its monotonic clock goes on."""
-        self._clock(node_id).write_text(f"{offset}\n")
-
-    def _clock(self, node_id: int) -> Path:
-        file = Path(self.directory, f"clock-{node_id}")
-        if not file.exists():
-            file.write_text("+0\n")
-        return file
-
-
-@contextlib.contextmanager
-def _environment(clock: Path) -> Iterator[None]:
-    if not FAKETIME:
-        yield
-        return
-    wanted = {
-        "LD_PRELOAD": FAKETIME[0],
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_CACHE_DURATION": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name in wanted:
-            del os.environ[name]
 
 
 @dataclass
@@ -149,12 +123,12 @@ def full_disk(scene: Scene) -> None:
 
 def wrong_clock(scene: Scene) -> None:
     node_id = scene.some()
-    scene.cluster.set_clock(node_id, scene.rng.choice(SKEWS))
+    scene.cluster.clocks[node_id].set(scene.rng.choice(SKEWS))
     scene.lasts(1.5, 4)
     if scene.rng.random() < 0.5:
         scene.cluster.kill(node_id)
         scene.cluster.start(node_id)
-    scene.cluster.set_clock(node_id, "+0")
+    scene.cluster.clocks[node_id].set(0)
 
 
 def power(*, everywhere: bool) -> Callable[[Scene], None]:
@@ -181,7 +155,8 @@ ACCIDENTS: dict[str, tuple[Callable[[Scene], None], bool]] = {
     "full disk": (full_disk, False),
     "power loss of one": (power(everywhere=False), False),
     "power loss of all": (power(everywhere=True), True),
-} | ({"wrong clock": (wrong_clock, False)} if FAKETIME else {})
+    "wrong clock": (wrong_clock, False),
+}
 
 
 @dataclass
@@ -257,8 +232,6 @@ def main() -> int:
     if not available():
         print(f"the accidents together are not tried: {SKIP_REASON}")
         return 0
-    if not FAKETIME:
-        print("clocks are not set wrong: libfaketime is not installed (Debian: apt install faketime)")
     bad, total = 0, Counter[str]()
     for number in range(max(1, arguments.accidents // ACCIDENTS_A_RUN)):
         seed, flush, began = arguments.seed + number, number % 2 == 1, time.monotonic()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from glob import glob
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,9 @@ from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read
+from tests.wrong_clock import DAY, HOUR, WrongClock
 
-LIBRARIES = glob("/usr/lib/*/faketime/libfaketime.so.1") + glob("/usr/lib/faketime/libfaketime.so.1")
-
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed (apt install faketime)"),
-]
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
@@ -28,23 +26,12 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-class Wrong:
-    """The clock of one node: an offset in a file that libfaketime reads again and again."""
-
-    def __init__(self, cluster: Cluster, node_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._file = Path(cluster.directory, "clock")
-        self.set("+0")
-        cluster.stop(node_id)
-        with monkeypatch.context() as patch:
-            patch.setenv("LD_PRELOAD", LIBRARIES[0])
-            patch.setenv("FAKETIME_TIMESTAMP_FILE", str(self._file))
-            patch.setenv("FAKETIME_CACHE_DURATION", "1")
-            # What has no wall on it goes on as it does.
-            patch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            cluster.start(node_id)
-
-    def set(self, offset: str) -> None:
-        self._file.write_text(f"{offset}\n")
+def give_clock(cluster: Cluster, node_id: int) -> WrongClock:
+    """Restarts the node with a clock that can be set wrong."""
+    clock = WrongClock(Path(cluster.directory, "clock"))
+    with clock.given_to_processes():
+        cluster.restart(node_id)
+    return clock
 
 
 def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
@@ -56,18 +43,26 @@ def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
     eventually(lambda: cluster.leaders(topic)[0] == node_id, f"{node_id} to lead")
 
 
-@pytest.mark.parametrize("offset", ["+3d", "-3d"])
-def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(
-    cluster: Cluster, offset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_clock_moves_the_wall_clock_of_a_process_and_not_its_monotonic_one(tmp_path: Path) -> None:
+    clock = WrongClock(tmp_path / "clock")
+    clock.set(-3 * DAY)
+    script = "import time; print(time.time_ns(), time.monotonic_ns())"
+    with clock.given_to_processes():
+        printed = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, check=True).stdout
+    wall, monotonic = map(int, printed.split())
+    assert 0 <= time.time_ns() - 3 * DAY * 10**9 - wall < 60 * 10**9
+    assert 0 <= time.monotonic_ns() - monotonic < 60 * 10**9
+
+
+@pytest.mark.parametrize("offset", [3 * DAY, -3 * DAY], ids=["+3d", "-3d"])
+def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(cluster: Cluster, offset: int) -> None:
     # A leader refuses records that are an hour ahead of its clock, as Kafka does, unless it is told otherwise.
     create(cluster, "skewed", message_timestamp_after_max_ms=str(1 << 62))
     wrong = cluster.leaders("skewed")[0]
     writer = Writer(cluster, "skewed")
     writer.write(300)
     writer.flush()
-    clock = Wrong(cluster, wrong, monkeypatch)
-    clock.set(offset)
+    give_clock(cluster, wrong).set(offset)
     writer.write(300)
     make_leader(cluster, "skewed", wrong)
     writer.write(300)
@@ -80,18 +75,16 @@ def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(
     assert read(cluster, "skewed", writer.sent) == list(range(writer.sent))
 
 
-def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_followers(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_followers(cluster: Cluster) -> None:
     create(cluster, "jumps", message_timestamp_after_max_ms=str(1 << 62))
     leader = cluster.leaders("jumps")[0]
     writer = Writer(cluster, "jumps")
-    clock = Wrong(cluster, leader, monkeypatch)
+    clock = give_clock(cluster, leader)
     make_leader(cluster, "jumps", leader)
-    for offset in ("+3d", "-3d", "+1h", "+0"):
+    for offset in (3 * DAY, -3 * DAY, HOUR, 0):
         writer.write(100)
         clock.set(offset)
-        writer.write(600, per_second=500)  # longer than libfaketime keeps an answer
+        writer.write(300, per_second=500)  # longer than a follower waits for records (500 ms)
         writer.flush()
     assert writer.errors == []
     assert read(cluster, "jumps", writer.sent) == list(range(writer.sent))
@@ -99,16 +92,14 @@ def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_f
     assert len(cluster.metadata().brokers) == 3
 
 
-def test_a_follower_whose_clock_is_ahead_deletes_nothing_that_others_keep(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_whose_clock_is_ahead_deletes_nothing_that_others_keep(cluster: Cluster) -> None:
     """Its own copy goes by its own clock, as in Kafka; what the leader has is what consumers read."""
     create(cluster, "kept", retention_ms=str(24 * 3600 * 1000))
     writer = Writer(cluster, "kept")
     writer.write(500)
     writer.flush()
     follower = next(n for n in cluster.nodes if n != cluster.leaders("kept")[0])
-    Wrong(cluster, follower, monkeypatch).set("+3d")
+    give_clock(cluster, follower).set(3 * DAY)
     cluster.wait_isr("kept")
     writer.write(100)
     writer.flush()

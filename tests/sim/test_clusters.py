@@ -1,4 +1,4 @@
-"""Seeded simulations of whole clusters (docs/SIMULATOR.md); `make sim` runs more of them.
+"""Seeded simulations of whole clusters (docs/SIMULATOR.md); `make chaos` runs 100 of them, `make sim` as many as one likes.
 
 In processes of their own: a seed replays only with the hashes of strings that the runner fixes.
 """
@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-SEEDS, SEEDS_PER_TEST = 100, 10
+from tests.effort import seeds
+
+SEEDS, SEEDS_PER_TEST = seeds(50, long=100), 10
 #: Virtual: half of what `make sim` gives a seed, to stay within the time of `make test`.
 SECONDS = 30
 ROOT = Path(__file__).parents[2]

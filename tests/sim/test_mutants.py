@@ -23,6 +23,7 @@ from storage.segment import Segment
 from storage.segment_file import SegmentFile
 from storage.txn_index import TransactionIndex
 from storage.walk import WALK
+from tests.effort import seeds
 from tests.sim.directed_histories import (
     CheckpointsBeside,
     CutShort,
@@ -37,6 +38,8 @@ from tests.sim.disk import Killed
 from tests.sim.storage_history import StorageHistory
 
 SEEDS_MAX = 200
+#: Without a mutant. Of the undirected histories test_storage_crashes.py runs more.
+SEEDS_CONTROL = seeds(10, long=40)
 
 
 class EqualToAll(int):
@@ -275,4 +278,4 @@ def test_the_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("history", [StorageHistory, *dict.fromkeys(DIRECTED.values())])
 def test_without_a_mutant_the_same_seeds_pass(history: type[StorageHistory]) -> None:
-    assert caught_at(range(40), history, strict=True) is None
+    assert caught_at(range(SEEDS_CONTROL), history, strict=True) is None

@@ -9,9 +9,10 @@ import os
 
 import pytest
 
+from tests.effort import seeds
 from tests.sim.storage_history import run_history
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "400"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(200, long=400)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
 SEEDS_PER_TEST = 50
 

@@ -21,8 +21,9 @@ from tests.controller.raft.mutants import (
     a_restarted_leader_may_vote_in_its_epoch,
 )
 from tests.controller.raft.simulation import Broken, run
+from tests.effort import seeds
 
-SEEDS = int(os.environ.get("RAFT_SEEDS", "300"))
+SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(150, long=300)))
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
 PER_TEST = 50
 
