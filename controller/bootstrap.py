@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.control.features import min_isr_records
+from controller.decisions.features import min_isr_records
 from controller.metadata.features import ELR_VERSION
 from protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST, default_levels
 from protocol.metadata_records import FeatureLevelRecord

@@ -16,10 +16,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from controller.control.configs import ConfigDecisions, ConfigSchema
-from controller.control.settings import ControlSettings
+from controller.decisions.configs import ConfigDecisions, ConfigSchema
+from controller.decisions.settings import ControlSettings
 from controller.handlers.parts import ControllerParts
-from controller.handlers.routes import controller_routes
 from controller.metadata.brokers import Endpoint
 from controller.metadata.loader import MetadataLoader
 from controller.metadata.publisher import Publisher
@@ -34,8 +33,10 @@ from controller.raft.batches import CommittedBatch
 from controller.raft.config import RaftConfig
 from controller.raft.driver import RaftNode
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.routes import quorum_routes
 from controller.raft.snapshots import SnapshotReader, read_bootstrap
 from controller.registration import ControllerRegistrar
+from controller.routes import controller_routes
 from controller.runtime import Controller
 from protocol.features import KRAFT_VERSION, supported_levels
 from protocol.metadata_records import (
@@ -193,7 +194,7 @@ class ControllerNode:
 
     def routes(self) -> list[Route]:
         """Everything a controller's listener answers, the quorum's APIs among it."""
-        return controller_routes(self.parts, self.metadata.raft.routes())
+        return controller_routes(self.parts, quorum_routes(self.metadata.raft))
 
     async def stop(self) -> None:
         """Before the metadata node is stopped: who waits is told to go to the next controller."""

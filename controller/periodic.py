@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable, Container
 from itertools import islice
 
-from controller.control.brokers import fence_records
-from controller.control.elections import elect_unclean_leaders, return_to_preferred_leaders
-from controller.control.heartbeats import NEVER_MS
-from controller.control.index import TopicIdPartition
-from controller.control.outcome import Outcome
-from controller.control.state import UNCLEAN_LEADER_ELECTION, ControlState
-from controller.control.unsettled import (
+from controller.decisions.brokers import fence_records
+from controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
+from controller.decisions.heartbeats import NEVER_MS
+from controller.decisions.index import TopicIdPartition
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import UNCLEAN_LEADER_ELECTION, ControlState
+from controller.decisions.unsettled import (
     PARTITIONS_PER_TURN,
     left_by_broker,
     settle,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from controller.control.brokers import MV_CONTROLLER_REGISTRATION, register_controller
+from controller.decisions.brokers import MV_CONTROLLER_REGISTRATION, register_controller
 from controller.metadata.brokers import Endpoint
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import MetadataImage

@@ -9,7 +9,7 @@ answered when it is committed; what was only read is answered once the newest re
 leadership is lost, the image that ran ahead is dropped and everybody who waits is told NOT_CONTROLLER: whether their
 records survive is for the next leader to say.
 
-What is decided is in control/; the requests are in handlers/; when the periodic duties run is in periodic.py.
+What is decided is in decisions/; the requests are in handlers/; when the periodic duties run is in periodic.py.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from controller.bootstrap import bootstrap_records, completed
-from controller.control.heartbeats import Heartbeats
-from controller.control.index import ClusterIndex
-from controller.control.outcome import USER_RECORDS_MAX, Outcome
-from controller.control.settings import ControlSettings
-from controller.control.state import ControlState
+from controller.decisions.heartbeats import Heartbeats
+from controller.decisions.index import ClusterIndex
+from controller.decisions.outcome import USER_RECORDS_MAX, Outcome
+from controller.decisions.settings import ControlSettings
+from controller.decisions.state import ControlState
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import MetadataImage

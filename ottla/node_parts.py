@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.control.settings import ControlSettings
+from controller.decisions.settings import ControlSettings
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.raft.config import NO_VOTERS, RaftConfig
 from controller.raft.voters import Endpoint as RaftEndpoint

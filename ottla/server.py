@@ -21,7 +21,7 @@ from broker.controller_channel import ControllerAddress, ControllerChannel
 from broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
 from broker.metrics import broker_metrics
 from broker.node import BrokerNode
-from controller.control.config_schema import TableSchema
+from controller.decisions.config_schema import TableSchema
 from controller.metadata.acl_publisher import AclPublisher
 from controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from controller.node import ControllerNode, MetadataNode
@@ -137,7 +137,8 @@ class Server:
             if (metrics_port := config.own["ottla.metrics.port"]) is not None:
                 self._prometheus = PrometheusEndpoint(self.metrics, "", metrics_port)
                 await self._prometheus.start()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
+            # Not at GeneratorExit: the loop has dropped this coroutine, and nothing can be awaited any more.
             await self.stop()
             raise
         log.info("%s Kafka Server started", self.name)
@@ -306,15 +307,19 @@ class Server:
                 await listener.stop()
         for channel in self._channels:
             channel.close()
+        failure: Exception | None = None
         try:
             await self._leave_quorum()
-        finally:  # a metadata log that cannot be closed must not cost the others their clean stop
-            if self.logs is not None:
-                epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
-                await close_logs(self.world, self.logs, epoch)
+        except Exception as caught:  # a metadata log that cannot be closed must not cost the others their clean stop
+            failure = caught
+        if self.logs is not None:
+            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+            await close_logs(self.world, self.logs, epoch)
         self.wheel.close()
         if self._admin is not None:
             await self._admin.stop()
+        if failure is not None:
+            raise failure
         log.info("%s shut down completed", self.name)
 
     async def _leave_quorum(self) -> None:

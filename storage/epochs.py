@@ -71,9 +71,7 @@ class LeaderEpochs:
 
     def assign_in_memory(self, epoch: int, start_offset: int) -> None:
         """As `assign`, for recovery, which saves once at its end."""
-        if epoch > self.latest:
-            kept = [entry for entry in self.entries if entry[1] < start_offset]
-            self._set([*kept, (epoch, start_offset)])
+        self._set(self._with(epoch, start_offset))
 
     def forget_from(self, offset: int) -> None:
         """In memory: recovery reads the epochs from here on from the batches. The file may be from before a truncation."""

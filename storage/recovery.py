@@ -452,7 +452,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
             leap = (position, expected, expected + delta + 1)
         else:
             leap = None
-        if epoch > history.latest:
+        if epoch > known:
             history.assign_in_memory(epoch, base)
         expected = last + 1
         segment.indexes.add(position, following - position, last, max_timestamp)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 10_000
 #: A request is decided in one turn of the active controller's loop: no more than it decides about by itself in one
-#: (controller/control/unsettled.py). Kafka sends 2,250 directories, and all ISRs at once.
+#: (controller/decisions/unsettled.py). Kafka sends 2,250 directories, and all ISRs at once.
 PARTITIONS_A_REQUEST = 400
 
 Key = TypeVar("Key")

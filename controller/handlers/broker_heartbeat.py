@@ -5,9 +5,9 @@ The connection it comes by is watched: when it breaks, the broker has a short gr
 
 from __future__ import annotations
 
-from controller.control.broker_heartbeat import process_heartbeat
-from controller.control.outcome import Outcome
-from controller.control.state import ControlState
+from controller.decisions.broker_heartbeat import process_heartbeat
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import ControlState
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from controller.control.configs import ConfigOp
+from controller.decisions.configs import ConfigOp
 from controller.handlers.authorization import allowed_on_cluster
 from controller.handlers.parts import ControllerParts
 from controller.metadata.configs import ResourceType

@@ -1,17 +1,17 @@
 """CreateTopics: every topic by itself, with the reason where it failed.
 
 Duplicates in the request, the metadata log's own topic, and topics the caller may not create are answered here; the rest
-is decided in control/topics.py. v5 tells the configs of what was created, if the caller may read them.
+is decided in decisions/topics.py. v5 tells the configs of what was created, if the caller may read them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from controller.control.outcome import Outcome
-from controller.control.state import ControlState
-from controller.control.topic_names import CLUSTER_METADATA_TOPIC
-from controller.control.topics import create_topics
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import ControlState
+from controller.decisions.topic_names import CLUSTER_METADATA_TOPIC
+from controller.decisions.topics import create_topics
 from controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts

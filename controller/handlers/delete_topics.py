@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.control.outcome import Outcome
-from controller.control.state import ControlState
-from controller.control.topics import delete_topics, not_found
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import ControlState
+from controller.decisions.topics import delete_topics, not_found
 from controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from controller.handlers.deadlines import refuse_timed_out
 from controller.handlers.parts import ControllerParts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.control.outcome import Outcome, own_words
-from controller.control.state import ControlState
+from controller.decisions.outcome import Outcome, own_words
+from controller.decisions.state import ControlState
 from controller.handlers.config_requests import sort_out
 from controller.handlers.parts import ControllerParts
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from controller.control.configs import ConfigDecisions
+from controller.decisions.configs import ConfigDecisions
 from controller.periodic import PeriodicDuties
 from controller.runtime import Controller
 from server.security.authorizer import AllowAll, Authorizer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.control.brokers import unregister_controller
-from controller.control.outcome import Outcome
+from controller.decisions.brokers import unregister_controller
+from controller.decisions.outcome import Outcome
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.control.features import QuorumFeatures, raised_kraft_version, response_to, update_features
-from controller.control.outcome import Outcome
-from controller.control.state import ControlState
+from controller.decisions.features import QuorumFeatures, raised_kraft_version, response_to, update_features
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import ControlState
 from controller.handlers.authorization import require_on_cluster
 from controller.handlers.parts import ControllerParts
 from protocol.errors import KafkaError

@@ -1,13 +1,14 @@
 """Replay: the only code that changes metadata. Recovery, standby, live traffic, snapshots and tests run these lines.
 
-A delta starts from an image, replays records in log order and gives the next image by `apply`. The part of a noun is
-None as long as no record has touched it, so that publishers can tell at a glance what there is to do.
+A delta starts from an image, replays records in log order and gives the next image by `apply`. A part is None
+as long as no record has touched it, so that publishers can tell at a glance what there is to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from types import MethodType
+from typing import Any, Protocol, TypeVar
 
 from controller.metadata.acls import AclsDelta
 from controller.metadata.client_quotas import ClientQuotasDelta
@@ -15,38 +16,12 @@ from controller.metadata.cluster import ClusterDelta
 from controller.metadata.configs import ConfigsDelta
 from controller.metadata.delegation_tokens import DelegationTokensDelta
 from controller.metadata.features import FeaturesDelta
-from controller.metadata.image import NOUNS, MetadataImage
+from controller.metadata.image import MetadataImage
 from controller.metadata.producer_ids import ProducerIdsDelta
 from controller.metadata.scram import ScramDelta
 from controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
 from protocol import metadata_records as records
 from protocol.work import Turn, Work, do_now
-
-# Record -> (part of the image, method of its delta). A record that is not here stops the node: it would be lost.
-REPLAY: dict[type[Any], tuple[str, str]] = {
-    records.RegisterBrokerRecord: ("cluster", "replay_register_broker"),
-    records.UnregisterBrokerRecord: ("cluster", "replay_unregister_broker"),
-    records.FenceBrokerRecord: ("cluster", "replay_fence_broker"),
-    records.UnfenceBrokerRecord: ("cluster", "replay_unfence_broker"),
-    records.BrokerRegistrationChangeRecord: ("cluster", "replay_broker_registration_change"),
-    records.RegisterControllerRecord: ("cluster", "replay_register_controller"),
-    records.UnregisterControllerRecord: ("cluster", "replay_unregister_controller"),
-    records.TopicRecord: ("topics", "replay_topic"),
-    records.PartitionRecord: ("topics", "replay_partition"),
-    records.PartitionChangeRecord: ("topics", "replay_partition_change"),
-    records.ClearElrRecord: ("topics", "replay_clear_elr"),
-    records.RemoveTopicRecord: ("topics", "replay_remove_topic"),
-    records.ConfigRecord: ("configs", "replay_config"),
-    records.FeatureLevelRecord: ("features", "replay_feature_level"),
-    records.ClientQuotaRecord: ("client_quotas", "replay_client_quota"),
-    records.ProducerIdsRecord: ("producer_ids", "replay_producer_ids"),
-    records.AccessControlEntryRecord: ("acls", "replay_access_control_entry"),
-    records.RemoveAccessControlEntryRecord: ("acls", "replay_remove_access_control_entry"),
-    records.UserScramCredentialRecord: ("scram", "replay_user_scram_credential"),
-    records.RemoveUserScramCredentialRecord: ("scram", "replay_remove_user_scram_credential"),
-    records.DelegationTokenRecord: ("delegation_tokens", "replay_delegation_token"),
-    records.RemoveDelegationTokenRecord: ("delegation_tokens", "replay_remove_delegation_token"),
-}
 
 # No state comes of these: a sign of life, what is left of ZooKeeper, and the brackets that loader.py resolves.
 WITHOUT_STATE = frozenset(
@@ -62,18 +37,14 @@ WITHOUT_STATE = frozenset(
 #: Units of a turn's worth (`controller.metadata.publisher`), as measured: decoding and replaying a record.
 REPLAY_UNITS = 10
 
-_DELTAS: dict[str, type[Any]] = {
-    "features": FeaturesDelta,
-    "cluster": ClusterDelta,
-    "topics": TopicsDelta,
-    "configs": ConfigsDelta,
-    "client_quotas": ClientQuotasDelta,
-    "producer_ids": ProducerIdsDelta,
-    "acls": AclsDelta,
-    "scram": ScramDelta,
-    "delegation_tokens": DelegationTokensDelta,
-}
-assert tuple(_DELTAS) == NOUNS
+
+class PartDelta(Protocol):
+    def finish_snapshot(self) -> None: ...
+
+
+Part = TypeVar("Part", bound=PartDelta)
+#: Replays records of one class onto one delta.
+Replay = Callable[[Any], object]
 
 
 class MetadataDelta:
@@ -91,26 +62,23 @@ class MetadataDelta:
         "topics",
     )
 
-    features: FeaturesDelta | None
-    cluster: ClusterDelta | None
-    topics: TopicsDelta | None
-    configs: ConfigsDelta | None
-    client_quotas: ClientQuotasDelta | None
-    producer_ids: ProducerIdsDelta | None
-    acls: AclsDelta | None
-    scram: ScramDelta | None
-    delegation_tokens: DelegationTokensDelta | None
-
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
-        self._methods: dict[type[Any], Callable[[Any], Any]] = {}
-        for noun in NOUNS:
-            setattr(self, noun, None)
+        self._methods: dict[type[Any], Replay] = {}
+        self.features: FeaturesDelta | None = None
+        self.cluster: ClusterDelta | None = None
+        self.topics: TopicsDelta | None = None
+        self.configs: ConfigsDelta | None = None
+        self.client_quotas: ClientQuotasDelta | None = None
+        self.producer_ids: ProducerIdsDelta | None = None
+        self.acls: AclsDelta | None = None
+        self.scram: ScramDelta | None = None
+        self.delegation_tokens: DelegationTokensDelta | None = None
 
     def replay(self, record: Any) -> None:
         method = self._methods.get(record.__class__)
         if method is None:
-            method = self._method(record.__class__)
+            method = self._methods[record.__class__] = REPLAY[record.__class__](self)
         method(record)
 
     def replay_all(self, records_in_order: Iterable[Any]) -> None:
@@ -128,20 +96,20 @@ class MetadataDelta:
             topics.create(topic)
             if turn.spend(1 + len(topic.partitions)):
                 yield None
-        for noun in NOUNS:
-            if noun != "topics":
-                for record in getattr(image, noun).to_records():
+        if topics.changed:
+            delta.topics = topics
+        for part in image.parts:
+            if part is not image.topics:
+                for record in part.to_records():
                     delta.replay(record)
                     if turn.spend(REPLAY_UNITS):
                         yield None
-            elif topics.changed:
-                delta.topics = topics
         return delta
 
     def finish_snapshot(self) -> None:
         """What was replayed was a whole snapshot: anything of the image that it did not name is gone."""
-        for noun in NOUNS:
-            self._noun(noun).finish_snapshot()
+        for part in _PARTS:
+            part(self).finish_snapshot()
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
         """The image with everything replayed, `offset` being that of the last record and `epoch` its leader's."""
@@ -149,20 +117,22 @@ class MetadataDelta:
 
     def applying(self, offset: int, epoch: int, turn: Turn) -> Work[MetadataImage]:
         """`apply` in slices: by the partitions, of which there may be many. Nothing is replayed meanwhile."""
-        parts = {}
-        for noun in NOUNS:
-            delta = getattr(self, noun)
-            if delta is None:
-                parts[noun] = getattr(self.image, noun)
-            elif isinstance(delta, TopicsDelta):
-                parts[noun] = yield from delta.applying(turn)
-            else:
-                parts[noun] = delta.apply()
-        return MetadataImage(offset, epoch, **parts)
-
-    @property
-    def empty(self) -> bool:
-        return all(getattr(self, noun) is None for noun in NOUNS)
+        image = self.image
+        return MetadataImage(
+            offset,
+            epoch,
+            features=image.features if self.features is None else self.features.apply(),
+            cluster=image.cluster if self.cluster is None else self.cluster.apply(),
+            topics=image.topics if self.topics is None else (yield from self.topics.applying(turn)),
+            configs=image.configs if self.configs is None else self.configs.apply(),
+            client_quotas=image.client_quotas if self.client_quotas is None else self.client_quotas.apply(),
+            producer_ids=image.producer_ids if self.producer_ids is None else self.producer_ids.apply(),
+            acls=image.acls if self.acls is None else self.acls.apply(),
+            scram=image.scram if self.scram is None else self.scram.apply(),
+            delegation_tokens=image.delegation_tokens
+            if self.delegation_tokens is None
+            else self.delegation_tokens.apply(),
+        )
 
     @property
     def changed_topics(self) -> Mapping[bytes, TopicDelta]:
@@ -173,28 +143,115 @@ class MetadataDelta:
     def deleted_topics(self) -> Mapping[bytes, TopicImage]:
         return {} if self.topics is None else self.topics.deleted
 
-    def _method(self, record_class: type[Any]) -> Callable[[Any], Any]:
-        if record_class in WITHOUT_STATE:
-            method: Callable[[Any], Any] = _nothing
-        elif record_class is records.RemoveTopicRecord:
-            method = self._replay_remove_topic
-        else:
-            noun, name = REPLAY[record_class]
-            method = getattr(self._noun(noun), name)
-        self._methods[record_class] = method
-        return method
 
-    def _replay_remove_topic(self, record: records.RemoveTopicRecord) -> None:
-        name = self._noun("topics").replay_remove_topic(record)
-        self._noun("configs").delete_topic(name)
-
-    def _noun(self, noun: str) -> Any:
-        delta = getattr(self, noun)
-        if delta is None:
-            delta = _DELTAS[noun](getattr(self.image, noun))
-            setattr(self, noun, delta)
-        return delta
+# The parts of a delta, made when the first record touches them.
 
 
-def _nothing(record: Any) -> None:
-    pass
+def _features(delta: MetadataDelta) -> FeaturesDelta:
+    if delta.features is None:
+        delta.features = FeaturesDelta(delta.image.features)
+    return delta.features
+
+
+def _cluster(delta: MetadataDelta) -> ClusterDelta:
+    if delta.cluster is None:
+        delta.cluster = ClusterDelta(delta.image.cluster)
+    return delta.cluster
+
+
+def _topics(delta: MetadataDelta) -> TopicsDelta:
+    if delta.topics is None:
+        delta.topics = TopicsDelta(delta.image.topics)
+    return delta.topics
+
+
+def _configs(delta: MetadataDelta) -> ConfigsDelta:
+    if delta.configs is None:
+        delta.configs = ConfigsDelta(delta.image.configs)
+    return delta.configs
+
+
+def _client_quotas(delta: MetadataDelta) -> ClientQuotasDelta:
+    if delta.client_quotas is None:
+        delta.client_quotas = ClientQuotasDelta(delta.image.client_quotas)
+    return delta.client_quotas
+
+
+def _producer_ids(delta: MetadataDelta) -> ProducerIdsDelta:
+    if delta.producer_ids is None:
+        delta.producer_ids = ProducerIdsDelta(delta.image.producer_ids)
+    return delta.producer_ids
+
+
+def _acls(delta: MetadataDelta) -> AclsDelta:
+    if delta.acls is None:
+        delta.acls = AclsDelta(delta.image.acls)
+    return delta.acls
+
+
+def _scram(delta: MetadataDelta) -> ScramDelta:
+    if delta.scram is None:
+        delta.scram = ScramDelta(delta.image.scram)
+    return delta.scram
+
+
+def _delegation_tokens(delta: MetadataDelta) -> DelegationTokensDelta:
+    if delta.delegation_tokens is None:
+        delta.delegation_tokens = DelegationTokensDelta(delta.image.delegation_tokens)
+    return delta.delegation_tokens
+
+
+_PARTS: tuple[Callable[[MetadataDelta], PartDelta], ...] = (
+    _features,
+    _cluster,
+    _topics,
+    _configs,
+    _client_quotas,
+    _producer_ids,
+    _acls,
+    _scram,
+    _delegation_tokens,
+)
+
+
+def _row(
+    part: Callable[[MetadataDelta], Part], replay: Callable[[Part, Any], object]
+) -> Callable[[MetadataDelta], Replay]:
+    return lambda delta: MethodType(replay, part(delta))
+
+
+def _remove_topic(delta: MetadataDelta) -> Replay:
+    topics, configs = _topics(delta), _configs(delta)
+    return lambda record: configs.delete_topic(topics.replay_remove_topic(record))
+
+
+def _without_state(delta: MetadataDelta) -> Replay:
+    return lambda record: None
+
+
+#: How a record is replayed onto a delta. A record that is not here stops the node: it would be lost.
+REPLAY: dict[type[Any], Callable[[MetadataDelta], Replay]] = {
+    records.RegisterBrokerRecord: _row(_cluster, ClusterDelta.replay_register_broker),
+    records.UnregisterBrokerRecord: _row(_cluster, ClusterDelta.replay_unregister_broker),
+    records.FenceBrokerRecord: _row(_cluster, ClusterDelta.replay_fence_broker),
+    records.UnfenceBrokerRecord: _row(_cluster, ClusterDelta.replay_unfence_broker),
+    records.BrokerRegistrationChangeRecord: _row(_cluster, ClusterDelta.replay_broker_registration_change),
+    records.RegisterControllerRecord: _row(_cluster, ClusterDelta.replay_register_controller),
+    records.UnregisterControllerRecord: _row(_cluster, ClusterDelta.replay_unregister_controller),
+    records.TopicRecord: _row(_topics, TopicsDelta.replay_topic),
+    records.PartitionRecord: _row(_topics, TopicsDelta.replay_partition),
+    records.PartitionChangeRecord: _row(_topics, TopicsDelta.replay_partition_change),
+    records.ClearElrRecord: _row(_topics, TopicsDelta.replay_clear_elr),
+    records.RemoveTopicRecord: _remove_topic,
+    records.ConfigRecord: _row(_configs, ConfigsDelta.replay_config),
+    records.FeatureLevelRecord: _row(_features, FeaturesDelta.replay_feature_level),
+    records.ClientQuotaRecord: _row(_client_quotas, ClientQuotasDelta.replay_client_quota),
+    records.ProducerIdsRecord: _row(_producer_ids, ProducerIdsDelta.replay_producer_ids),
+    records.AccessControlEntryRecord: _row(_acls, AclsDelta.replay_access_control_entry),
+    records.RemoveAccessControlEntryRecord: _row(_acls, AclsDelta.replay_remove_access_control_entry),
+    records.UserScramCredentialRecord: _row(_scram, ScramDelta.replay_user_scram_credential),
+    records.RemoveUserScramCredentialRecord: _row(_scram, ScramDelta.replay_remove_user_scram_credential),
+    records.DelegationTokenRecord: _row(_delegation_tokens, DelegationTokensDelta.replay_delegation_token),
+    records.RemoveDelegationTokenRecord: _row(_delegation_tokens, DelegationTokensDelta.replay_remove_delegation_token),
+    **dict.fromkeys(WITHOUT_STATE, _without_state),
+}

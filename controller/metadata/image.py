@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from controller.metadata.acls import AclsImage
 from controller.metadata.client_quotas import ClientQuotasImage
@@ -25,6 +25,10 @@ from controller.metadata.features import FeaturesImage
 from controller.metadata.producer_ids import ProducerIdsImage
 from controller.metadata.scram import ScramImage
 from controller.metadata.topics import TopicsImage
+
+
+class ImagePart(Protocol):
+    def to_records(self) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +47,23 @@ class MetadataImage:
 
     def to_records(self) -> Iterator[Any]:
         """A snapshot: records that make this image out of the empty one."""
-        for noun in NOUNS:
-            yield from getattr(self, noun).to_records()
+        for part in self.parts:
+            yield from part.to_records()
 
+    @property
+    def parts(self) -> tuple[ImagePart, ...]:
+        """In the order of a snapshot: features first, because they say how the rest is to be read."""
+        return (
+            self.features,
+            self.cluster,
+            self.topics,
+            self.configs,
+            self.client_quotas,
+            self.producer_ids,
+            self.acls,
+            self.scram,
+            self.delegation_tokens,
+        )
 
-# The parts in the order of a snapshot: features first, because they say how the rest is to be read.
-NOUNS = (
-    "features",
-    "cluster",
-    "topics",
-    "configs",
-    "client_quotas",
-    "producer_ids",
-    "acls",
-    "scram",
-    "delegation_tokens",
-)
 
 EMPTY = MetadataImage()

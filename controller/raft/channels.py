@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from controller.raft import rpc
 from controller.raft.effects import Request
 from controller.raft.messages import Answered, Failed, Fetch
 from controller.raft.voters import Endpoint
+from controller.raft.wire.requests_out import reply_from_wire, request_to_wire
 from protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
 from server.network.client import Channel, ChannelClosed, RequestTimeout
 
@@ -36,8 +36,8 @@ class Channels:
             channel = self._open[key] = self._connect(request.endpoint)
         request_id = request.request_id
         try:
-            response = await channel.request(rpc.request_to_wire(request.body), timeout_ms=request.timeout_ms)
-            return Answered(request_id, rpc.reply_from_wire(request.body, response, request.endpoint.name))
+            response = await channel.request(request_to_wire(request.body), timeout_ms=request.timeout_ms)
+            return Answered(request_id, reply_from_wire(request.body, response, request.endpoint.name))
         except RequestTimeout:
             return Failed(request_id)
         except ChannelClosed:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from controller.raft.batches import CommittedBatch
-from controller.raft.core import RaftCore
 from controller.raft.effects import LeaderAndEpoch
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.snapshots import SnapshotReader, SnapshotReplaced
+from controller.raft.state import RaftState
 from protocol.work import Work
 from server.clock import Clock
 
@@ -41,7 +41,7 @@ class RaftListener(Protocol):
 class Delivery:
     def __init__(
         self,
-        core: RaftCore,
+        state: RaftState,
         log: MetadataLog,
         listener: RaftListener,
         clock: Clock,
@@ -49,7 +49,7 @@ class Delivery:
     ) -> None:
         self.leader_to_tell: LeaderAndEpoch | None = None
         self.is_over = False
-        self._core = core
+        self._state = state
         self._log = log
         self._listener = listener
         self._clock = clock
@@ -67,7 +67,7 @@ class Delivery:
     @property
     def is_idle(self) -> bool:
         """Whether the listener has everything that is committed."""
-        return self._work is None and not self._asked and self._delivered >= self._core.high_watermark
+        return self._work is None and not self._asked and self._delivered >= self._state.high_watermark
 
     def insert(self, work: Work[None]) -> None:
         """Do this between two deliveries."""
@@ -110,24 +110,24 @@ class Delivery:
 
     def _begin(self) -> int:
         """Let the listener begin with what comes next, of which there is something; how many bytes of the log that are."""
-        core = self._core
+        state = self._state
         self._end = self._delivered
         if self._asked:
             self._work = self._asked.popleft()
             return 0
-        if self._delivered < max(core.log.start_offset, 0):
-            latest = core.log.latest_snapshot
+        if self._delivered < max(state.log.start_offset, 0):
+            latest = state.log.latest_snapshot
             if latest is not None and latest.offset > 0:
                 self._end = latest.offset
                 self._loading = self._log.snapshots.reader(latest)
                 self._work = self._listener.handle_snapshot(self._loading)
                 return 0
-            assert core.log.start_offset == 0, "the log starts later than 0, and there is no snapshot"
+            assert state.log.start_offset == 0, "the log starts later than 0, and there is no snapshot"
             self._delivered = self._end = 0
-        if self._delivered >= core.high_watermark:
+        if self._delivered >= state.high_watermark:
             return 0
-        batches = self._log.committed(self._delivered, core.high_watermark, DELIVERY_BYTES_MAX)
-        assert batches, f"nothing between {self._delivered} and the high watermark {core.high_watermark}"
+        batches = self._log.committed(self._delivered, state.high_watermark, DELIVERY_BYTES_MAX)
+        assert batches, f"nothing between {self._delivered} and the high watermark {state.high_watermark}"
         self._end = batches[-1].last_offset + 1
         self._work = self._listener.handle_commit(batches)
         return sum(batch.size_bytes for batch in batches)
@@ -135,7 +135,7 @@ class Delivery:
     def _advance(self) -> bool:
         """A slice of the work; whether it was the last one."""
         if self._loading is not None:
-            self._loading.is_replaced = self._loading.snapshot_id != self._core.log.latest_snapshot
+            self._loading.is_replaced = self._loading.snapshot_id != self._state.log.latest_snapshot
         try:
             if self._work is not None:
                 next(self._work)
@@ -150,7 +150,7 @@ class Delivery:
     def _tell_leader(self) -> None:
         while self.leader_to_tell is not None:
             leader = self.leader_to_tell
-            if leader.leader_id == self._core.key.id and self._delivered < self._core.log.end_offset:
+            if leader.leader_id == self._state.key.id and self._delivered < self._state.log.end_offset:
                 # A change of the voters got in between; the listener is to begin with the whole log.
                 return
             self.leader_to_tell = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.raft.core import RaftCore
 from controller.raft.leader import Leader, Progress
 from controller.raft.metadata_log import PARTITION, TOPIC
+from controller.raft.state import RaftState
 from controller.raft.voters import ReplicaKey
 from protocol.errors import ErrorCode
 from protocol.messages import describe_quorum as api
@@ -14,20 +14,20 @@ UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def describe_quorum(
-    core: RaftCore, request: api.DescribeQuorumRequest, now_ms: int, wall_ms: int
+    state: RaftState, request: api.DescribeQuorumRequest, now_ms: int, wall_ms: int
 ) -> api.DescribeQuorumResponse:
     """Kafka answers one partition; any other list of partitions gets an error for each."""
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(TOPIC, PARTITION)]:
         return _errors(request, UNKNOWN_PARTITION)
-    leader = core.role
+    leader = state.role
     if not isinstance(leader, Leader):
         return _errors(request, NOT_LEADER)
     leader.forget_silent_observers(now_ms)
 
-    def state(progress: Progress, key: ReplicaKey) -> api.ReplicaState:
-        if key.id == core.key.id:
-            return api.ReplicaState(key.id, key.directory_id, core.log.end_offset, wall_ms, wall_ms)
+    def described(progress: Progress, key: ReplicaKey) -> api.ReplicaState:
+        if key.id == state.key.id:
+            return api.ReplicaState(key.id, key.directory_id, state.log.end_offset, wall_ms, wall_ms)
         fetch_ms, caught_up_ms = progress.last_fetch_ms, progress.last_caught_up_ms
         return api.ReplicaState(
             key.id,
@@ -40,15 +40,15 @@ def describe_quorum(
     partition = api.PartitionDataResponse(
         partition_index=PARTITION,
         error_message=None,
-        leader_id=core.key.id,
+        leader_id=state.key.id,
         leader_epoch=leader.epoch,
         high_watermark=leader.high_watermark,
-        current_voters=[state(progress, progress.key) for progress in leader.voters.values()],
-        observers=[state(progress, key) for key, progress in leader.observers.items()],
+        current_voters=[described(progress, progress.key) for progress in leader.voters.values()],
+        observers=[described(progress, key) for key, progress in leader.observers.items()],
     )
     nodes = [
         api.Node(voter.id, [api.Listener(*endpoint) for endpoint in voter.endpoints])
-        for voter in core.voters.last
+        for voter in state.voters.last
         if voter.endpoints
     ]
     topics = [api.TopicDataResponse(TOPIC, [partition])]

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from controller.raft import handlers
 from controller.raft.agreement import QuorumDisagreement, check_changed_voters
 from controller.raft.batches import split
 from controller.raft.channels import Channels
@@ -42,15 +41,15 @@ from controller.raft.messages import (
 )
 from controller.raft.metadata_log import MetadataLog
 from controller.raft.reconfiguration import voters_with_directories
+from controller.raft.roles import Follower, Resigned
 from controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from controller.raft.states import Follower, Resigned
 from controller.raft.voters import Endpoint
+from controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from protocol.work import Work
 from server.clock import in_turns, pause
 from server.network.client import Channel
-from server.network.route import Route
 from storage.errors import CorruptFile, StorageFailure
 
 if TYPE_CHECKING:
@@ -315,16 +314,12 @@ class RaftNode:
 
     # Requests of others.
 
-    def routes(self) -> list[Route]:
-        """The rows of a controller listener for Vote, Fetch and the other Raft APIs."""
-        return handlers.routes(self)
-
-    def handle(self, body: RequestBody, waiting: handlers.Waiting) -> Any:
+    def handle(self, body: RequestBody, pending: PendingResponse) -> Any:
         """Answer at once, or through the Deferred that is returned."""
         if self.failure is not None or self._stopped:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
-        self._step(Received(body, waiting))
-        return waiting.deferred
+        self._step(Received(body, pending))
+        return pending.deferred
 
     def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         clock = self._world.clock
@@ -459,13 +454,13 @@ class RaftNode:
         self._step(await self._channels.ask(request))
 
     def _reply(self, reply: Reply) -> None:
-        waiting: handlers.Waiting = reply.reply_to
+        pending: PendingResponse = reply.reply_to
         body, records = reply.body, None
         if isinstance(body, FetchReply) and body.records_from is not None:
             records = self._log.read(body.records_from, body.bytes_max)
         elif isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
             body = self._with_chunk(body)
-        waiting.deferred.complete(handlers.reply_to_wire(body, waiting, records))
+        pending.deferred.complete(reply_to_wire(body, pending, records))
 
     def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
         assert reply.snapshot is not None

@@ -1,4 +1,4 @@
-"""Elections: who may lead the next epoch, and how everybody learns it. Functions on the core.
+"""Elections: who may lead the next epoch, and how everybody learns it. Functions on the state.
 
 Every reply says an epoch and a leader, and `accept` looks at them first: a replica that lives in the past is brought to
 the present by whatever message it hears.
@@ -6,8 +6,7 @@ the present by whatever message it hears.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from controller.raft import transitions
 from controller.raft.agreement import is_no_voter
 from controller.raft.effects import ElectionState
 from controller.raft.messages import (
@@ -22,12 +21,10 @@ from controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
-from controller.raft.states import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from controller.raft.state import RaftState
 from controller.raft.voters import Endpoints, ReplicaKey
 from protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from controller.raft.core import RaftCore
 
 #: How long a Prospective waits before it asks again who refused, at random up to twice this: long enough for peers to
 #: notice a dead leader too (leader_loss_grace_ms), short against the election timeout.
@@ -50,52 +47,52 @@ _AnyReply = (
 )  # fmt: skip
 
 
-def initial_role(core: RaftCore, election: ElectionState, now_ms: int) -> Role:
+def initial_role(state: RaftState, election: ElectionState, now_ms: int) -> Role:
     """The role that continues what was durable. Nobody starts as leader: see Resigned."""
-    deadline_ms = now_ms + core.random_election_timeout_ms()
-    if election.epoch < core.log.last_epoch:
+    deadline_ms = now_ms + state.random_election_timeout_ms()
+    if election.epoch < state.log.last_epoch:
         # The quorum-state file was lost or is older than the log: what was voted in the log's epoch is not known, but an
         # epoch with records has a leader, so no vote in it can matter any more.
-        return Unattached(core.log.last_epoch, deadline_ms)
-    if election.leader_id == core.key.id:
+        return Unattached(state.log.last_epoch, deadline_ms)
+    if election.leader_id == state.key.id:
         # It led this epoch and may have lost unflushed records since: leading on would write other records at the same
         # (offset, epoch), and voting for another would give the epoch two leaders.
-        return Resigned(election.epoch, core.key.id, deadline_ms)
+        return Resigned(election.epoch, state.key.id, deadline_ms)
     if election.leader_id >= 0:
-        endpoints = core.voters.last.endpoints(election.leader_id)
+        endpoints = state.voters.last.endpoints(election.leader_id)
         if endpoints:
-            fetch_deadline_ms = now_ms + core.config.fetch_timeout_ms
+            fetch_deadline_ms = now_ms + state.config.fetch_timeout_ms
             return Follower(election.epoch, election.leader_id, endpoints, fetch_deadline_ms, election.voted)
         return Unattached(election.epoch, deadline_ms, election.voted, election.leader_id)
-    start_ms = now_ms + core.rng.randrange(START_ELECTION_MS_MAX)
+    start_ms = now_ms + state.rng.randrange(START_ELECTION_MS_MAX)
     return Unattached(election.epoch, start_ms, election.voted)
 
 
 # What others ask.
 
 
-def on_vote(core: RaftCore, vote: Vote, now_ms: int) -> VoteReply:
-    if core.is_foreign_cluster(vote.cluster_id):
+def on_vote(state: RaftState, vote: Vote, now_ms: int) -> VoteReply:
+    if state.is_foreign_cluster(vote.cluster_id):
         return VoteReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    is_meant = vote.candidate.id >= 0 and vote.candidate.id != core.key.id and _is_possible(vote)
-    if is_meant and _refuses_non_voter(core, vote.candidate.id, vote.voter):
+    is_meant = vote.candidate.id >= 0 and vote.candidate.id != state.key.id and _is_possible(vote)
+    if is_meant and _refuses_non_voter(state, vote.candidate.id, vote.voter):
         return VoteReply(ErrorCode.INCONSISTENT_VOTER_SET)
-    error, granted = _judge_vote(core, vote, now_ms)
-    return VoteReply(error, core.epoch, core.leader_id, core.leader_endpoints, granted)
+    error, granted = _judge_vote(state, vote, now_ms)
+    return VoteReply(error, state.epoch, state.leader_id, state.leader_endpoints, granted)
 
 
-def _refuses_non_voter(core: RaftCore, sender_id: int, meant: ReplicaKey | None) -> bool:
+def _refuses_non_voter(state: RaftState, sender_id: int, meant: ReplicaKey | None) -> bool:
     """Whether a request comes from a node that is no voter by controller.quorum.voters.
 
     A request that names this replica's directory is from a voter set in the log (KIP-853), which this replica may have
     missed while it was down: a configured list names no directories. Refused, such a candidate could never be elected
     where the votes of replicas that were down are needed for a majority.
     """
-    if sender_id < 0 or meant == core.key or not is_no_voter(core.voters, sender_id):
+    if sender_id < 0 or meant == state.key or not is_no_voter(state.voters, sender_id):
         return False
-    core.note(
+    state.note(
         f"REFUSED: node {sender_id} acts as a voter, but controller.quorum.voters here is"
-        f" {','.join(map(str, core.voters.last.ids))}; give all nodes the same list"
+        f" {','.join(map(str, state.voters.last.ids))}; give all nodes the same list"
     )
     return True
 
@@ -106,270 +103,270 @@ def _is_possible(vote: Vote) -> bool:
     return vote.log_end.offset >= 0 and 0 <= vote.log_end.epoch <= epoch_of_log_max
 
 
-def _judge_vote(core: RaftCore, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
+def _judge_vote(state: RaftState, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
     if not _is_possible(vote):
         return ErrorCode.INVALID_REQUEST, False
-    if vote.epoch < core.epoch:
+    if vote.epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH, False
-    if vote.candidate.id < 0 or vote.candidate.id == core.key.id:
+    if vote.candidate.id < 0 or vote.candidate.id == state.key.id:
         return ErrorCode.INVALID_REQUEST, False
-    if vote.epoch > core.epoch:
-        core.become_unattached(vote.epoch, now_ms)
-    if not is_own_key(core, vote.voter):
+    if vote.epoch > state.epoch:
+        transitions.become_unattached(state, vote.epoch, now_ms)
+    if not is_own_key(state, vote.voter):
         return ErrorCode.INVALID_VOTER_KEY, False
-    up_to_date = vote.log_end.is_up_to_date_with(core.log.end)
-    granted = core.role.can_grant_vote(vote.candidate, up_to_date, vote.pre_vote)
-    if granted and not vote.pre_vote and core.role.election.voted is None:
-        core.become_unattached(core.epoch, now_ms, voted=vote.candidate)
+    up_to_date = vote.log_end.is_up_to_date_with(state.log.end)
+    granted = state.role.can_grant_vote(vote.candidate, up_to_date, vote.pre_vote)
+    if granted and not vote.pre_vote and state.role.election.voted is None:
+        transitions.become_unattached(state, state.epoch, now_ms, voted=vote.candidate)
     kind = "pre-vote" if vote.pre_vote else "vote"
-    core.note(f"{kind} of {vote.candidate} in epoch {vote.epoch} is {'granted' if granted else 'refused'}")
+    state.note(f"{kind} of {vote.candidate} in epoch {vote.epoch} is {'granted' if granted else 'refused'}")
     return ErrorCode.NONE, granted
 
 
-def is_own_key(core: RaftCore, meant: ReplicaKey | None) -> bool:
+def is_own_key(state: RaftState, meant: ReplicaKey | None) -> bool:
     """A request may say whom it is meant for: an address can have been given to another replica since."""
     if meant is None or meant.id < 0:
         return True
-    return meant.id == core.key.id and (not meant.knows_directory or meant == core.key)
+    return meant.id == state.key.id and (not meant.knows_directory or meant == state.key)
 
 
-def on_begin_quorum_epoch(core: RaftCore, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
-    if core.is_foreign_cluster(begin.cluster_id):
+def on_begin_quorum_epoch(state: RaftState, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
+    if state.is_foreign_cluster(begin.cluster_id):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    if _refuses_non_voter(core, begin.leader_id, begin.voter):
+    if _refuses_non_voter(state, begin.leader_id, begin.voter):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
-    error = _follow_sender(core, begin, now_ms)
-    if error is ErrorCode.NONE and not is_own_key(core, begin.voter):
+    error = _follow_sender(state, begin, now_ms)
+    if error is ErrorCode.NONE and not is_own_key(state, begin.voter):
         error = ErrorCode.INVALID_VOTER_KEY
-    return BeginQuorumEpochReply(error, core.epoch, core.leader_id, core.leader_endpoints)
+    return BeginQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
 
 
-def on_end_quorum_epoch(core: RaftCore, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
-    if core.is_foreign_cluster(end.cluster_id):
+def on_end_quorum_epoch(state: RaftState, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
+    if state.is_foreign_cluster(end.cluster_id):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    meant = core.key if core.key in end.preferred_candidates else None
-    if _refuses_non_voter(core, end.leader_id, meant):
+    meant = state.key if state.key in end.preferred_candidates else None
+    if _refuses_non_voter(state, end.leader_id, meant):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
-    error = _follow_sender(core, end, now_ms)
-    role = core.role
+    error = _follow_sender(state, end, now_ms)
+    role = state.role
     if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == end.leader_id:
         # The most advanced voter goes first, the others a little later each, in case it does not.
         role.has_fetched = False
-        role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + _succession_delay_ms(core, end))
-    return EndQuorumEpochReply(error, core.epoch, core.leader_id, core.leader_endpoints)
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + _succession_delay_ms(state, end))
+    return EndQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
 
 
-def _succession_delay_ms(core: RaftCore, end: EndQuorumEpoch) -> int:
+def _succession_delay_ms(state: RaftState, end: EndQuorumEpoch) -> int:
     total = len(end.preferred_candidates)
-    position = next((i for i, key in enumerate(end.preferred_candidates) if is_own_key(core, key)), total)
+    position = next((i for i, key in enumerate(end.preferred_candidates) if is_own_key(state, key)), total)
     if position == 0 and total > 0:
         return 0
     if position >= total:
-        return core.config.election_backoff_ms_max
+        return state.config.election_backoff_ms_max
     return min(
-        core.config.election_backoff_ms_max, (core.config.election_backoff_ms_max >> (total - 1)) << (position - 1)
+        state.config.election_backoff_ms_max, (state.config.election_backoff_ms_max >> (total - 1)) << (position - 1)
     )
 
 
-def _follow_sender(core: RaftCore, told: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
-    if told.epoch < core.epoch:
+def _follow_sender(state: RaftState, told: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
+    if told.epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if told.leader_id < 0 or not is_consistent_leader(core, told.epoch, told.leader_id):
+    if told.leader_id < 0 or not is_consistent_leader(state, told.epoch, told.leader_id):
         return ErrorCode.INVALID_REQUEST
-    endpoints = told.leader_endpoints or core.voters.last.endpoints(told.leader_id)
-    follow_or_fall_back(core, told.epoch, told.leader_id, endpoints, now_ms)
+    endpoints = told.leader_endpoints or state.voters.last.endpoints(told.leader_id)
+    follow_or_fall_back(state, told.epoch, told.leader_id, endpoints, now_ms)
     return ErrorCode.NONE
 
 
 # What others answer.
 
 
-def accept(core: RaftCore, reply: _AnyReply, now_ms: int) -> bool:
+def accept(state: RaftState, reply: _AnyReply, now_ms: int) -> bool:
     """Look at the epoch and leader of a reply. Returns whether the replica can be asked again at once.
 
     Afterwards the reply itself is worth reading only if its error is NONE and its epoch is ours: see `is_current`.
     """
     if reply.error in REFUSALS:
-        core.note(f"a replica of the quorum refused us: {reply.error.name}: {reply.error.message}")
+        state.note(f"a replica of the quorum refused us: {reply.error.name}: {reply.error.message}")
         return False
-    if reply.epoch < core.epoch or reply.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+    if reply.epoch < state.epoch or reply.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         return False
-    endpoints = reply.leader_endpoints or core.voters.last.endpoints(reply.leader_id)
-    if not is_consistent_leader(core, reply.epoch, reply.leader_id):
-        core.note(f"a reply says that {reply.leader_id} leads epoch {reply.epoch}, which {core.leader_id} leads")
+    endpoints = reply.leader_endpoints or state.voters.last.endpoints(reply.leader_id)
+    if not is_consistent_leader(state, reply.epoch, reply.leader_id):
+        state.note(f"a reply says that {reply.leader_id} leads epoch {reply.epoch}, which {state.leader_id} leads")
         return False
-    follow_or_fall_back(core, reply.epoch, reply.leader_id, endpoints, now_ms)
+    follow_or_fall_back(state, reply.epoch, reply.leader_id, endpoints, now_ms)
     return reply.error is ErrorCode.NONE
 
 
-def is_current(core: RaftCore, reply: _AnyReply, epoch: int) -> bool:
+def is_current(state: RaftState, reply: _AnyReply, epoch: int) -> bool:
     """Whether a reply to a request of that epoch still has something to say in the epoch we are in now."""
-    return reply.error is ErrorCode.NONE and reply.epoch == core.epoch == epoch
+    return reply.error is ErrorCode.NONE and reply.epoch == state.epoch == epoch
 
 
-def is_consistent_leader(core: RaftCore, epoch: int, leader_id: int) -> bool:
+def is_consistent_leader(state: RaftState, epoch: int, leader_id: int) -> bool:
     """An epoch has one leader. Two say: two clusters talk to each other, or a disk was restored from an old copy."""
     if leader_id < 0:
         return True
-    if leader_id == core.key.id:
-        return epoch == core.epoch and core.leader_id == leader_id
-    return epoch != core.epoch or core.leader_id in (-1, leader_id)
+    if leader_id == state.key.id:
+        return epoch == state.epoch and state.leader_id == leader_id
+    return epoch != state.epoch or state.leader_id in (-1, leader_id)
 
 
-def follow_or_fall_back(core: RaftCore, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+def follow_or_fall_back(state: RaftState, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
     """Take over a later epoch, or learn the leader of this one."""
-    role = core.role
-    if leader_id == core.key.id:
+    role = state.role
+    if leader_id == state.key.id:
         return
-    if epoch > core.epoch:
+    if epoch > state.epoch:
         if leader_id >= 0 and endpoints:
-            core.become_follower(epoch, leader_id, endpoints, now_ms)
+            transitions.become_follower(state, epoch, leader_id, endpoints, now_ms)
         else:
-            core.become_unattached(epoch, now_ms, leader_id=leader_id)
-    elif epoch == core.epoch and leader_id >= 0 and endpoints:
+            transitions.become_unattached(state, epoch, now_ms, leader_id=leader_id)
+    elif epoch == state.epoch and leader_id >= 0 and endpoints:
         if isinstance(role, Unattached | Candidate) or (isinstance(role, Prospective) and role.leader_id < 0):
-            core.become_follower(epoch, leader_id, endpoints, now_ms)
+            transitions.become_follower(state, epoch, leader_id, endpoints, now_ms)
         elif isinstance(role, Follower) and len(endpoints) > len(role.leader_endpoints):
             role.leader_endpoints = endpoints
 
 
-def on_vote_reply(core: RaftCore, voter_id: int, vote: Vote, reply: VoteReply, now_ms: int) -> bool:
-    handled = accept(core, reply, now_ms)
-    if is_current(core, reply, vote.epoch):
-        record_vote(core, voter_id, vote, reply.granted, now_ms)
+def on_vote_reply(state: RaftState, voter_id: int, vote: Vote, reply: VoteReply, now_ms: int) -> bool:
+    handled = accept(state, reply, now_ms)
+    if is_current(state, reply, vote.epoch):
+        record_vote(state, voter_id, vote, reply.granted, now_ms)
     return handled
 
 
-def record_vote(core: RaftCore, voter_id: int, vote: Vote, granted: bool, now_ms: int) -> None:
-    role = core.role
+def record_vote(state: RaftState, voter_id: int, vote: Vote, granted: bool, now_ms: int) -> None:
+    role = state.role
     if isinstance(role, Prospective) and vote.pre_vote and vote.epoch == role.epoch:
         role.votes.record(voter_id, granted)
         if role.votes.is_lost and not role.votes.is_won:
-            _return_from_pre_vote(core, role, now_ms)
+            _return_from_pre_vote(state, role, now_ms)
     elif isinstance(role, Candidate) and not vote.pre_vote and vote.epoch == role.epoch:
         role.votes.record(voter_id, granted)
 
 
-def on_end_quorum_epoch_reply(core: RaftCore, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
-    handled = accept(core, reply, now_ms)
-    if isinstance(core.role, Resigned):
-        core.role.unacknowledged.discard(voter_id)
+def on_end_quorum_epoch_reply(state: RaftState, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
+    handled = accept(state, reply, now_ms)
+    if isinstance(state.role, Resigned):
+        state.role.unacknowledged.discard(voter_id)
     return handled
 
 
 # What a replica without a leader does by itself.
 
 
-def drive_unattached(core: RaftCore, role: Unattached, now_ms: int) -> None:
-    if core.is_only_voter or (core.is_voter and now_ms >= role.election_deadline_ms):
-        core.become_prospective(now_ms)
+def drive_unattached(state: RaftState, role: Unattached, now_ms: int) -> None:
+    if state.is_only_voter or (state.is_voter and now_ms >= role.election_deadline_ms):
+        transitions.become_prospective(state, now_ms)
     else:
-        ask_for_leader(core, now_ms)
+        ask_for_leader(state, now_ms)
 
 
-def drive_prospective(core: RaftCore, role: Prospective, now_ms: int) -> None:
-    if role.votes.is_won and core.is_voter:
-        core.become_candidate(now_ms)
-    elif now_ms >= role.election_deadline_ms or not core.is_voter:
-        _return_from_pre_vote(core, role, now_ms)
+def drive_prospective(state: RaftState, role: Prospective, now_ms: int) -> None:
+    if role.votes.is_won and state.is_voter:
+        transitions.become_candidate(state, now_ms)
+    elif now_ms >= role.election_deadline_ms or not state.is_voter:
+        _return_from_pre_vote(state, role, now_ms)
     else:
         if now_ms >= role.retry_ms:
             role.votes.rejected.clear()
-            role.retry_ms = now_ms + PRE_VOTE_RETRY_MS + core.rng.randrange(PRE_VOTE_RETRY_MS)
-        _send_votes(core, role, now_ms)
+            role.retry_ms = now_ms + PRE_VOTE_RETRY_MS + state.rng.randrange(PRE_VOTE_RETRY_MS)
+        _send_votes(state, role, now_ms)
 
 
-def _return_from_pre_vote(core: RaftCore, role: Prospective, now_ms: int) -> None:
+def _return_from_pre_vote(state: RaftState, role: Prospective, now_ms: int) -> None:
     if role.leader_id >= 0 and role.leader_endpoints:
-        core.become_follower(role.epoch, role.leader_id, role.leader_endpoints, now_ms)
+        transitions.become_follower(state, role.epoch, role.leader_id, role.leader_endpoints, now_ms)
     else:
-        core.elections_lost += 1
-        core.become_unattached(role.epoch, now_ms, voted=role.voted, leader_id=role.leader_id)
+        state.elections_lost += 1
+        transitions.become_unattached(state, role.epoch, now_ms, voted=role.voted, leader_id=role.leader_id)
 
 
-def drive_candidate(core: RaftCore, role: Candidate, now_ms: int) -> None:
-    if not core.is_voter:
-        core.become_unattached(role.epoch, now_ms, voted=role.own_key)
+def drive_candidate(state: RaftState, role: Candidate, now_ms: int) -> None:
+    if not state.is_voter:
+        transitions.become_unattached(state, role.epoch, now_ms, voted=role.own_key)
     elif role.votes.is_won:
-        core.become_leader(now_ms)
+        transitions.become_leader(state, now_ms)
     elif now_ms >= role.election_deadline_ms:
         if not role.is_backing_off:
-            core.elections_lost += 1
-        core.become_prospective(now_ms)
+            state.elections_lost += 1
+        transitions.become_prospective(state, now_ms)
     elif not role.is_backing_off:
-        if _cannot_be_won(core, role, now_ms):
-            core.elections_lost += 1
+        if _cannot_be_won(state, role, now_ms):
+            state.elections_lost += 1
             role.is_backing_off = True
-            role.election_deadline_ms = now_ms + core.election_backoff_ms()
+            role.election_deadline_ms = now_ms + state.election_backoff_ms()
         else:
-            _send_votes(core, role, now_ms)
+            _send_votes(state, role, now_ms)
 
 
-def _cannot_be_won(core: RaftCore, role: Candidate, now_ms: int) -> bool:
+def _cannot_be_won(state: RaftState, role: Candidate, now_ms: int) -> bool:
     """Enough have refused; or some have, and without those who cannot be reached too few are left.
 
     The latter is two of three who vote for themselves because they missed the dead leader in the same moment: to wait for
     its vote until the election timeout would cost a second or two, and they refuse each other to the end.
     """
     votes = role.votes
-    unreachable = {voter_id for voter_id in votes.open if core.peers.is_backing_off(voter_id, now_ms)}
+    unreachable = {voter_id for voter_id in votes.open if state.peers.is_backing_off(voter_id, now_ms)}
     left = votes.voters - votes.rejected - unreachable
     return votes.is_lost or (bool(votes.rejected) and len(left) < votes.majority)
 
 
-def _send_votes(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
-    for voter in core.voters.last:
+def _send_votes(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None:
+    for voter in state.voters.last:
         if voter.id in role.votes.open:
             vote = Vote(
-                core.config.cluster_id, voter.key, role.epoch, core.key, core.log.end, isinstance(role, Prospective)
+                state.config.cluster_id, voter.key, role.epoch, state.key, state.log.end, isinstance(role, Prospective)
             )
-            core.send(voter.id, voter.endpoints, vote, now_ms)
+            state.send(voter.id, voter.endpoints, vote, now_ms)
 
 
-def drive_resigned(core: RaftCore, role: Resigned, now_ms: int) -> None:
-    if core.is_only_voter:
-        core.become_prospective(now_ms)
+def drive_resigned(state: RaftState, role: Resigned, now_ms: int) -> None:
+    if state.is_only_voter:
+        transitions.become_prospective(state, now_ms)
     elif now_ms >= role.election_deadline_ms:
-        core.become_unattached(role.epoch + 1, now_ms)
+        transitions.become_unattached(state, role.epoch + 1, now_ms)
     else:
-        for voter in core.voters.last:
+        for voter in state.voters.last:
             if voter.id in role.unacknowledged:
                 end = EndQuorumEpoch(
-                    core.config.cluster_id, role.epoch, core.key.id, role.preferred_successors, core.config.endpoints
+                    state.config.cluster_id, role.epoch, state.key.id, role.preferred_successors, state.config.endpoints
                 )
-                core.send(voter.id, voter.endpoints, end, now_ms)
+                state.send(voter.id, voter.endpoints, end, now_ms)
         if not role.unacknowledged:
             # Everybody knows, or this replica has just started: the next epoch may have its leader already.
-            ask_for_leader(core, now_ms)
+            ask_for_leader(state, now_ms)
 
 
-def ask_for_leader(core: RaftCore, now_ms: int) -> None:
+def ask_for_leader(state: RaftState, now_ms: int) -> None:
     """Fetch from anybody who may know the leader; the answer names it (KIP-595). One at a time, at random."""
-    if core.peers.any_waiting:
+    if state.peers.any_waiting:
         return
     targets = [
         (target_id, endpoints)
-        for target_id, endpoints in known_replicas(core)
-        if core.peers.is_ready(target_id, now_ms)
+        for target_id, endpoints in known_replicas(state)
+        if state.peers.is_ready(target_id, now_ms)
     ]
     if targets:
-        target_id, endpoints = core.rng.choice(targets)
-        fetch = Fetch(core.config.cluster_id, core.key, core.epoch, core.log.end, core.high_watermark)
-        core.send(target_id, endpoints, fetch, now_ms)
+        target_id, endpoints = state.rng.choice(targets)
+        fetch = Fetch(state.config.cluster_id, state.key, state.epoch, state.log.end, state.high_watermark)
+        state.send(target_id, endpoints, fetch, now_ms)
 
 
-def known_replicas(core: RaftCore) -> list[tuple[int, Endpoints]]:
+def known_replicas(state: RaftState) -> list[tuple[int, Endpoints]]:
     """Voters and bootstrap servers, without ourselves. The latter get the ids -2, -3, ... as in Kafka; -1 means nobody.
 
     Unlike Kafka we ask both: the voters can all have been replaced since the bootstrap servers were configured.
     """
-    own = {endpoint[1:] for endpoint in core.config.endpoints}
-    found = [(voter.id, voter.endpoints) for voter in core.voters.last if voter.id != core.key.id]
-    role = core.role
-    if isinstance(role, Follower) and core.voters.last.get(role.leader_id) is None:
+    own = {endpoint[1:] for endpoint in state.config.endpoints}
+    found = [(voter.id, voter.endpoints) for voter in state.voters.last if voter.id != state.key.id]
+    role = state.role
+    if isinstance(role, Follower) and state.voters.last.get(role.leader_id) is None:
         found.append((role.leader_id, role.leader_endpoints))
     addresses = own | {endpoint[1:] for _, endpoints in found for endpoint in endpoints}
-    for index, server in enumerate(core.config.bootstrap_servers):
+    for index, server in enumerate(state.config.bootstrap_servers):
         if server[1:] not in addresses:
             found.append((-2 - index, (server,)))
     return found

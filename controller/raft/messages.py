@@ -1,7 +1,7 @@
 """What the core says to and hears from other replicas, and what it hears from its driver.
 
 These are the fields of Kafka's Raft RPCs that matter to the protocol, whatever version they travelled in;
-`rpc.py` turns them into wire messages and back. Field names are Kafka's; `voter` is the replica a request is meant for.
+`wire/` turns them into wire messages and back. Field names are Kafka's; `voter` is the replica a request is meant for.
 """
 
 from __future__ import annotations

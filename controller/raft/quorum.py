@@ -7,7 +7,7 @@ leaves its role by the same rows as any other. "Higher epoch" is told by any req
 from __future__ import annotations
 
 from controller.raft.leader import Leader
-from controller.raft.states import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 
 TRANSITIONS: dict[type[Role], dict[type[Role], str]] = {
     Unattached: {

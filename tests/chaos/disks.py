@@ -7,6 +7,7 @@ itself). Mounting it replays the file system's journal, as after a real failure.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -100,10 +101,17 @@ def small_disk(path: Path, size: int) -> Iterator[Path]:
 def fill(path: Path, left: int = 0) -> Path:
     """Take all the room but `left` bytes, with a file that can be removed again."""
     ballast = path / "ballast"
-    usage = os.statvfs(path)
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, usage.f_bavail * usage.f_frsize - left))
-    return ballast
+        while True:
+            usage = os.statvfs(path)
+            try:
+                os.posix_fallocate(file.fileno(), 0, max(1, usage.f_bavail * usage.f_frsize - left))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                os.ftruncate(file.fileno(), 0)  # a node has taken some of it meanwhile
+            else:
+                return ballast
 
 
 needs_image_disks = pytest.mark.skipif(not available(), reason=SKIP_REASON)

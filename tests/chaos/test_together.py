@@ -5,7 +5,7 @@ import pytest
 from tests.chaos import together
 from tests.chaos.disks import needs_image_disks
 
-pytestmark = [pytest.mark.timeout(300), needs_image_disks]
+pytestmark = [pytest.mark.timeout(600), needs_image_disks]
 
 
 def test_producers_transactions_groups_and_compacted_keys_survive_cuts_full_disks_and_power_losses() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.metadata.image import NOUNS, MetadataImage
+from controller.metadata.image import MetadataImage
 
 
 def same_content(one: MetadataImage, other: MetadataImage) -> bool:
     """Equal but for the offset and epoch that they were made at."""
-    return all(getattr(one, noun) == getattr(other, noun) for noun in NOUNS)
+    return one.parts == other.parts

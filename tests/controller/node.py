@@ -10,8 +10,8 @@ from typing import Any
 
 from broker.controller_channel import ControllerAddress, ControllerChannel
 from broker.lifecycle import BrokerIdentity, BrokerLifecycle
-from controller.control.config_schema import TableSchema
-from controller.control.settings import ControlSettings
+from controller.decisions.config_schema import TableSchema
+from controller.decisions.settings import ControlSettings
 from controller.metadata.brokers import Endpoint
 from controller.node import ControllerNode, MetadataNode
 from controller.raft.config import RaftConfig

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from controller.control.brokers import fence_records, unfence_records
-from controller.control.config_schema import TableSchema
-from controller.control.configs import ConfigDecisions
-from controller.control.index import ClusterIndex
-from controller.control.outcome import Outcome
-from controller.control.settings import ControlSettings
-from controller.control.state import ControlState
+from controller.decisions.brokers import fence_records, unfence_records
+from controller.decisions.config_schema import TableSchema
+from controller.decisions.configs import ConfigDecisions
+from controller.decisions.index import ClusterIndex
+from controller.decisions.outcome import Outcome
+from controller.decisions.settings import ControlSettings
+from controller.decisions.state import ControlState
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.image import EMPTY, MetadataImage
 from controller.metadata.partitions import PartitionRegistration

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.control.heartbeats import Heartbeats
-from controller.control.index import INDEX_UNITS, ClusterIndex
-from controller.control.outcome import Outcome
-from controller.control.settings import ControlSettings
-from controller.control.unsettled import PARTITIONS_PER_TURN, left_by_broker
+from controller.decisions.heartbeats import Heartbeats
+from controller.decisions.index import INDEX_UNITS, ClusterIndex
+from controller.decisions.outcome import Outcome
+from controller.decisions.settings import ControlSettings
+from controller.decisions.unsettled import PARTITIONS_PER_TURN, left_by_broker
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.loader import MetadataLoader
 from controller.metadata.publisher import UNITS_A_TURN

@@ -29,7 +29,7 @@ def ready(cluster: Cluster, node_id: int) -> bool:
 
 def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back() -> None:
     with Cluster(3) as cluster:
-        assert all(ready(cluster, node_id) for node_id in cluster.nodes)
+        eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all of three")
         cluster.kill(1)
         eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "two of three are a quorum")
         cluster.kill(2)

@@ -23,7 +23,7 @@ from broker.transactions.config import TransactionConfig
 from broker.transactions.records import TransactionRecordCodec
 from broker.transactions.shard import TransactionShard
 from controller.bootstrap import bootstrap_records
-from controller.control.index import ClusterIndex
+from controller.decisions.index import ClusterIndex
 from controller.metadata.delta import MetadataDelta
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import EMPTY

@@ -15,9 +15,9 @@ from broker.handlers.routes import FORWARD
 from broker.handlers.routes import ROUTES as BROKER_ROUTES
 from broker.transactions import state as transactions
 from controller.handlers import envelope
-from controller.handlers.routes import ROUTES as CONTROLLER_ROUTES
-from controller.raft import handlers as raft_handlers
 from controller.raft import quorum
+from controller.raft import routes as raft_routes
+from controller.routes import ROUTES as CONTROLLER_ROUTES
 from protocol.api import APIS, Api, ApiKey
 from server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
@@ -70,7 +70,7 @@ def path_of(code: Any) -> str:
     """The file of a module, function or class, from the root."""
     while isinstance(code, partial):
         code = code.func
-    file = inspect.getsourcefile(code)
+    file = inspect.getsourcefile(inspect.unwrap(code))
     assert file is not None
     return str((ROOT / file).resolve().relative_to(ROOT))
 
@@ -108,7 +108,7 @@ def versions(api: Api) -> str:
 def apis_page() -> str:
     everywhere: dict[ApiKey, Any] = {ApiKey.API_VERSIONS: ApiVersionsHandler}
     broker: dict[ApiKey, Any] = {**dict(BROKER_ROUTES), **everywhere}
-    raft = dict.fromkeys([*raft_handlers.READERS, ApiKey.DESCRIBE_QUORUM], raft_handlers)
+    raft = dict.fromkeys([*raft_routes.READERS, ApiKey.DESCRIBE_QUORUM], raft_routes)
     controller: dict[ApiKey, Any] = {**dict(CONTROLLER_ROUTES), **raft, ApiKey.ENVELOPE: envelope, **everywhere}
     lines = [
         "# APIs",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller import runtime
-from controller.control import broker_heartbeat, brokers, state
-from controller.control import partition_change as change
-from controller.control.partition_change import PartitionChange
+from controller.decisions import broker_heartbeat, brokers, directories, state
+from controller.decisions import partition_change as change
+from controller.decisions.partition_change import PartitionChange
 from controller.handlers import broker_heartbeat as heartbeat_handler
 from controller.handlers import broker_registration
 from controller.metadata.delta import MetadataDelta
@@ -122,6 +122,10 @@ CONTROLLER: dict[str, tuple[str, tuple[Patch, ...]]] = {
         "a replica whose directory was taken out of log.dirs stays in the ELR",
         ((brokers, "_former_incarnation_records", clean_by_the_mark_alone),),
     ),
+    "empty-replica-leads": (
+        "the last known leader is elected although its log directory is lost and others have the records (KIP-966)",
+        ((directories, "_is_empty_beside_others", lambda *_: False),),
+    ),
     "epoch-of-first-record": (
         "a broker has caught up with the first of the batches of its registration",
         (
@@ -202,6 +206,7 @@ BY: dict[str, str] = {
     "no-directory-is-offline": "54",
     "failed-directory-stays-eligible": "1 3 4 5",
     "removed-directory-stays-eligible": "1 3 4 5",
+    "empty-replica-leads": "1 3 4 5",
     "epoch-of-first-record": "23",
     "caught-up-at-once": "23",
     "leader-epoch-stays": "17 22",

@@ -29,10 +29,10 @@ class CutShort(StorageHistory):
 
     power_losses = 0.5
     names = (("logs",),)
-    faults = (("none", 60), ("kill", 40))
+    faults = (("none", 40), ("kill", 60))
     operations = (("append", 50), ("flush", 10), ("truncate", 30))
 
-    def __init__(self, seed: int, lives: int = 10, steps: int = 20) -> None:
+    def __init__(self, seed: int, lives: int = 25, steps: int = 20) -> None:
         super().__init__(seed, lives, steps)
         self.ops.batch_bytes = 512
         self.stops = 0.0

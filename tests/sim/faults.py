@@ -5,7 +5,7 @@ power       of one node; the next one only once this one is in sync everywhere a
             With a flush before each acknowledgement: of any nodes, of all at once
 bad disk    a call fails, and what was not synced may be lost: as power
 lost disk   a directory, or the whole disk of a broker, is taken away for good: of one node as power, and only where every
-            partition has another replica in sync; flushes before acknowledgements do not help
+            partition has another replica in sync. With the flush the others may stop in any way from the moment it is gone
 the rest    at any time
 """
 
@@ -61,7 +61,8 @@ class Faults:
         self.flushes = flushes
         self.struck: dict[str, int] = {}
         self._lossy: SimNode | None = None
-        self._taken: SimNode | None = None
+        #: Its disk is about to be taken, and what it acknowledges until then may be with one other node alone.
+        self._losing: SimNode | None = None
         self._busy: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
@@ -113,6 +114,8 @@ class Faults:
         finally:
             if exclusive:
                 self._busy.discard(node.number)
+            if fault.takes:
+                self._losing = None  # if it came to nothing
 
     def _may(self, fault: Fault, node: SimNode) -> bool:
         if not (fault.kills or fault.loses):
@@ -123,14 +126,8 @@ class Faults:
             return False
         if fault.in_order or not (node.is_broker or fault.of_all):
             return True
-        # With MinISR = 2 KIP-966 promises that nothing is lost by one lossy crash, and to the controller each unclean stop is
-        # one: with a lost disk there are two. Then the last known leader is elected, and its disk may be the one that is gone.
-        # A flush before the acknowledgement does not help: what was flushed to that disk is gone as well.
-        taken = self._taken
-        if taken is not None and (taken is not node or fault.of_all) and not self._is_whole(taken):
-            return False
         if self.flushes:
-            return True
+            return self._losing is None
         if self._lossy is not None and self._is_whole(self._lossy):
             self._lossy = None
         if fault.loses:
@@ -157,7 +154,7 @@ class Faults:
             for registration in topic.partitions.values():
                 if node.number in registration.replicas and not set(registration.isr) - {node.number}:
                     return False
-        self._taken = node
+        self._losing = node
         return True
 
     def _is_whole(self, node: SimNode) -> bool:
@@ -269,6 +266,7 @@ class Faults:
         else:
             await node.crash(power=False)
         self._remove(node, paths[-1])
+        self._losing = None
         node.properties["log.dirs"] = paths[0]
         await asyncio.sleep(self.rng.uniform(0.1, 2))
         node.boot()
@@ -279,6 +277,7 @@ class Faults:
         await node.crash(power=False)
         for path in node.properties["log.dirs"].split(","):
             self._remove(node, path)
+        self._losing = None
         node.disks += 1
         if self.rng.random() < 0.5:
             self.admin.spawn(self.admin.send(UnregisterBrokerRequest(broker_id=node.number)), "unregisters")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from broker.coordinator.partitions import partition_for
 from controller.metadata.image import MetadataImage
 from controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
-from controller.raft.states import Candidate, Leader
+from controller.raft.roles import Candidate, Leader
 from storage.log import Log
 from tests.controller.images import same_content
 from tests.sim.cluster import SimCluster, SimNode

@@ -19,9 +19,9 @@ from broker.replication import partition, read
 from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from broker.transactions.shard import TransactionShard
-from controller.control import alter_partition, brokers
-from controller.control.state import ControlState
-from controller.raft import driver, states
+from controller.decisions import alter_partition, brokers
+from controller.decisions.state import ControlState
+from controller.raft import driver, roles
 from controller.raft.election_store import ElectionStore
 from controller.raft.leader import Leader
 from protocol.errors import ErrorCode, KafkaError
@@ -293,10 +293,10 @@ QUORUM = {
         "a vote is not synced before it is sent", (ElectionStore, "write", write_vote_without_sync)
     ),
     "votes-for-all": _mutant(
-        "a voter votes for all who ask in an epoch", (states.Unattached, "can_grant_vote", vote_for_all)
+        "a voter votes for all who ask in an epoch", (roles.Unattached, "can_grant_vote", vote_for_all)
     ),
     "votes-for-any-log": _mutant(
-        "a voter does not compare logs", (states.Unattached, "can_grant_vote", vote_for_any_log)
+        "a voter does not compare logs", (roles.Unattached, "can_grant_vote", vote_for_any_log)
     ),
     "commits-alone": _mutant(
         "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)

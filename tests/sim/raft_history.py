@@ -16,6 +16,7 @@ from controller.raft.config import RaftConfig
 from controller.raft.core import NotLeader
 from controller.raft.driver import RaftNode
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.routes import quorum_routes
 from controller.raft.snapshots import SnapshotReader
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from protocol.api import ApiKey
@@ -105,7 +106,7 @@ class Replica:
         self.state = State(self.truth, self.number, self.life)
         self.raft = RaftNode(world, self.config, DATA, self.state)
         api_versions = ApiVersionsHandler(lambda: Features({"kraft.version": (0, 1)}, {}))
-        routes = [*self.raft.routes(), Route(ApiKey.API_VERSIONS, api_versions)]
+        routes = [*quorum_routes(self.raft), Route(ApiKey.API_VERSIONS, api_versions)]
         api_versions.set_routes(routes)
         endpoint = self.config.endpoints[0]
         listener = Listener(

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from controller.decisions.state import is_directory_online
 from tests.sim.checker import check_history
-from tests.sim.clients.admin import Admin
+from tests.sim.clients.admin import UNCLEAN, Admin
 from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.group import OffsetKeeper
@@ -66,6 +67,8 @@ class Simulation:
         self.cluster: SimCluster
         self.invariants: Invariants
         self.faults: Faults | None = None
+        #: Partitions that only an unclean election has given a leader.
+        self.elected = 0
 
     def _time(self) -> float:
         return 0.0 if self._loop is None else self._loop.time()
@@ -89,7 +92,9 @@ class Simulation:
             self._time(),
             len(operations),
             sum(operation.outcome == "ok" for operation in operations),
-            {} if self.faults is None else self.faults.struck,
+            {}
+            if self.faults is None
+            else self.faults.struck | ({"operator elects": self.elected} if self.elected else {}),
             0 if self._loop is None else self._loop.turns,
             violation,
             number,
@@ -127,6 +132,7 @@ class Simulation:
             await self.faults.run(self.seconds * FAULT_SHARE, pause_seconds)
             await self.faults.heal()
             await asyncio.sleep(CALM_SECONDS)
+            await self._elect_beside_lost_disks()
             await self._settled()
             for client in clients:
                 client.stopping = True
@@ -244,6 +250,33 @@ class Simulation:
                 raise Violation("54", f"{topic} is not created")
 
     # -- The end -----------------------------------------------------------------------------------------------------
+
+    async def _elect_beside_lost_disks(self) -> None:
+        """Where the last known leader has lost its disk, the others hold everything, and wait for an operator to say so."""
+        await self._until("all brokers are let in", lambda: self._waiting_for_operator() is not None)
+        while waiting := self._waiting_for_operator():
+            self.history.note(f"an operator elects for {waiting}")
+            self.elected += len(waiting)
+            await self.admin.spawn(self.admin.elect(UNCLEAN), "elects")
+            await asyncio.sleep(1)
+
+    def _waiting_for_operator(self) -> list[str] | None:
+        """Partitions that no broker may lead of itself; None as long as that cannot be said."""
+        active = self.cluster.active_controller
+        if active is None or active.server is None or not all(node.is_serving for node in self.cluster.nodes):
+            return None
+        image = active.server.metadata.loader.image
+        brokers = image.cluster.brokers
+        if any(node.number not in brokers or brokers[node.number].fenced for node in self.cluster.brokers):
+            return None
+        return [
+            f"{topic.name}-{index}"
+            for topic in image.topics
+            for index, partition in topic.sorted_partitions()
+            for last in partition.last_known_elr
+            if not partition.has_leader
+            and not is_directory_online(partition.directory(last), brokers[last].directories)
+        ]
 
     async def _settled(self) -> None:
         """Nobody leaves any more: the group comes to rest."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from controller.metadata.image import MetadataImage
 from controller.raft.snapshots import write_bootstrap
 from ottla.formatting import prepare
 from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.metadata_records import FeatureLevelRecord, encode_record
 from server.network.client import Channel
 from storage.errors import StorageFailure
 from storage.log import Log
 from tests.broker.records import batch
+from tests.sim.clients.admin import UNCLEAN
 from tests.sim.cluster import BROKER_PORT, CLUSTER_ID, SimNode
 from tests.sim.history import Violation
 from tests.sim.loop import run
@@ -44,6 +47,12 @@ def log_of(node: SimNode) -> Log:
     log = partition_of(node).log
     assert log is not None
     return log
+
+
+def topic_id_of(situation: Situation) -> bytes:
+    topic = image_of(situation).topics.by_name(TOPIC)
+    assert topic is not None
+    return topic.id
 
 
 def fail_directory_of_partition(node: SimNode) -> str:
@@ -187,11 +196,73 @@ async def a_broker_loses_power_with_one_other_in_sync() -> None:
     assert log_of(losing).log_end_offset == 10
 
 
-BY_HAND = {
+async def the_last_known_leader_comes_back_without_its_disk() -> tuple[Situation, SimNode, SimNode, SimNode]:
+    """All three crash, the leader is fenced last; the others come back first, each with the whole log."""
+    situation = Situation(APART)
+    await situation.begin()
+    first, second, third = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    partition_of(first).append(batch([b"x"]), -1, first.host.clock.wall_ms())
+    await situation.until("all have it", lambda: log_of(third).high_watermark == 1)
+    await situation.until("directories are known", lambda: len(set(situation.registration.directories)) == 3)
+    situation.invariants.check()
+    for node in (first, second, third):
+        await node.crash(power=False)
+    first.properties["log.dirs"] = "/empty"
+    for node in (second, third):
+        node.boot()
+        await situation.until("it serves", partial(getattr, node, "is_serving"))
+    first.boot()
+    await situation.until("it serves", lambda: first.is_serving)
+    for _ in range(50):
+        await asyncio.sleep(0.2)
+        situation.invariants.check()
+    assert situation.registration.leader == -1 and situation.registration.last_known_elr == (first.number,)
+    assert [log_of(node).log_end_offset for node in (first, second, third)] == [0, 1, 1]
+    return situation, first, second, third
+
+
+def test_an_unclean_election_beside_an_empty_disk_takes_a_replica_that_has_the_records() -> None:
+    """Found by the simulator: KIP-966 elects the last known leader, in whose empty log the others truncate theirs."""
+
+    async def main() -> None:
+        situation, first, second, third = await the_last_known_leader_comes_back_without_its_disk()
+        await situation.admin.spawn(situation.admin.elect(UNCLEAN), "elects")
+        await situation.until("all are in sync", lambda: set(situation.registration.isr) == {1, 2, 3})
+        situation.invariants.check()
+        assert situation.registration.leader == second.number
+        assert [log_of(node).log_end_offset for node in (first, second, third)] == [1, 1, 1]
+        channel = Channel(situation.admin.world, second.host.name, BROKER_PORT, "reads")
+        topic = FetchTopic(topic_id=topic_id_of(situation), partitions=[FetchPartition(partition=0, fetch_offset=0)])
+        answer = await channel.request(FetchRequest(max_wait_ms=0, topics=[topic]))
+        channel.close()
+        (row,) = answer.responses[0].partitions
+        assert row.error_code == ErrorCode.NONE and row.high_watermark == 1 and row.records
+
+    run(main())
+
+
+def test_a_last_known_leader_that_gets_its_disk_back_leads_without_an_operator() -> None:
+    """It was not mounted when the broker started."""
+
+    async def main() -> None:
+        situation, first, *others = await the_last_known_leader_comes_back_without_its_disk()
+        await first.stop()
+        first.properties["log.dirs"] = "/data"
+        first.boot()
+        await situation.until("it leads", lambda: situation.registration.leader == first.number)
+        await situation.until("all are in sync", lambda: set(situation.registration.isr) == {1, 2, 3})
+        situation.invariants.check()
+        assert [log_of(node).log_end_offset for node in (first, *others)] == [1, 1, 1]
+
+    run(main())
+
+
+BY_HAND: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
     "unclean-stop-unnoticed": a_broker_loses_power_with_one_other_in_sync,
     "unclean-stays-eligible": a_broker_loses_power_with_one_other_in_sync,
     "failed-directory-stays-eligible": a_directory_fails_and_is_taken_away,
     "removed-directory-stays-eligible": a_directory_is_taken_away_between_two_clean_stops,
+    "empty-replica-leads": the_last_known_leader_comes_back_without_its_disk,
     "epoch-of-first-record": all_die_and_register_again_in_several_batches,
     "caught-up-at-once": all_die_and_register_again_in_several_batches,
     "old-metadata": all_die_and_register_again_in_several_batches,
@@ -199,7 +270,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("happens", list(dict.fromkeys(BY_HAND.values())), ids=lambda happens: happens.__name__)
-def test_nothing_is_led_without_what_was_committed_when(happens: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def test_nothing_is_led_without_what_was_committed_when(happens: Callable[[], Coroutine[Any, Any, object]]) -> None:
     run(happens())
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
+from ottla.server import Server
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from server.network.client import Channel
@@ -242,6 +243,27 @@ def test_a_controller_whose_disk_has_failed_does_not_keep_a_core_busy_with_sessi
                 await node.crash(power=False)
         await asyncio.sleep(20)
         assert active.server.metadata.raft.failure is not None
+
+    run(main())
+
+
+def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -> None:
+    """A process that is gone cannot wait: its coroutines are closed by the garbage collector, and must let that happen."""
+
+    async def main() -> None:
+        situation = Situation(APART)
+        situation.cluster.start()
+        assert await situation.cluster.all_serve(10)
+        node = situation.cluster.by_number[1]
+        for milliseconds in range(0, 40, 3):
+            await node.crash(power=False)
+            dropped = Server(node.host.boot(), node.properties).start()
+            task = node.host.lane.context.run(asyncio.ensure_future, dropped)
+            await asyncio.sleep(milliseconds / 1000)
+            if not task.done():
+                dropped.close()
+            task.cancel()
+            await asyncio.wait([task], timeout=1)
 
     run(main())
 

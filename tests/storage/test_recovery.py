@@ -359,3 +359,25 @@ def test_an_answer_that_a_follower_refuses_leaves_its_empty_log_as_it_is(tmp_pat
         with pytest.raises(UnexpectedAppendOffset):
             log.append(answer, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
         assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
+
+
+def test_epochs_below_the_recovery_point_whose_file_is_torn_are_no_damage(tmp_path: Path) -> None:
+    """The flush that was to write the next ones had replaced the file when the power went."""
+    log = open_at(tmp_path, LogConfig())
+    for epoch in (1, 2, 3):
+        append(log, batch(), epoch=epoch)
+    log.flush()
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(bytes(8))
+    again = open_at(tmp_path, LogConfig(), recovery_point=3)
+    assert (again.log_end_offset, again.epochs.entries) == (3, [(1, 0), (2, 1), (3, 2)])
+
+
+def test_epochs_of_records_that_were_deleted_are_no_damage_before_their_segment_goes(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig())
+    for epoch in (1, 2, 3, 3):
+        append(log, batch(), epoch=epoch)
+    log.advance_high_watermark(4)
+    log.flush()
+    log.delete_records(3)
+    again = open_at(tmp_path, LogConfig(), recovery_point=3, log_start_offset=3)
+    assert (again.log_start_offset, again.log_end_offset, again.epochs.entries) == (3, 4, [(3, 3)])

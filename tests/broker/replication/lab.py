@@ -24,10 +24,10 @@ from broker.replication.partition import Partition
 from broker.replication.read import Reader, read, record_position
 from broker.replication.truncation import EndOfEpoch, truncation_offset
 from broker.replication.waiting import Wakeups
-from controller.control.alter_partition import alter_partition
-from controller.control.brokers import register_broker
-from controller.control.elections import elect_leaders, elect_unclean_leaders
-from controller.control.reassignment import alter_partition_reassignments
+from controller.decisions.alter_partition import alter_partition
+from controller.decisions.brokers import register_broker
+from controller.decisions.elections import elect_leaders, elect_unclean_leaders
+from controller.decisions.reassignment import alter_partition_reassignments
 from controller.metadata.partitions import PartitionRegistration
 from protocol.errors import ErrorCode, KafkaError
 from protocol.features import supported_levels
@@ -243,7 +243,7 @@ class Lab:
         request = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch)
         request.topics = [TopicDataRequest(topic_id=topic_id(TOPIC), partitions=[wanted])]
         try:
-            response = self.situation.decide(alter_partition(self.situation.state, request, 3))
+            response = self.situation.decide(alter_partition(self.situation.state, request))
         except KafkaError as error:
             self.say(f"controller -> {broker.id}: {error.code.name}")
             return

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.handlers.envelope import FORWARDABLE
-from controller.handlers.routes import ROUTES
+from controller.routes import ROUTES
 from protocol.api import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import create_acls, delete_acls, describe_cluster, envelope

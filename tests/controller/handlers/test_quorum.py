@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.handlers.quorum import QUORUM_OPERATIONS, guard_quorum
-from controller.raft.handlers import routes
+from controller.raft.routes import quorum_routes
 from protocol.errors import ErrorCode, KafkaError
 from server.network.route import Route
 from server.security.acl import AccessControlEntry
@@ -21,11 +21,11 @@ NODE: Any = None  # the routes are only looked at
 
 
 def test_every_api_of_the_quorum_has_an_operation() -> None:
-    assert {route.api_key for route in routes(NODE)} == set(QUORUM_OPERATIONS)
+    assert {route.api_key for route in quorum_routes(NODE)} == set(QUORUM_OPERATIONS)
 
 
 def test_without_an_authorizer_the_routes_are_the_quorums_own() -> None:
-    rows = routes(NODE)
+    rows = quorum_routes(NODE)
     assert guard_quorum(SimpleNamespace(authorizer=AllowAll()), rows) == rows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.control.index import ClusterIndex
+from controller.decisions.index import ClusterIndex
 from controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
 from controller.metadata.encoding import encode_metadata
 from controller.metadata.image import EMPTY, MetadataImage

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from controller.raft import elections, log_state, reconfiguration, replication, states
-from controller.raft.core import RaftCore
+from controller.raft import elections, log_state, reconfiguration, replication, roles, transitions
 from controller.raft.leader import Leader, Progress
 from controller.raft.log_state import LogState
+from controller.raft.state import RaftState
 from tests.controller.raft.cluster import Replica
 
 Patch = pytest.MonkeyPatch
@@ -49,19 +49,19 @@ def fetching_before_the_flush(patch: Patch) -> None:
 
 
 def leader_counts_itself_before_the_flush(patch: Patch) -> None:
-    append, record = RaftCore.append_batch, Leader.record_local_end
+    append, record = transitions.append_batch, Leader.record_local_end
 
-    def append_and_count(self: RaftCore, count: int, data: Any) -> int:
-        last = append(self, count, data)
-        if isinstance(self.role, Leader) and self.key.id in self.role.voters:
-            self.role.voters[self.key.id].end_offset = self.log.end_offset
+    def append_and_count(state: RaftState, count: int, data: Any) -> int:
+        last = append(state, count, data)
+        if isinstance(state.role, Leader) and state.key.id in state.role.voters:
+            state.role.voters[state.key.id].end_offset = state.log.end_offset
         return last
 
     def keep(self: Leader, offset: int) -> bool:
         own = self.voters.get(self.own_key.id)
         return record(self, max(offset, own.end_offset if own else -1))
 
-    patch.setattr(RaftCore, "append_batch", append_and_count)
+    patch.setattr(transitions, "append_batch", append_and_count)
     patch.setattr(Leader, "record_local_end", keep)
 
 
@@ -70,16 +70,16 @@ def votes_for_logs_that_are_behind(patch: Patch) -> None:
 
 
 def votes_twice_in_an_epoch(patch: Patch) -> None:
-    patch.setattr(states.Unattached, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+    patch.setattr(roles.Unattached, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
 
 
 def a_restarted_leader_may_vote_in_its_epoch(patch: Patch) -> None:
     """It forgets that it led. No thousand seeds get there: test_simulation.py goes there by hand."""
     initial = elections.initial_role
 
-    def start(core: Any, election: Any, now_ms: int) -> Any:
-        role = initial(core, election, now_ms)
-        return states.Unattached(role.epoch, now_ms) if isinstance(role, states.Resigned) else role
+    def start(state: Any, election: Any, now_ms: int) -> Any:
+        role = initial(state, election, now_ms)
+        return roles.Unattached(role.epoch, now_ms) if isinstance(role, roles.Resigned) else role
 
     patch.setattr(elections, "initial_role", start)
 
@@ -89,27 +89,27 @@ def divergence_is_not_looked_for(patch: Patch) -> None:
 
 
 def a_majority_is_half(patch: Patch) -> None:
-    patch.setattr(states.Votes, "majority", property(lambda self: max(1, len(self.voters) // 2)))
+    patch.setattr(roles.Votes, "majority", property(lambda self: max(1, len(self.voters) // 2)))
 
 
 def a_removed_voter_gives_up_at_once(patch: Patch) -> None:
-    patch.setattr(RaftCore, "is_voter", property(lambda self: self.voters.last.is_voter(self.key)))
+    patch.setattr(RaftState, "is_voter", property(lambda self: self.voters.last.is_voter(self.key)))
 
 
 def candidates_vote_for_others(patch: Patch) -> None:
-    patch.setattr(states.Candidate, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
+    patch.setattr(roles.Candidate, "can_grant_vote", lambda self, candidate, up_to_date, pre_vote: up_to_date)
 
 
 def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
     """Whoever would have been voted for leads."""
-    become = RaftCore.become_candidate
+    become = transitions.become_candidate
 
-    def lead(self: RaftCore, now_ms: int) -> None:
-        granted = set(self.role.votes.granted)
-        become(self, now_ms)
-        self.role.votes.granted |= granted
+    def lead(state: Any, now_ms: int) -> None:
+        granted = set(state.role.votes.granted)
+        become(state, now_ms)
+        state.role.votes.granted |= granted
 
-    patch.setattr(RaftCore, "become_candidate", lead)
+    patch.setattr(transitions, "become_candidate", lead)
 
 
 def observers_count_for_the_majority(patch: Patch) -> None:
@@ -136,14 +136,14 @@ def half_of_the_voters_commit(patch: Patch) -> None:
 def a_flush_of_before_a_truncation_counts(patch: Patch) -> None:
     flushed = replication.on_flushed
 
-    def count(core: Any, generation: int, offset: int, now_ms: int) -> None:
-        flushed(core, core.log.generation, offset, now_ms)
+    def count(state: Any, generation: int, offset: int, now_ms: int) -> None:
+        flushed(state, state.log.generation, offset, now_ms)
 
     patch.setattr(replication, "on_flushed", count)
 
 
 def voters_change_before_the_last_change_is_committed(patch: Patch) -> None:
-    patch.setattr(reconfiguration, "_check_state", lambda core: None)
+    patch.setattr(reconfiguration, "_check_state", lambda state: None)
 
 
 def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
@@ -160,7 +160,7 @@ def epochs_of_a_truncated_log_stay(patch: Patch) -> None:
 def the_epoch_of_the_log_is_forgotten(patch: Patch) -> None:
     """Who restarts begins with epoch 0, whatever was durable."""
     patch.setattr(
-        elections, "initial_role", lambda core, election, now_ms: states.Unattached(core.log.last_epoch, now_ms)
+        elections, "initial_role", lambda state, election, now_ms: roles.Unattached(state.log.last_epoch, now_ms)
     )
 
 

@@ -12,6 +12,7 @@ from controller.raft.batches import CommittedBatch
 from controller.raft.config import RaftConfig
 from controller.raft.driver import RaftNode
 from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.routes import quorum_routes
 from controller.raft.snapshots import SnapshotReader
 from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from protocol.api import ApiKey
@@ -80,7 +81,7 @@ class Node:
         self.state = State()
         self.raft = RaftNode(world, self.config, str(self.directory), self.state)
         api_versions = ApiVersionsHandler(lambda: Features({"kraft.version": (0, 1)}, {}))
-        routes = [*self.raft.routes(), Route(ApiKey.API_VERSIONS, api_versions)]
+        routes = [*quorum_routes(self.raft), Route(ApiKey.API_VERSIONS, api_versions)]
         api_versions.set_routes(routes)
         endpoint = self.config.endpoints[0]
         self.listener = Listener(

@@ -14,7 +14,7 @@ from controller.raft.core import NotLeader
 from controller.raft.effects import Effects, ElectionState
 from controller.raft.leader import Leader
 from controller.raft.messages import AddVoter, Received, RemoveVoter, Vote, VoteReply
-from controller.raft.states import Candidate
+from controller.raft.roles import Candidate
 from controller.raft.voters import ReplicaKey
 from tests.controller.raft.cluster import Checks, Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
 

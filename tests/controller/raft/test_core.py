@@ -25,7 +25,7 @@ from controller.raft.messages import (
     Vote,
     VoteReply,
 )
-from controller.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from controller.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from controller.raft.voters import ReplicaKey, VoterHistory
 from protocol.errors import ErrorCode
 from tests.controller.raft.cluster import directory_of, endpoint_of, make_config, static_voters

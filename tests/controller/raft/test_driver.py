@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from controller.raft import transitions
 from controller.raft.core import NotLeader
 from controller.raft.driver import RaftNode
 from controller.raft.log_state import OffsetAndEpoch
@@ -213,7 +214,7 @@ async def test_any_exception_of_the_core_ends_the_replica(tmp_path: Path, monkey
         def fail(*args: object) -> None:
             raise KeyError("by mistake")
 
-        monkeypatch.setattr(node.raft.core, "append_batch", fail)
+        monkeypatch.setattr(transitions, "append_batch", fail)
         with pytest.raises(NotLeader):
             node.raft.append([b"a"])
         assert isinstance(node.raft.failure, KeyError)

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from controller.raft import core as core_module
+from controller.raft import transitions
 from controller.raft.quorum import TRANSITIONS, check_transition
-from controller.raft.states import Follower, Resigned, Role, Unattached, Votes
+from controller.raft.roles import Follower, Resigned, Role, Unattached, Votes
 from controller.raft.voters import ReplicaKey
 from tests.controller.raft.simulation import run
 
@@ -24,7 +24,7 @@ def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None
         seen.add((type(old), type(new)))
         check_transition(old, new)
 
-    monkeypatch.setattr(core_module, "check_transition", watch)
+    monkeypatch.setattr(transitions, "check_transition", watch)
     for seed in range(60):
         run(seed)
     rare = {(old.__name__, new.__name__) for old, row in TRANSITIONS.items() for new in row if (old, new) not in seen}

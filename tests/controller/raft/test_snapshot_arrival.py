@@ -17,7 +17,7 @@ from controller.raft.messages import (
     Received,
     SnapshotReceived,
 )
-from controller.raft.states import Follower
+from controller.raft.roles import Follower
 from protocol.errors import ErrorCode
 from tests.controller.raft.cluster import endpoint_of
 from tests.controller.raft.test_core import following, reply_to

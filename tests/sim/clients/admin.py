@@ -36,7 +36,7 @@ CONTROLLER_PORT = 9093
 METADATA_VERSION = 30
 UPGRADE = 1
 TOPIC = 2
-PREFERRED = 0
+PREFERRED, UNCLEAN = 0, 1
 
 
 class Admin(Client):
@@ -64,7 +64,7 @@ class Admin(Client):
             self._move,
             self._move,
             self._cancel,
-            self._elect,
+            self.elect,
         )
         while not self.stopping:
             await self.pause(self.pause_seconds)
@@ -136,6 +136,11 @@ class Admin(Client):
         )
         await self._do("cancel", (topic, partition), request)
 
+    async def elect(self, election_type: int = PREFERRED) -> None:
+        """For all partitions."""
+        request = ElectLeadersRequest(election_type=election_type, topic_partitions=None, timeout_ms=TIMEOUT_MS)
+        await self._do("elect", "unclean" if election_type == UNCLEAN else "preferred", request)
+
     async def _raise_features(self) -> None:
         """metadata.version first: what else is to be raised needs it."""
         names = ("metadata.version", "eligible.leader.replicas.version")
@@ -168,10 +173,6 @@ class Admin(Client):
         await self.send(
             RemoveRaftVoterRequest(cluster_id=None, voter_id=voter.id, voter_directory_id=voter.directory_id)
         )
-
-    async def _elect(self) -> None:
-        request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS)
-        await self._do("elect", "preferred", request)
 
     async def _do(self, name: str, given: Any, request: Any) -> ErrorCode | None:
         """The first error there is, NONE, or None without an answer."""

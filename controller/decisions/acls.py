@@ -1,0 +1,137 @@
+"""Creating and deleting access control entries. Describing them and judging requests by them is the brokers' work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from controller.decisions.outcome import Outcome, check_records_max
+from controller.decisions.state import ControlState
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_acls import AclCreation, AclCreationResult
+from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
+from protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from protocol.primitives import new_uuid
+from server.security.acl import AccessControlEntry, matches_filter
+from server.security.operations import (
+    CLUSTER,
+    CLUSTER_NAME,
+    LITERAL,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    PREFIXED,
+    RESOURCE_TYPES,
+)
+
+
+def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Random) -> Outcome[list[AclCreationResult]]:
+    """An entry that is there already is created once more with success, and not written again."""
+    existing = set(state.image.acls.entries.values())
+    records: list[Any] = []
+    results = []
+    for creation in creations:
+        try:
+            _check(creation)
+        except KafkaError as error:
+            results.append(AclCreationResult(error_code=error.code, error_message=error.message))
+            continue
+        results.append(AclCreationResult(error_message=""))  # not null: so Kafka
+        entry = AccessControlEntry(
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
+        )
+        if entry in existing:
+            continue
+        existing.add(entry)
+        records.append(
+            AccessControlEntryRecord(
+                id=new_uuid(rng),
+                resource_type=entry.resource_type,
+                resource_name=entry.resource_name,
+                pattern_type=entry.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission_type,
+            )
+        )
+    check_records_max(len(records))
+    return Outcome(records, results)
+
+
+def _check(creation: AclCreation) -> None:
+    def refuse(message: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+    resource = RESOURCE_TYPES.get(creation.resource_type, "UNKNOWN")
+    if resource in ("UNKNOWN", "ANY"):
+        raise refuse(f"Invalid resourceType {resource}")
+    if creation.resource_pattern_type not in (LITERAL, PREFIXED):
+        raise refuse(f"Invalid patternType {PATTERN_TYPES.get(creation.resource_pattern_type, 'UNKNOWN')}")
+    operation = OPERATIONS.get(creation.operation, "UNKNOWN")
+    if operation in ("UNKNOWN", "ANY"):
+        raise refuse(f"Invalid operation {operation}")
+    permission = PERMISSIONS.get(creation.permission_type, "UNKNOWN")
+    if permission in ("UNKNOWN", "ANY"):
+        raise refuse(f"Invalid permissionType {permission}")
+    if not creation.resource_name:
+        raise refuse("Invalid empty resource name")
+    if creation.resource_type == CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise refuse(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if ":" not in creation.principal:
+        raise refuse("Could not parse principal from `" + creation.principal + "` (no colon is present separating"
+                     " the principal type from the principal name)")  # fmt: skip
+
+
+def delete_acls(state: ControlState, filters: Sequence[DeleteAclsFilter]) -> Outcome[list[DeleteAclsFilterResult]]:
+    removed: dict[bytes, None] = {}
+    results = []
+    for wanted in filters:
+        if _is_unknown(wanted):
+            results.append(
+                DeleteAclsFilterResult(
+                    error_code=ErrorCode.INVALID_REQUEST, error_message="The filter has an unknown type in it."
+                )
+            )
+            continue
+        matching = [
+            (entry_id, entry) for entry_id, entry in state.image.acls.entries.items() if matches_filter(wanted, entry)
+        ]
+        removed |= {entry_id: None for entry_id, _ in matching}
+        results.append(
+            DeleteAclsFilterResult(
+                error_message=None,
+                matching_acls=[
+                    DeleteAclsMatchingAcl(
+                        error_message=None,
+                        resource_type=entry.resource_type,
+                        resource_name=entry.resource_name,
+                        pattern_type=entry.pattern_type,
+                        principal=entry.principal,
+                        host=entry.host,
+                        operation=entry.operation,
+                        permission_type=entry.permission_type,
+                    )
+                    for _, entry in matching
+                ],
+            )
+        )
+    records: list[Any] = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in sorted(removed)]
+    check_records_max(len(records))
+    return Outcome(records, results)
+
+
+def _is_unknown(wanted: DeleteAclsFilter) -> bool:
+    return (
+        RESOURCE_TYPES.get(wanted.resource_type_filter, "UNKNOWN") == "UNKNOWN"
+        or PATTERN_TYPES.get(wanted.pattern_type_filter, "UNKNOWN") == "UNKNOWN"
+        or OPERATIONS.get(wanted.operation, "UNKNOWN") == "UNKNOWN"
+        or PERMISSIONS.get(wanted.permission_type, "UNKNOWN") == "UNKNOWN"
+    )

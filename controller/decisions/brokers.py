@@ -1,0 +1,322 @@
+"""A broker comes, is fenced, unfenced, shuts down, loses directories, and is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from controller.decisions.index import TopicIdPartition
+from controller.decisions.outcome import Outcome, check_records_max
+from controller.decisions.state import ControlState, is_directory_online
+from controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
+from controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
+from controller.metadata.features import METADATA_VERSION
+from controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
+from protocol.errors import ErrorCode, KafkaError
+from protocol.features import METADATA_VERSION_MIN
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
+from protocol.primitives import uuid_to_str
+
+MV_REGISTRATION_CHANGE = 7
+MV_CONTROLLED_SHUTDOWN = 7
+MV_DIRECTORIES = 17
+MV_CONTROLLER_REGISTRATION = 15
+MV_CORDONED = 30
+MV_UNREGISTER_CONTROLLER = 33
+
+# Directory ids of which the first 8 bytes are zero and the rest is below this are reserved (KIP-858).
+RESERVED_DIRECTORIES = 100
+
+
+def register_broker(
+    state: ControlState, request: BrokerRegistrationRequest, new_epoch: int, *, has_session: bool
+) -> Outcome[int]:
+    """Answers the broker epoch: the offset of the RegisterBrokerRecord in the log, so it only ever grows.
+
+    Not the offset of the decision's first record: the decision may take several batches, and a broker that has read
+    only the first of them has not caught up: it would lead by the metadata of before its crash (old epochs).
+
+    `has_session`: the broker of that id is alive as far as heartbeats say. A new incarnation without proof of a clean
+    stop leaves every ISR and ELR before it is let in again (invariant 23).
+    """
+    _check_cluster_id(state, request.cluster_id)
+    broker_id = request.broker_id
+    existing = state.image.cluster.brokers.get(broker_id)
+    same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
+    if existing is not None and has_session and not same_incarnation:
+        raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    metadata_version = state.image.features.metadata_version
+    if metadata_version >= MV_DIRECTORIES:
+        _check_directories(state, broker_id, request.log_dirs)
+    if not request.listeners:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "No listeners specified in request")
+    record = RegisterBrokerRecord(
+        broker_id=broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=new_epoch,
+        end_points=[
+            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=_checked_features(state.image.features.levels, request),
+        rack=request.rack,
+        log_dirs=sorted(request.log_dirs) if metadata_version >= MV_DIRECTORIES else [],
+    )
+    records: list[Any] = []
+    if same_incarnation:
+        assert existing is not None
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+        record.broker_epoch = existing.epoch
+    else:
+        records += _former_incarnation_records(state, request)
+        record.broker_epoch = new_epoch + len(records)
+    records.append(record)
+    return Outcome(records, record.broker_epoch)
+
+
+def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest) -> list[Any]:
+    """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts.
+
+    Even then a replica whose log directory was taken out of log.dirs is lost: the broker is going to make an empty log
+    elsewhere, which a clean election must not choose.
+    """
+    broker_id = request.broker_id
+    former = state.image.cluster.brokers.get(broker_id)
+    if former is None:
+        return []
+    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
+        return list(state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
+    registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
+    # Where the controller was never told of a replica's directory, any that is missing may be the one.
+    is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
+
+    def is_lost(directory: bytes) -> bool:
+        if directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return is_any_missing
+        return not is_directory_online(directory, registered)
+
+    lost = _replicas_in(state, broker_id, held, is_lost)
+    kept = [key for key in state.index.in_isr(broker_id) if key not in lost]
+    records = list(state.leader_and_isr_changes(lost, unclean_shutdown=broker_id))
+    return records + list(state.leader_and_isr_changes(kept, remove=broker_id))
+
+
+def _replicas_in(
+    state: ControlState, broker_id: int, partitions: Iterable[TopicIdPartition], is_wanted: Callable[[bytes], bool]
+) -> dict[TopicIdPartition, None]:
+    """Those of the partitions whose replica on the broker lies in such a directory."""
+    found: dict[TopicIdPartition, None] = {}
+    for key in partitions:
+        partition = state.image.topics.partition(*key)
+        if partition is not None and is_wanted(partition.directory(broker_id)):
+            found[key] = None
+    return found
+
+
+def _check_cluster_id(state: ControlState, cluster_id: str) -> None:
+    if cluster_id != state.settings.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {state.settings.cluster_id}, but got cluster ID {cluster_id}",
+        )
+
+
+def _check_directories(state: ControlState, broker_id: int, directories: Sequence[bytes]) -> None:
+    if not directories:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(int.from_bytes(directory, "big") < RESERVED_DIRECTORIES for directory in directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for other_id, other in sorted(state.image.cluster.brokers.items()):
+        if other_id == broker_id:
+            continue
+        for directory in directories:
+            if directory in other.directories:
+                raise KafkaError(
+                    ErrorCode.INVALID_REGISTRATION,
+                    f"Broker {other_id} is already registered with directory {uuid_to_str(directory)}",
+                )
+
+
+def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequest) -> list[BrokerFeature]:
+    """The broker's feature ranges, if every finalised level lies in them."""
+    ranges = {
+        feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
+    }
+    if METADATA_VERSION not in ranges:
+        ranges[METADATA_VERSION] = (METADATA_VERSION_MIN, METADATA_VERSION_MIN)
+    for name, level in sorted(levels.items()):
+        lowest, highest = ranges.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}. The"
+                f" broker wants a version between {lowest} and {highest}, inclusive.",
+            )
+    return [
+        BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+        for name, (lowest, highest) in ranges.items()
+    ]
+
+
+def register_controller(
+    state: ControlState, request: ControllerRegistrationRequest
+) -> Outcome[ControllerRegistrationResponse]:
+    if state.image.features.metadata_version < MV_CONTROLLER_REGISTRATION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller registrations.",
+        )
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+    )
+    return Outcome([record], ControllerRegistrationResponse(error_message=None))
+
+
+def unregister_controller(state: ControlState, controller_id: int, voters: frozenset[int]) -> Outcome[None]:
+    if state.image.features.metadata_version < MV_UNREGISTER_CONTROLLER:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support unregistering controllers.",
+        )
+    if controller_id not in state.image.cluster.controllers:
+        raise KafkaError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered"
+        )
+    if controller_id in voters:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Controller {controller_id} is still a voter of the quorum.")
+    return Outcome([UnregisterControllerRecord(controller_id=controller_id)], None)
+
+
+def unregister_broker(state: ControlState, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
+    broker_id = request.broker_id
+    broker = state.image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+    partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    # Its disk is gone for good, so it leaves the ELR as well: as after a shutdown that lost everything.
+    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    check_records_max(len(records))
+    return Outcome(records, UnregisterBrokerResponse(error_message=None))
+
+
+# The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.
+def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = False) -> list[Any]:
+    """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not.
+
+    `has_lost_all`: no log directory of the broker works any more, so that it is not eligible for anything either.
+    """
+    broker = state.image.cluster.brokers[broker_id]
+    if has_lost_all:
+        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+        records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    else:
+        records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
+    if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE))
+    else:
+        records.append(FenceBrokerRecord(id=broker_id, epoch=broker.epoch))
+    return records
+
+
+def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+    """The broker may lead from now on: partitions that have been waiting for it get a leader."""
+    if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
+        first: Any = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
+    else:
+        first = UnfenceBrokerRecord(id=broker_id, epoch=broker_epoch)
+    partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
+    return [first, *state.leader_and_isr_changes(partitions, add=broker_id)]
+
+
+def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Partitions that the broker leads or is in sync for, as many as one turn decides about."""
+    keys = dict.fromkeys(state.index.led_by(broker_id))
+    if len(keys) < PARTITIONS_PER_TURN:
+        keys.update(dict.fromkeys(state.index.in_isr(broker_id)))
+    return list(keys)[:PARTITIONS_PER_TURN]
+
+
+def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+    """At the first request and at each that follows, until the broker leads nothing."""
+    broker = state.image.cluster.brokers[broker_id]
+    records: list[Any] = []
+    if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN
+            )
+        )
+    records += state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id)
+    return records
+
+
+def has_lost_all_directories(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> bool:
+    broker = state.image.cluster.brokers[broker_id]
+    knows_directories = state.image.features.metadata_version >= MV_DIRECTORIES and bool(broker.directories)
+    return knows_directories and set(broker.directories) <= set(offline)
+
+
+def offline_directories_records(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> list[Any]:
+    """What lies in a failed directory leaves ISR and ELR, as after an unclean shutdown: the next start may well find an
+    empty log in its place, and a clean election must not choose that."""
+    broker = state.image.cluster.brokers[broker_id]
+    lost = [directory for directory in broker.directories if directory in offline]
+    if not lost or state.image.features.metadata_version < MV_DIRECTORIES:
+        return []
+    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    partitions = _replicas_in(state, broker_id, held, lambda directory: directory in lost)
+    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    left = [directory for directory in broker.directories if directory not in lost]
+    if left:
+        # An empty list would mean "no change": see has_lost_all_directories for a broker that has lost all of them.
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
+    return records
+
+
+def cordoned_directories_records(state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None) -> list[Any]:
+    """KIP-1066: directories that are to get no new replicas."""
+    if cordoned is None or state.image.features.metadata_version < MV_CORDONED:
+        return []
+    broker = state.image.cluster.brokers[broker_id]
+    wanted = tuple(sorted(cordoned))
+    if broker.cordoned_directories == wanted:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(wanted))
+    ]

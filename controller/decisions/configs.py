@@ -1,0 +1,224 @@
+"""Changing dynamic configs of topics, brokers, groups and client metrics: all of a resource's changes or none.
+
+What a config may be is the schema's business; it is asked with the whole configuration as it would become. Every
+change of min.insync.replicas also clears the ELR it was computed with (KIP-966): a lower minimum would let records be
+committed that those replicas never saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+from controller.decisions.outcome import Outcome, check_records_max
+from controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
+from controller.decisions.topic_names import check_name
+from controller.metadata.configs import ResourceType
+from controller.metadata.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records import ClearElrRecord, ConfigRecord
+
+
+class ConfigOp(IntEnum):
+    """AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+Operations = Mapping[str, tuple[int, str | None]]
+
+
+class EffectiveConfig(NamedTuple):
+    """One config of a topic that was just created, as CreateTopics v5+ tells it."""
+
+    name: str
+    value: str | None
+    source: int
+    read_only: bool
+    is_sensitive: bool
+
+
+class ConfigSchema(Protocol):
+    """Which configs there are and what they may be; config_schema.py makes it from server/config."""
+
+    def is_list(self, resource_type: int, name: str) -> bool: ...
+
+    def default(self, resource_type: int, name: str) -> str | None: ...
+
+    def validate(self, resource_type: int, resource: str, configs: Mapping[str, str]) -> None:
+        """KafkaError(INVALID_CONFIG) says what is wrong with `configs`, the resource's configuration to be."""
+
+    def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]: ...
+
+
+class AlterResult(NamedTuple):
+    resource_type: int
+    resource: str
+    error: KafkaError | None
+
+
+class ConfigDecisions:
+    def __init__(self, schema: ConfigSchema) -> None:
+        self._schema = schema
+
+    def incremental_alter(
+        self, state: ControlState, changes: Sequence[tuple[int, str, Operations]], *, validate_only: bool
+    ) -> Outcome[list[AlterResult]]:
+        records: list[Any] = []
+        results = []
+        for resource_type, resource, operations in changes:
+            error = None
+            try:
+                records += self.alter(state, resource_type, resource, operations)
+            except KafkaError as fault:
+                error = fault
+            results.append(AlterResult(resource_type, resource, error))
+        check_records_max(len(records))
+        return Outcome([] if validate_only else records, results)
+
+    def legacy_alter(
+        self, state: ControlState, changes: Sequence[tuple[int, str, Mapping[str, str | None]]], *, validate_only: bool
+    ) -> Outcome[list[AlterResult]]:
+        """AlterConfigs: what is not named is removed."""
+        replaced: list[tuple[int, str, Operations]] = []
+        for resource_type, resource, configs in changes:
+            operations: dict[str, tuple[int, str | None]] = {
+                name: (ConfigOp.SET, value) for name, value in configs.items()
+            }
+            for name in sorted(state.image.configs.for_resource(resource_type, resource)):
+                if name not in configs:
+                    operations[name] = (ConfigOp.DELETE, None)
+            replaced.append((resource_type, resource, operations))
+        return self.incremental_alter(state, replaced, validate_only=validate_only)
+
+    def alter(
+        self,
+        state: ControlState,
+        resource_type: int,
+        resource: str,
+        operations: Operations,
+        *,
+        new_resource: bool = False,
+    ) -> list[Any]:
+        """The records of one resource. `new_resource`: a topic that is being created in the same batch."""
+        current = state.image.configs.for_resource(resource_type, resource)
+        configs = dict(current)
+        records: list[Any] = []
+        for name, (operation, value) in operations.items():
+            new = self._changed(resource_type, name, current.get(name), operation, value)
+            # Unchanged broker configs are written again: it makes brokers re-read their key stores (KAFKA-14136).
+            if new != current.get(name) or resource_type == ResourceType.BROKER:
+                records.append(ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=new))
+            if new is None:
+                configs.pop(name, None)
+            else:
+                configs[name] = new
+        self._check_resource(resource_type, resource)
+        self._check_elr_safety(state, resource_type, resource, operations, configs)
+        self._schema.validate(resource_type, resource, configs)
+        if not new_resource:
+            _check_exists(state, resource_type, resource)
+        if not new_resource and state.image.features.elr_enabled and _changes_min_isr(records):
+            records.append(ClearElrRecord(topic_name=resource if resource_type == ResourceType.TOPIC else ""))
+        return records
+
+    def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
+        return self._schema.effective_topic_configs(image, overrides)
+
+    def _changed(
+        self, resource_type: int, name: str, current: str | None, operation: int, value: str | None
+    ) -> str | None:
+        """The config's value after the operation, None where it is gone."""
+        if operation == ConfigOp.SET:
+            return value
+        if operation == ConfigOp.DELETE:
+            return None
+        if operation not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation} for key {name}.")
+        if not self._schema.is_list(resource_type, name):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {ConfigOp(operation).name} to key {name} because its type is not LIST.",
+            )
+        before = self._schema.default(resource_type, name) if current is None else current
+        parts = [part for part in (before or "").split(",") if part]
+        for part in (value or "").split(","):
+            if operation == ConfigOp.APPEND and part not in parts:
+                parts.append(part)
+            elif operation == ConfigOp.SUBTRACT and part in parts:
+                parts.remove(part)
+        return ",".join(parts)
+
+    def _check_resource(self, resource_type: int, resource: str) -> None:
+        match resource_type:
+            case ResourceType.TOPIC:
+                if not resource:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+                check_name(resource)
+            case ResourceType.BROKER:
+                _check_broker_name(resource)
+            case ResourceType.GROUP:
+                if not resource:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            case ResourceType.CLIENT_METRICS:
+                if not resource:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+            case _:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {type_name(resource_type)}")
+
+    def _check_elr_safety(
+        self, state: ControlState, resource_type: int, resource: str, operations: Operations, configs: Mapping[str, str]
+    ) -> None:
+        """With ELR on there is one minimum for the cluster, always said, and none for single brokers."""
+        if resource_type != ResourceType.BROKER or MIN_INSYNC_REPLICAS not in operations:
+            return
+        if not state.image.features.elr_enabled:
+            return
+        if resource and MIN_INSYNC_REPLICAS in configs:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+            )
+        if not resource and MIN_INSYNC_REPLICAS not in configs:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+            )
+
+
+def type_name(resource_type: int) -> str:
+    try:
+        return ResourceType(resource_type).name
+    except ValueError:
+        return str(resource_type)
+
+
+def _changes_min_isr(records: Sequence[Any]) -> bool:
+    return any(record.name == MIN_INSYNC_REPLICAS for record in records)
+
+
+def _check_exists(state: ControlState, resource_type: int, resource: str) -> None:
+    """Only topics and brokers must exist; groups and subscriptions come into being by their configs."""
+    if resource_type == ResourceType.TOPIC and resource not in state.image.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource}' does not exist.")
+    if (
+        resource_type == ResourceType.BROKER
+        and resource
+        and int(resource) not in state.image.cluster.brokers
+        and int(resource) not in state.image.cluster.controllers
+        and int(resource) != state.settings.node_id
+    ):
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {resource} found.")
+
+
+def _check_broker_name(name: str) -> None:
+    if not name:
+        return
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if broker_id < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")

@@ -1,0 +1,122 @@
+"""AssignReplicasToDirs (KIP-858): a broker says in which of its log directories its replicas are.
+
+A replica whose directory is gone has an empty log in another one. A leader fills it; as the leader it would have all other
+replicas truncate their logs to nothing. Hence such a replica keeps its lost directory in the metadata, where no election
+takes it, as long as the partition has no leader and another replica may still come back. If the directory itself comes back,
+the replica may lead as before (see `_is_empty_beside_others`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.decisions.outcome import Outcome
+from controller.decisions.partition_change import Election
+from controller.decisions.state import ControlState
+from controller.metadata.partitions import NO_LEADER, PartitionRegistration
+from controller.metadata.topics import TopicImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryDataResponse,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+
+MV_DIRECTORIES = 17
+
+
+def assign_replicas_to_directories(
+    state: ControlState, request: AssignReplicasToDirsRequest
+) -> Outcome[AssignReplicasToDirsResponse]:
+    if state.image.features.metadata_version < MV_DIRECTORIES:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    state.check_broker_epoch(request.broker_id, request.broker_epoch)
+    records: list[Any] = []
+    response = AssignReplicasToDirsResponse()
+    for directory in request.directories:
+        directory_answer = DirectoryDataResponse(id=directory.id)
+        response.directories.append(directory_answer)
+        for asked in directory.topics:
+            topic = state.image.topics.by_id(asked.topic_id)
+            topic_answer = TopicDataResponse(topic_id=asked.topic_id)
+            directory_answer.topics.append(topic_answer)
+            for each in asked.partitions:
+                result = PartitionDataResponse(partition_index=each.partition_index)
+                topic_answer.partitions.append(result)
+                try:
+                    partition = _replica(topic, each.partition_index, request.broker_id)
+                    assert topic is not None
+                    records += _assign(
+                        state, topic, each.partition_index, partition, request.broker_id, directory.id,
+                        online=state.directory_online(request.broker_id, directory.id),
+                    )  # fmt: skip
+                except KafkaError as error:
+                    result.error_code = error.code
+    return Outcome(records, response)
+
+
+def _replica(topic: TopicImage | None, index: int, broker_id: int) -> PartitionRegistration:
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker_id not in partition.replicas:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return partition
+
+
+def _assign(
+    state: ControlState,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    broker_id: int,
+    directory: bytes,
+    *,
+    online: bool,
+) -> list[Any]:
+    """A replica that turns out to lie in a directory that is offline leaves ISR and ELR in the same record."""
+    if online and _is_empty_beside_others(state, topic, partition, broker_id):
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "The replica's log directory is lost, and there is no leader to copy the partition from.",
+        )
+    is_active = state.image.cluster.is_active
+    gone = NO_LEADER if online else broker_id
+    change = state.change(
+        topic,
+        index,
+        partition,
+        is_active=lambda broker: broker != gone and is_active(broker),
+        election=Election.ONLINE if online else None,
+    )
+    if online:
+        # The old directory may be offline and the replica move away from it: judge the broker by the new one.
+        change.may_lead = lambda broker: (
+            is_active(broker) and (broker == broker_id or state.directory_online(broker, partition.directory(broker)))
+        )
+    else:
+        change.isr = tuple(broker for broker in partition.isr if broker != broker_id)
+        change.unclean_shutdown = frozenset((broker_id,))
+    change.directories[broker_id] = directory
+    record = change.record()
+    return [] if record is None else [record]
+
+
+def _is_empty_beside_others(
+    state: ControlState, topic: TopicImage, partition: PartitionRegistration, broker_id: int
+) -> bool:
+    """The partition has no leader, this replica lost its directory, and a broker that is still registered has another one.
+
+    Elected as last known leader (KIP-966) or by an operator's unclean election, it would destroy the copies of the others.
+    It may lead where unclean elections are allowed, or once all other brokers are unregistered: then nobody waits for them.
+    """
+    return (
+        not partition.has_leader
+        and not state.directory_online(broker_id, partition.directory(broker_id))
+        and any(other != broker_id and other in state.image.cluster.brokers for other in partition.replicas)
+        and not state.unclean_election(topic.name)
+    )

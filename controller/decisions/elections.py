@@ -1,0 +1,123 @@
+"""Leader elections that somebody asks for, and those the controller holds by itself from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from controller.decisions.index import TopicIdPartition
+from controller.decisions.outcome import Outcome, check_records_max, own_words
+from controller.decisions.partition_change import Election
+from controller.decisions.state import ControlState
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+# ElectionType (KIP-460)
+PREFERRED = 0
+UNCLEAN = 1
+
+# How many partitions one periodic run decides about, so that requests get their turn in between. Those that cannot have
+# another leader are sorted out before, at a fiftieth of the cost.
+ELECTIONS_MAX = 400
+
+
+def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    every = request.topic_partitions is None
+    records: list[Any] = []
+    response = ElectLeadersResponse()
+    for topic, indexes in _asked(state, request):
+        results = ReplicaElectionResult(topic=topic)
+        response.replica_election_results.append(results)
+        for index in indexes:
+            error = _elect(state, topic, index, request.election_type, records)
+            # Asked for all, only those are told where something was to do.
+            if every and error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            results.partition_result.append(
+                PartitionResult(
+                    partition_id=index,
+                    error_code=ErrorCode.NONE if error is None else error.code,
+                    error_message=None if error is None else own_words(error),
+                )
+            )
+    check_records_max(len(records))
+    return Outcome(records, response)
+
+
+def _asked(state: ControlState, request: ElectLeadersRequest) -> Iterable[tuple[str, list[int]]]:
+    if request.topic_partitions is not None:
+        return [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    return [
+        (topic.name, [index for index, _ in topic.sorted_partitions()])
+        for topic in sorted(state.image.topics, key=lambda topic: topic.name)
+    ]
+
+
+def _elect(state: ControlState, name: str, index: int, election_type: int, records: list[Any]) -> KafkaError | None:
+    topic = state.image.topics.by_name(name)
+    if topic is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    preferred = election_type == PREFERRED
+    if partition.has_preferred_leader if preferred else partition.has_leader:
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    change = state.change(topic, index, partition, election=Election.PREFERRED if preferred else Election.UNCLEAN)
+    record = change.record()
+    if record is None:
+        if preferred:
+            return KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+        return KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+        )
+    records.append(record)
+    return None
+
+
+def return_to_preferred_leaders(state: ControlState) -> Outcome[bool]:
+    """auto.leader.rebalance.enable. The answer says that there may be more to do."""
+    is_active = state.image.cluster.is_active
+    partitions = []
+    for topic_id, index in state.index.imbalanced:
+        topic = state.image.topics.by_id(topic_id)
+        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
+        partition = topic.partitions[index]
+        if is_active(partition.replicas[0]) and partition.replicas[0] in (*partition.isr, *partition.elr):
+            partitions.append((topic_id, index))
+    return _periodic(state, partitions, Election.PREFERRED)
+
+
+def elect_unclean_leaders(state: ControlState) -> Outcome[bool]:
+    """For partitions that lost every clean replica, where unclean.leader.election.enable has been set meanwhile."""
+    is_active = state.image.cluster.is_active
+    allowed: dict[bytes, bool] = {}
+    partitions = []
+    for topic_id, index in state.index.leaderless():
+        topic = state.image.topics.by_id(topic_id)
+        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
+        if topic_id not in allowed:
+            allowed[topic_id] = state.unclean_election(topic.name)
+        if allowed[topic_id] and any(map(is_active, topic.partitions[index].replicas)):
+            partitions.append((topic_id, index))
+    return _periodic(state, partitions, Election.UNCLEAN)
+
+
+def _periodic(state: ControlState, partitions: Iterable[TopicIdPartition], election: Election) -> Outcome[bool]:
+    records: list[Any] = []
+    for topic_id, index in partitions:
+        if len(records) >= ELECTIONS_MAX:
+            return Outcome(records, True)
+        topic = state.image.topics.by_id(topic_id)
+        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
+        record = state.change(topic, index, topic.partitions[index], election=election).record()
+        if record is not None:
+            records.append(record)
+    return Outcome(records, False)

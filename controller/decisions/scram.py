@@ -1,0 +1,84 @@
+"""AlterUserScramCredentials (KIP-554): the client sends the salted password, the log keeps the two keys made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+from controller.decisions.outcome import Outcome, check_records_max
+from controller.decisions.state import ControlState
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+from protocol.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+MV_SCRAM = 11
+# mechanism -> hash, the least iterations (RFC 5802 and 7677); the most are Kafka's
+MECHANISMS = {1: ("sha256", 4096), 2: ("sha512", 4096)}
+ITERATIONS_MAX = 16384
+
+
+def alter_user_scram_credentials(
+    state: ControlState, request: AlterUserScramCredentialsRequest
+) -> Outcome[AlterUserScramCredentialsResponse]:
+    """A user that is named twice in one request gets nothing done, whatever the two were."""
+    changes: list[Any] = [*request.deletions, *request.upsertions]
+    named = [change.name for change in changes]
+    records: list[Any] = []
+    results: dict[str, KafkaError | None] = {}
+    for change in changes:
+        if change.name in results:
+            continue
+        try:
+            if named.count(change.name) > 1:
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+                )
+            records.append(_record(state, change))
+            results[change.name] = None
+        except KafkaError as error:
+            results[change.name] = error
+    check_records_max(len(records))
+    response = AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.message,
+            )
+            for user, error in results.items()
+        ]
+    )
+    return Outcome(records, response)
+
+
+def _record(state: ControlState, change: Any) -> Any:
+    if state.image.features.metadata_version < MV_SCRAM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in MECHANISMS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if not isinstance(change, ScramCredentialUpsertion):
+        if state.image.scram.credential(change.mechanism, change.name) is None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    digest, iterations_min = MECHANISMS[change.mechanism]
+    if change.iterations < iterations_min:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > ITERATIONS_MAX:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    client_key = hmac.digest(change.salted_password, b"Client Key", digest)
+    return UserScramCredentialRecord(
+        name=change.name,
+        mechanism=change.mechanism,
+        salt=change.salt,
+        stored_key=hashlib.new(digest, client_key).digest(),
+        server_key=hmac.digest(change.salted_password, b"Server Key", digest),
+        iterations=change.iterations,
+    )

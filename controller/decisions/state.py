@@ -1,0 +1,156 @@
+"""What decisions are made from: the newest image (committed or not), what is derived from it, and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from controller.decisions.index import ClusterIndex, TopicIdPartition
+from controller.decisions.partition_change import Election, PartitionChange
+from controller.decisions.placement import UsableBroker
+from controller.decisions.settings import ControlSettings
+from controller.metadata.image import MetadataImage
+from controller.metadata.partitions import (
+    LOST_DIR,
+    MIGRATING_DIR,
+    NO_LEADER,
+    UNASSIGNED_DIR,
+    PartitionRegistration,
+)
+from controller.metadata.topics import TopicImage
+from protocol.errors import ErrorCode, KafkaError
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+
+
+def is_directory_online(directory: bytes, registered: Container[bytes]) -> bool:
+    """KIP-858. `registered`: the directories that the broker's registration names.
+
+    An empty registration comes from a metadata.version below 17, which does not know directories: all are online
+    (KAFKA-16162: with the other answer, raising the version takes every partition of the cluster offline).
+    """
+    if directory == LOST_DIR:
+        return False
+    return directory in (UNASSIGNED_DIR, MIGRATING_DIR) or not registered or directory in registered
+
+
+@dataclass(slots=True)
+class ControlState:
+    image: MetadataImage
+    index: ClusterIndex
+    settings: ControlSettings
+
+    # Configs, by Kafka's order: topic, this node's, all nodes', the properties file.
+    def topic_config(self, topic: str, name: str, static: str) -> str:
+        configs = self.image.configs
+        for level in (configs.for_topic(topic), configs.for_broker(self.settings.node_id), configs.for_broker("")):
+            value = level.get(name)
+            if value is not None:
+                return value
+        return static
+
+    def unclean_election(self, topic: str) -> bool:
+        static = "true" if self.settings.unclean_leader_election_enable else "false"
+        return self.topic_config(topic, UNCLEAN_LEADER_ELECTION, static).lower() == "true"
+
+    def min_isr(self, topic: TopicImage) -> int:
+        """Never above the replication factor, or a topic of one replica could not be written with a default of two."""
+        wanted = int(self.topic_config(topic.name, MIN_INSYNC_REPLICAS, str(self.settings.min_insync_replicas)))
+        first = topic.partitions.get(0)
+        return wanted if first is None else min(wanted, len(first.replicas))
+
+    # Brokers
+    def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
+        broker = self.image.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+        if broker.epoch != broker_epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}",
+            )
+
+    def usable_brokers(self) -> list[UsableBroker]:
+        """Brokers that may be given new replicas: fenced ones too, but none that shuts down or has no free directory."""
+        return [
+            UsableBroker(broker_id, broker.rack, broker.fenced)
+            for broker_id, broker in sorted(self.image.cluster.brokers.items())
+            if not broker.in_controlled_shutdown
+            and (
+                not broker.directories
+                or not broker.cordoned_directories
+                or set(broker.directories) - set(broker.cordoned_directories)
+            )
+        ]
+
+    def default_directory(self, broker_id: int) -> bytes:
+        """The directory of a new replica, if the broker leaves no choice."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        if broker is None:
+            return UNASSIGNED_DIR
+        if not broker.directories:
+            return MIGRATING_DIR
+        return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIR
+
+    def directory_online(self, broker_id: int, directory: bytes) -> bool:
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and is_directory_online(directory, broker.directories)
+
+    # Partitions
+    def change(
+        self,
+        topic: TopicImage,
+        index: int,
+        partition: PartitionRegistration,
+        *,
+        is_active: Callable[[int], bool] | None = None,
+        election: Election | None = None,
+    ) -> PartitionChange:
+        """A change of the partition, to be filled in. Without an election said: unclean if the topic allows it."""
+        active = self.image.cluster.is_active if is_active is None else is_active
+        if election is None:
+            election = Election.UNCLEAN if self.unclean_election(topic.name) else Election.ONLINE
+        return PartitionChange(
+            partition,
+            topic.id,
+            index,
+            may_lead=lambda broker: active(broker) and self.directory_online(broker, partition.directory(broker)),
+            default_directory=self.default_directory,
+            metadata_version=self.image.features.metadata_version,
+            min_isr=self.min_isr(topic),
+            elr_enabled=self.image.features.elr_enabled,
+            election=election,
+        )
+
+    def leader_and_isr_changes(
+        self,
+        partitions: Iterable[TopicIdPartition],
+        *,
+        remove: int = NO_LEADER,
+        add: int = NO_LEADER,
+        unclean_shutdown: int = NO_LEADER,
+    ) -> Iterator[Any]:
+        """Change records for these partitions when one broker is lost, or comes back, or came back having lost data.
+
+        `add` counts as active although the image still shows it fenced, `remove` and `unclean_shutdown` do not.
+        """
+        gone = {remove, unclean_shutdown}
+        is_active = self.image.cluster.is_active
+        for topic_id, index in partitions:
+            topic = self.image.topics.by_id(topic_id)
+            assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
+            partition = topic.partitions[index]
+            change = self.change(
+                topic,
+                index,
+                partition,
+                is_active=lambda broker: broker not in gone and (broker == add or is_active(broker)),
+            )
+            change.isr = tuple(broker for broker in partition.isr if broker not in gone)
+            if unclean_shutdown != NO_LEADER:
+                change.unclean_shutdown = frozenset((unclean_shutdown,))
+            record = change.record()
+            if record is not None:
+                yield record

@@ -1,0 +1,268 @@
+"""Creating and deleting topics, adding partitions. Who may do it is the handlers' matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from controller.decisions.configs import ConfigDecisions, ConfigOp
+from controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
+from controller.decisions.placement import place
+from controller.decisions.state import ControlState
+from controller.decisions.topic_names import check_name
+from controller.metadata.configs import ResourceType
+from controller.metadata.partitions import PartitionRegistration
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
+from protocol.messages.delete_topics import DeletableTopicResult
+from protocol.metadata_records import RemoveTopicRecord, TopicRecord
+from protocol.primitives import ZERO_UUID, new_uuid
+
+NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
+
+
+def create_topics(
+    state: ControlState,
+    topics: Sequence[CreatableTopic],
+    configs: ConfigDecisions,
+    rng: Random,
+    *,
+    validate_only: bool,
+    describable: frozenset[str],
+) -> Outcome[list[CreatableTopicResult]]:
+    """One topic's mistake does not hinder the others. `describable`: topics whose configs the caller may read."""
+    records: list[Any] = []
+    results = []
+    for topic in topics:
+        try:
+            new, result = _create(state, topic, configs, rng, topic.name in describable)
+            check_records_max(len(records) + len(new))
+        except KafkaError as error:
+            result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=own_words(error))
+        else:
+            records += new
+        results.append(result)
+    return Outcome([] if validate_only else records, results)
+
+
+def _create(
+    state: ControlState, topic: CreatableTopic, configs: ConfigDecisions, rng: Random, describable: bool
+) -> tuple[list[Any], CreatableTopicResult]:
+    check_name(topic.name)
+    collision = state.index.collision(topic.name)
+    if topic.name in state.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    if collision is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{topic.name}' collides with existing topic: {collision}",
+        )
+    config_records = _creation_configs(state, topic, configs)
+    if topic.assignments:
+        partitions = _manual(state, topic)
+    else:
+        partitions = _placed(state, topic, rng)
+    topic_id = new_uuid(rng)
+    records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
+    records += [partition.to_record(topic_id, index) for index, partition in sorted(partitions.items())]
+    result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
+    if describable:
+        result.num_partitions = len(partitions)
+        result.replication_factor = len(partitions[0].replicas)
+        result.configs = [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=None if entry.is_sensitive else entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in configs.effective_topic_configs(state.image, {c.name: c.value or "" for c in topic.configs})
+        ]
+    else:
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.configs = None
+    return records, result
+
+
+def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[Any]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    if not topic.configs:
+        return []
+    operations = {config.name: (ConfigOp.SET, config.value) for config in topic.configs}
+    return configs.alter(state, ResourceType.TOPIC, topic.name, operations, new_resource=True)
+
+
+def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
+    """The partitions as the client assigned them."""
+    if topic.replication_factor != NO_DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != NO_DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    partitions: dict[int, PartitionRegistration] = {}
+    replication_factor = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in partitions:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        check_manual_assignment(state, assignment.broker_ids, replication_factor)
+        replication_factor = len(assignment.broker_ids)
+        partitions[index] = _manual_partition(state, index, assignment.broker_ids)
+    if sorted(partitions) != list(range(len(partitions))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return partitions
+
+
+def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int, PartitionRegistration]:
+    """The partitions where the controller puts them."""
+    if topic.replication_factor < NO_DEFAULT or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < NO_DEFAULT or topic.num_partitions == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    settings = state.settings
+    count = settings.num_partitions if topic.num_partitions == NO_DEFAULT else topic.num_partitions
+    factor = settings.default_replication_factor if topic.replication_factor == NO_DEFAULT else topic.replication_factor
+    check_partitions_max(count)
+    try:
+        placed = place(state.usable_brokers(), partitions=count, replication_factor=factor, rng=rng)
+    except KafkaError as error:
+        raise KafkaError(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}") from None
+    return {index: _new_partition(state, replicas) for index, replicas in enumerate(placed)}
+
+
+def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> Outcome[list[DeletableTopicResult]]:
+    """(name, id) of topics that the handler found and the caller may delete."""
+    records: list[Any] = []
+    results = []
+    for name, topic_id in topics:
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
+        if state.image.topics.by_id(topic_id) is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            records.append(RemoveTopicRecord(topic_id=topic_id))
+        results.append(result)
+    check_records_max(len(records))
+    return Outcome(records, results)
+
+
+def create_partitions(
+    state: ControlState, topics: Sequence[CreatePartitionsTopic], rng: Random, *, validate_only: bool
+) -> Outcome[list[CreatePartitionsTopicResult]]:
+    records: list[Any] = []
+    results = []
+    for topic in topics:
+        result = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            new = _add_partitions(state, topic, rng)
+            check_records_max(len(records) + len(new))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, own_words(error)
+        else:
+            records += new
+        results.append(result)
+    return Outcome([] if validate_only else records, results)
+
+
+def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[Any]:
+    topic = state.image.topics.by_name(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    start = len(topic.partitions)
+    if wanted.count == start:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {start} partition(s).")
+    if wanted.count < start:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {start} partition(s); {wanted.count} would not be an increase.",
+        )
+    additional = wanted.count - start
+    check_partitions_max(additional)
+    if wanted.assignments is not None and len(wanted.assignments) != additional:
+        raise _bad_assignment(
+            f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)}"
+            " assignment(s) were specified."
+        )
+    factor = len(topic.partitions[0].replicas)
+    partitions = []
+    if wanted.assignments is not None:
+        for offset, assignment in enumerate(wanted.assignments):
+            check_manual_assignment(state, assignment.broker_ids, factor)
+            partitions.append(_manual_partition(state, start + offset, assignment.broker_ids))
+    else:
+        placed = place(state.usable_brokers(), partitions=additional, replication_factor=factor, rng=rng)
+        partitions = [_new_partition(state, replicas) for replicas in placed]
+    return [partition.to_record(topic.id, start + offset) for offset, partition in enumerate(partitions)]
+
+
+def check_manual_assignment(state: ControlState, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """Brokers that exist, each once, as many as the other partitions have."""
+    if not replicas:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    seen = set()
+    for broker_id in sorted(replicas):
+        if broker_id not in state.image.cluster.brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if broker_id in seen:
+            raise _bad_assignment(f"The manual partition assignment includes the broker {broker_id} more than once.")
+        seen.add(broker_id)
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not"
+            f" consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def check_partitions_max(count: int) -> None:
+    """Before placing: two billion partitions must not be computed only to be refused."""
+    if count > USER_RECORDS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _manual_partition(state: ControlState, index: int, replicas: Sequence[int]) -> PartitionRegistration:
+    if not any(state.image.cluster.is_active(broker) for broker in replicas):
+        raise _bad_assignment(
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
+            " controlled shutdown."
+        )
+    return _new_partition(state, tuple(replicas))
+
+
+def _new_partition(state: ControlState, replicas: tuple[int, ...]) -> PartitionRegistration:
+    """All active replicas are in sync with an empty log; the first of them leads."""
+    isr = tuple(broker for broker in replicas if state.image.cluster.is_active(broker))
+    if not isr:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or in"
+            " controlled shutdown.",
+        )
+    directories = tuple(state.default_directory(broker) for broker in replicas)
+    return PartitionRegistration(replicas=replicas, isr=isr, leader=isr[0], directories=directories)
+
+
+def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    """The answer for a topic that does not exist, as it was named in the request."""
+    if topic_id == ZERO_UUID:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    else:
+        code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

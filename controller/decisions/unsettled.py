@@ -1,0 +1,63 @@
+"""Partitions that a decision left as they were because there were too many for one turn of the event loop.
+
+A broker that is fenced may be in ten thousand ISRs, and one that comes back may be the only one who can lead as many.
+Deciding about a partition takes some 50 us, so a turn decides about a bounded number: the fencing itself and the first
+of them at once, the others soon after (periodic.py). Nothing is lost with the term: what is still to do can be read off
+the image, and the next active controller begins with it, one broker after the other.
+
+Until its turn comes a partition is as if the broker's change had not reached it yet: led, or in sync, by what was
+decided before. That is safe, because a fenced broker with the old epoch holds what it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from controller.decisions.index import TopicIdPartition
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import ControlState
+
+#: Some 25 ms of deciding, replaying and encoding.
+PARTITIONS_PER_TURN = 400
+
+
+def electable(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Partitions without a leader that this broker could lead: cleanly, as the last known leader, or where unclean
+    elections are allowed."""
+    found = dict.fromkeys(state.index.waits_for(broker_id))
+    allowed: dict[bytes, bool] = {}
+    for key in state.index.leaderless_of(broker_id):
+        is_allowed = allowed.get(key[0])
+        if is_allowed is None:
+            topic = state.image.topics.by_id(key[0])
+            is_allowed = allowed[key[0]] = topic is not None and state.unclean_election(topic.name)
+        if is_allowed:
+            found[key] = None
+    return list(found)
+
+
+def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """What is still to be decided after the broker was fenced, or let in."""
+    broker = state.image.cluster.brokers.get(broker_id)
+    if broker is None:
+        return []
+    return state.index.in_isr(broker_id) if broker.fenced else electable(state, broker_id)
+
+
+def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:
+    """Fenced brokers leave the ISR, and whoever may lead now leads."""
+    brokers = state.image.cluster.brokers
+    records: list[Any] = []
+    for topic_id, index in islice(partitions, PARTITIONS_PER_TURN):
+        topic = state.image.topics.by_id(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        if topic is None or partition is None:
+            continue  # deleted meanwhile
+        change = state.change(topic, index, partition)
+        change.isr = tuple(each for each in partition.isr if each in brokers and not brokers[each].fenced)
+        record = change.record()
+        if record is not None:
+            records.append(record)
+    return Outcome(records, None)

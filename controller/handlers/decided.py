@@ -1,0 +1,39 @@
+"""Handlers of requests that are one decision: refuse who is not authorized, decide, answer with the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from controller.decisions.outcome import Outcome
+from controller.decisions.state import ControlState
+from controller.handlers.authorization import require_on_cluster
+from controller.handlers.deadlines import refuse_timed_out
+from controller.handlers.parts import ControllerParts
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+ControllerHandler = Callable[[ControllerParts, Any, RequestContext], Any]
+
+
+def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]]) -> ControllerHandler:
+    """`operation` on the cluster is what the client must be authorized for."""
+
+    @wraps(decide)
+    def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Deferred:
+        require_on_cluster(parts, context, operation)
+        return parts.controller.write(lambda state: decide(state, request))
+
+    return handle
+
+
+def in_time(handler: ControllerHandler) -> ControllerHandler:
+    """For requests with a `timeout_ms`: see deadlines.py."""
+
+    @wraps(handler)
+    def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Any:
+        refuse_timed_out(request.timeout_ms)
+        return handler(parts, request, context)
+
+    return handle

@@ -1,0 +1,32 @@
+"""The routes of the quorum's APIs, for a controller's listeners: Fetch there is of the metadata log alone.
+
+Whether the sender may ask at all (ClusterAction) is for whoever puts these routes on a listener to check.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.raft.driver import RaftNode
+from controller.raft.wire.requests_in import INVALID, READERS, PendingResponse
+from protocol.api import ApiKey
+from server.network.context import RequestContext
+from server.network.route import Handler, Route
+
+
+def quorum_routes(node: RaftNode) -> list[Route]:
+    rows = [Route(api_key, _handler(node, api_key)) for api_key in READERS]
+    rows.append(Route(ApiKey.DESCRIBE_QUORUM, lambda request, context: node.describe_quorum(request)))
+    return rows
+
+
+def _handler(node: RaftNode, api_key: ApiKey) -> Handler:
+    read = READERS[api_key]
+
+    def handle(request: Any, context: RequestContext) -> Any:
+        body = read(request)
+        if body is None:
+            return INVALID[api_key]()
+        return node.handle(body, PendingResponse(context))
+
+    return handle

@@ -1,0 +1,1 @@
+"""The quorum on the wire: core messages as requests and responses, in both directions."""

@@ -1,0 +1,301 @@
+"""Other replicas' requests to us: wire requests to core messages, core replies to wire responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.raft.log_state import OffsetAndEpoch
+from controller.raft.messages import (
+    AddVoter,
+    BeginQuorumEpoch,
+    BeginQuorumEpochReply,
+    EndQuorumEpoch,
+    EndQuorumEpochReply,
+    Fetch,
+    FetchReply,
+    FetchSnapshot,
+    FetchSnapshotReply,
+    RemoveVoter,
+    RequestBody,
+    UpdateVoter,
+    Vote,
+    VoterChangeReply,
+    VoteReply,
+)
+from controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
+from controller.raft.voters import Endpoint, Endpoints, ReplicaKey, Voter
+from protocol.api import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import begin_quorum_epoch as begin_api
+from protocol.messages import end_quorum_epoch as end_api
+from protocol.messages import fetch as fetch_api
+from protocol.messages import fetch_snapshot as snapshot_api
+from protocol.messages import update_raft_voter as update_api
+from protocol.messages import vote as vote_api
+from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from server.network.context import RequestContext
+from server.network.deferred import Deferred
+
+#: The first version of each API whose response may carry the leader's endpoint.
+_ENDPOINTS_SINCE = {
+    ApiKey.VOTE: 1,
+    ApiKey.BEGIN_QUORUM_EPOCH: 1,
+    ApiKey.END_QUORUM_EPOCH: 1,
+    ApiKey.FETCH: 17,
+    ApiKey.FETCH_SNAPSHOT: 1,
+}
+
+
+class PendingResponse:
+    """Where a reply goes: what `reply_to` is to the core."""
+
+    __slots__ = ("api_key", "deferred", "listener_name", "version")
+
+    def __init__(self, context: RequestContext) -> None:
+        self.api_key = ApiKey(context.api_key)
+        self.version = context.api_version
+        self.listener_name = context.connection.listener_name
+        self.deferred = Deferred()
+
+
+def is_ours(request: fetch_api.FetchRequest) -> bool:
+    """Whether a Fetch is about the metadata log."""
+    return any(topic.topic_id == TOPIC_ID or topic.topic == TOPIC for topic in request.topics)
+
+
+# Requests.
+
+
+def read_fetch(request: fetch_api.FetchRequest) -> Fetch | None:
+    if len(request.topics) != 1 or not is_ours(request) or len(request.topics[0].partitions) != 1:
+        return None
+    part = request.topics[0].partitions[0]
+    if part.partition != PARTITION:
+        return None
+    replica_id = request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
+    return Fetch(
+        request.cluster_id,
+        ReplicaKey(replica_id, bytes(part.replica_directory_id)),
+        part.current_leader_epoch,
+        OffsetAndEpoch(part.fetch_offset, part.last_fetched_epoch),
+        part.high_watermark,
+        request.max_wait_ms,
+        min(request.max_bytes, part.partition_max_bytes),
+    )
+
+
+def read_vote(request: vote_api.VoteRequest) -> Vote | None:
+    part = _only_partition(request)
+    if part is None:
+        return None
+    return Vote(
+        request.cluster_id,
+        _meant_for(request.voter_id, part.voter_directory_id),
+        part.replica_epoch,
+        ReplicaKey(part.replica_id, bytes(part.replica_directory_id)),
+        OffsetAndEpoch(part.last_offset, part.last_offset_epoch),
+        part.pre_vote,
+    )
+
+
+def read_begin(request: begin_api.BeginQuorumEpochRequest) -> BeginQuorumEpoch | None:
+    part = _only_partition(request)
+    if part is None:
+        return None
+    return BeginQuorumEpoch(
+        request.cluster_id,
+        _meant_for(request.voter_id, part.voter_directory_id),
+        part.leader_epoch,
+        part.leader_id,
+        _endpoints(request.leader_endpoints),
+    )
+
+
+def read_end(request: end_api.EndQuorumEpochRequest) -> EndQuorumEpoch | None:
+    part = _only_partition(request)
+    if part is None:
+        return None
+    preferred = [ReplicaKey(row.candidate_id, bytes(row.candidate_directory_id)) for row in part.preferred_candidates]
+    preferred = preferred or [ReplicaKey(successor) for successor in part.preferred_successors]
+    return EndQuorumEpoch(
+        request.cluster_id, part.leader_epoch, part.leader_id, tuple(preferred), _endpoints(request.leader_endpoints)
+    )
+
+
+def read_fetch_snapshot(request: snapshot_api.FetchSnapshotRequest) -> FetchSnapshot | None:
+    if len(request.topics) != 1 or request.topics[0].name != TOPIC or len(request.topics[0].partitions) != 1:
+        return None
+    part = request.topics[0].partitions[0]
+    if part.partition != PARTITION:
+        return None
+    return FetchSnapshot(
+        request.cluster_id,
+        ReplicaKey(request.replica_id, bytes(part.replica_directory_id)),
+        part.current_leader_epoch,
+        OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch),
+        part.position,
+        max(0, request.max_bytes),
+    )
+
+
+def read_add(request: AddRaftVoterRequest) -> AddVoter:
+    return AddVoter(
+        request.cluster_id,
+        ReplicaKey(request.voter_id, bytes(request.voter_directory_id)),
+        _endpoints(request.listeners),
+        request.timeout_ms,
+        request.ack_when_committed,
+    )
+
+
+def read_remove(request: RemoveRaftVoterRequest) -> RemoveVoter:
+    return RemoveVoter(request.cluster_id, ReplicaKey(request.voter_id, bytes(request.voter_directory_id)))
+
+
+def read_update(request: update_api.UpdateRaftVoterRequest) -> UpdateVoter:
+    feature = request.kraft_version_feature
+    voter = Voter(
+        ReplicaKey(request.voter_id, bytes(request.voter_directory_id)),
+        _endpoints(request.listeners),
+        feature.min_supported_version,
+        feature.max_supported_version,
+    )
+    return UpdateVoter(request.cluster_id, request.current_leader_epoch, voter)
+
+
+def _meant_for(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
+    return ReplicaKey(voter_id, bytes(directory_id)) if voter_id >= 0 else None
+
+
+def _endpoints(listeners: list[Any]) -> Endpoints:
+    return tuple(Endpoint(listener.name, listener.host, listener.port) for listener in listeners)
+
+
+def _only_partition(request: Any) -> Any:
+    topics = request.topics
+    if len(topics) != 1 or topics[0].topic_name != TOPIC or len(topics[0].partitions) != 1:
+        return None
+    partition = topics[0].partitions[0]
+    return partition if partition.partition_index == PARTITION else None
+
+
+#: How a request of each API is read. None: it is not about the metadata log, or not about it alone.
+READERS: dict[ApiKey, Callable[[Any], RequestBody | None]] = {
+    ApiKey.FETCH: read_fetch,
+    ApiKey.VOTE: read_vote,
+    ApiKey.BEGIN_QUORUM_EPOCH: read_begin,
+    ApiKey.END_QUORUM_EPOCH: read_end,
+    ApiKey.FETCH_SNAPSHOT: read_fetch_snapshot,
+    ApiKey.ADD_RAFT_VOTER: read_add,
+    ApiKey.REMOVE_RAFT_VOTER: read_remove,
+    ApiKey.UPDATE_RAFT_VOTER: read_update,
+}
+#: The answer to a request that is not about the metadata log; the other APIs name no partition.
+INVALID: dict[ApiKey, Callable[[], Any]] = {
+    ApiKey.FETCH: lambda: fetch_api.FetchResponse(error_code=ErrorCode.INVALID_REQUEST),
+    ApiKey.VOTE: lambda: vote_api.VoteResponse(ErrorCode.INVALID_REQUEST),
+    ApiKey.BEGIN_QUORUM_EPOCH: lambda: begin_api.BeginQuorumEpochResponse(ErrorCode.INVALID_REQUEST),
+    ApiKey.END_QUORUM_EPOCH: lambda: end_api.EndQuorumEpochResponse(ErrorCode.INVALID_REQUEST),
+    ApiKey.FETCH_SNAPSHOT: lambda: snapshot_api.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST),
+}
+
+
+# Replies. A reply without an epoch is an error of the whole request.
+
+
+def reply_to_wire(reply: Any, pending: PendingResponse, records: Any = None) -> Any:
+    match reply:
+        case FetchReply():
+            return _fetch_response(reply, pending, records)
+        case VoteReply():
+            return _vote_response(reply, pending)
+        case BeginQuorumEpochReply():
+            return _epoch_response(reply, pending, begin_api, begin_api.BeginQuorumEpochResponse)
+        case EndQuorumEpochReply():
+            return _epoch_response(reply, pending, end_api, end_api.EndQuorumEpochResponse)
+        case FetchSnapshotReply():
+            return _snapshot_response(reply, pending)
+        case VoterChangeReply():
+            return _voter_change_response(reply, pending)
+    raise AssertionError(f"no reply on the wire: {reply}")
+
+
+def _fetch_response(reply: FetchReply, pending: PendingResponse, records: Any) -> fetch_api.FetchResponse:
+    if reply.epoch < 0:
+        return fetch_api.FetchResponse(error_code=reply.error)
+    part = fetch_api.PartitionData(
+        partition_index=PARTITION,
+        error_code=reply.error,
+        high_watermark=reply.high_watermark,
+        log_start_offset=reply.log_start_offset,
+        current_leader=fetch_api.LeaderIdAndEpoch(reply.leader_id, reply.epoch),
+        aborted_transactions=None,
+        records=records if records is not None else b"",
+    )
+    if reply.diverging is not None:
+        part.diverging_epoch = fetch_api.EpochEndOffset(reply.diverging.epoch, reply.diverging.offset)
+    if reply.snapshot is not None:
+        part.snapshot_id = fetch_api.SnapshotId(reply.snapshot.offset, reply.snapshot.epoch)
+    topic = fetch_api.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[part])
+    nodes = [fetch_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    return fetch_api.FetchResponse(responses=[topic], node_endpoints=nodes)
+
+
+def _vote_response(reply: VoteReply, pending: PendingResponse) -> vote_api.VoteResponse:
+    if reply.epoch < 0:
+        return vote_api.VoteResponse(reply.error)
+    part = vote_api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch, reply.granted)
+    nodes = [vote_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    return vote_api.VoteResponse(ErrorCode.NONE, [vote_api.TopicDataResponse(TOPIC, [part])], nodes)
+
+
+def _epoch_response(reply: Any, pending: PendingResponse, api: Any, response: Any) -> Any:
+    if reply.epoch < 0:
+        return response(reply.error)
+    part = api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch)
+    nodes = [api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    return response(ErrorCode.NONE, [api.TopicDataResponse(TOPIC, [part])], nodes)
+
+
+def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> snapshot_api.FetchSnapshotResponse:
+    if reply.epoch < 0:
+        return snapshot_api.FetchSnapshotResponse(error_code=reply.error)
+    snapshot = reply.snapshot or OffsetAndEpoch(0, 0)
+    part = snapshot_api.PartitionSnapshotResponse(
+        PARTITION,
+        reply.error,
+        snapshot_api.SnapshotId(snapshot.offset, snapshot.epoch),
+        snapshot_api.LeaderIdAndEpoch(reply.leader_id, reply.epoch),
+        reply.size,
+        reply.position,
+        reply.data,
+    )
+    nodes = [snapshot_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    topic = snapshot_api.TopicSnapshotResponse(TOPIC, [part])
+    return snapshot_api.FetchSnapshotResponse(topics=[topic], node_endpoints=nodes)
+
+
+def _voter_change_response(reply: VoterChangeReply, pending: PendingResponse) -> Any:
+    message = reply.message or (reply.error.message if reply.error else None)
+    if pending.api_key is ApiKey.ADD_RAFT_VOTER:
+        return AddRaftVoterResponse(0, reply.error, message)
+    if pending.api_key is ApiKey.REMOVE_RAFT_VOTER:
+        return RemoveRaftVoterResponse(0, reply.error, message)
+    response = update_api.UpdateRaftVoterResponse(0, reply.error)
+    endpoint = next(iter(_endpoint_named(reply.leader_endpoints, pending)), None)
+    if reply.leader_id >= 0 and endpoint is not None:
+        response.current_leader = update_api.CurrentLeader(reply.leader_id, reply.epoch, endpoint.host, endpoint.port)
+    return response
+
+
+def _leader_endpoint(reply: Any, pending: PendingResponse) -> Endpoints:
+    if reply.leader_id < 0 or pending.version < _ENDPOINTS_SINCE[pending.api_key]:
+        return ()
+    return _endpoint_named(reply.leader_endpoints, pending)
+
+
+def _endpoint_named(endpoints: Endpoints, pending: PendingResponse) -> Endpoints:
+    """The endpoint of the listener that the request came by, as the sender can reach that one."""
+    return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]

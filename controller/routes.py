@@ -1,0 +1,74 @@
+"""What a controller's listeners answer, one row per API. The quorum's own APIs (Vote, Fetch, ...) come from raft/routes.py.
+
+A request that is one decision is a row with that decision; a handler that does more is a file in handlers/.
+
+ApiVersions is answered by the server from exactly these rows. What else a new API needs: broker/handlers/routes.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from controller.decisions.alter_partition import alter_partition
+from controller.decisions.brokers import register_controller, unregister_broker
+from controller.decisions.client_quotas import alter_client_quotas
+from controller.decisions.directories import assign_replicas_to_directories
+from controller.decisions.elections import elect_leaders
+from controller.decisions.producer_ids import allocate_producer_ids
+from controller.decisions.reassignment import alter_partition_reassignments, list_partition_reassignments
+from controller.decisions.scram import alter_user_scram_credentials
+from controller.handlers import (
+    alter_configs,
+    broker_heartbeat,
+    broker_registration,
+    create_acls,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_topics,
+    describe_cluster,
+    envelope,
+    incremental_alter_configs,
+    unregister_controller,
+    update_features,
+)
+from controller.handlers.decided import ControllerHandler, decided, in_time
+from controller.handlers.parts import ControllerParts
+from controller.handlers.quorum import guard_quorum
+from protocol.api import ApiKey
+from server.network.route import Route, RouteTable
+from server.security.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE
+
+ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
+    (ApiKey.CREATE_TOPICS, create_topics.handle),
+    (ApiKey.DELETE_TOPICS, delete_topics.handle),
+    (ApiKey.CREATE_ACLS, create_acls.handle),
+    (ApiKey.DELETE_ACLS, delete_acls.handle),
+    (ApiKey.ALTER_CONFIGS, alter_configs.handle),
+    (ApiKey.CREATE_PARTITIONS, create_partitions.handle),
+    (ApiKey.ELECT_LEADERS, in_time(decided(ALTER, elect_leaders))),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs.handle),
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, in_time(decided(ALTER, alter_partition_reassignments))),
+    (ApiKey.LIST_PARTITION_REASSIGNMENTS, decided(DESCRIBE, list_partition_reassignments)),
+    (ApiKey.ALTER_CLIENT_QUOTAS, decided(ALTER_CONFIGS, alter_client_quotas)),
+    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, decided(ALTER, alter_user_scram_credentials)),
+    (ApiKey.ALTER_PARTITION, decided(CLUSTER_ACTION, alter_partition)),
+    (ApiKey.UPDATE_FEATURES, update_features.handle),
+    (ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle),
+    (ApiKey.BROKER_REGISTRATION, broker_registration.handle),
+    (ApiKey.BROKER_HEARTBEAT, broker_heartbeat.handle),
+    (ApiKey.UNREGISTER_BROKER, decided(ALTER, unregister_broker)),
+    (ApiKey.ALLOCATE_PRODUCER_IDS, decided(CLUSTER_ACTION, allocate_producer_ids)),
+    (ApiKey.CONTROLLER_REGISTRATION, decided(CLUSTER_ACTION, register_controller)),
+    (ApiKey.ASSIGN_REPLICAS_TO_DIRS, decided(CLUSTER_ACTION, assign_replicas_to_directories)),
+    (ApiKey.UNREGISTER_CONTROLLER, unregister_controller.handle),
+)
+
+
+def controller_routes(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
+    """All rows of a controller's listener, bound to the parts of one controller."""
+    routes = [Route(api_key, partial(handler, parts)) for api_key, handler in ROUTES]
+    routes += guard_quorum(parts, quorum)
+    inner = RouteTable(routes)
+    return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, parts, inner))]

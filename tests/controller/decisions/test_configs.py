@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from controller.decisions.configs import ConfigOp
+from controller.metadata.configs import ResourceType
+from protocol.errors import ErrorCode
+from tests.controller.images import same_content
+from tests.controller.situation import Situation
+
+TOPIC, BROKER, GROUP, METRICS = (
+    ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS,
+)  # fmt: skip
+
+
+def alter(
+    cluster: Situation,
+    kind: int,
+    resource: str,
+    operations: Mapping[str, tuple[int, str | None]],
+    *,
+    validate_only: bool = False,
+) -> tuple[str, str | None]:
+    outcome = cluster.configs.incremental_alter(
+        cluster.state, [(kind, resource, operations)], validate_only=validate_only
+    )
+    (result,) = cluster.decide(outcome)
+    return ("NONE", None) if result.error is None else (result.error.code.name, result.error.message)
+
+
+def with_topic() -> Situation:
+    cluster = Situation()
+    cluster.topic("orders")
+    return cluster
+
+
+def test_set_append_subtract_and_delete() -> None:
+    cluster = with_topic()
+    assert alter(cluster, TOPIC, "orders", {"retention.ms": (ConfigOp.SET, "5")}) == ("NONE", None)
+    alter(cluster, TOPIC, "orders", {"cleanup.policy": (ConfigOp.APPEND, "compact")})
+    assert cluster.image.configs.for_topic("orders")["cleanup.policy"] == "delete,compact", "appended to the default"
+    alter(cluster, TOPIC, "orders", {"cleanup.policy": (ConfigOp.SUBTRACT, "delete")})
+    alter(cluster, TOPIC, "orders", {"retention.ms": (ConfigOp.DELETE, None)})
+    assert dict(cluster.image.configs.for_topic("orders")) == {"cleanup.policy": "compact"}
+
+
+def test_one_bad_config_keeps_the_others_of_its_resource_out() -> None:
+    cluster = with_topic()
+    bad = {"retention.ms": (ConfigOp.SET, "5"), "segment.bytes": (ConfigOp.SET, "1")}
+    code, message = alter(cluster, TOPIC, "orders", bad)
+    assert code == "INVALID_CONFIG" and message is not None and "segment.bytes" in message
+    assert not cluster.image.configs.for_topic("orders")
+
+
+def test_legacy_alter_removes_what_it_does_not_name() -> None:
+    cluster = with_topic()
+    alter(cluster, TOPIC, "orders", {"retention.ms": (ConfigOp.SET, "5"), "segment.ms": (ConfigOp.SET, "6")})
+    outcome = cluster.configs.legacy_alter(cluster.state, [(TOPIC, "orders", {"segment.ms": "7"})], validate_only=False)
+    cluster.decide(outcome)
+    assert dict(cluster.image.configs.for_topic("orders")) == {"segment.ms": "7"}
+
+
+def test_validate_only_says_what_would_be_and_does_nothing() -> None:
+    cluster = with_topic()
+    assert alter(cluster, TOPIC, "orders", {"retention.ms": (0, "5")}, validate_only=True) == ("NONE", None)
+    assert not cluster.image.configs.for_topic("orders")
+
+
+def test_an_unchanged_topic_config_writes_nothing_but_a_broker_config_is_written_again() -> None:
+    cluster = with_topic()
+    for kind, resource, name in ((TOPIC, "orders", "retention.ms"), (BROKER, "1", "log.retention.ms")):
+        alter(cluster, kind, resource, {name: (0, "5")})
+        before = cluster.offset
+        alter(cluster, kind, resource, {name: (0, "5")})
+        assert cluster.offset - before == (1 if kind == BROKER else 0)
+
+
+def test_groups_and_subscriptions_need_not_exist() -> None:
+    cluster = Situation()
+    assert alter(cluster, GROUP, "g", {"consumer.session.timeout.ms": (0, "50000")})[0] == "NONE"
+    assert alter(cluster, METRICS, "sub", {"interval.ms": (0, "1000")})[0] == "NONE"
+    assert dict(cluster.image.configs.for_group("g")) == {"consumer.session.timeout.ms": "50000"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "operations", "code", "part"),
+    [
+        (TOPIC, "ghost", {"retention.ms": (0, "1")}, "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'ghost' does not exist."),
+        (TOPIC, "", {"retention.ms": (0, "1")}, "INVALID_REQUEST", "Default topic resources are not allowed."),
+        (TOPIC, "orders", {"no.such": (0, "1")}, "INVALID_CONFIG", "Unknown topic config name: no.such"),
+        (TOPIC, "orders", {"retention.ms": (2, "1")}, "INVALID_CONFIG", "Can't APPEND to key retention.ms"),
+        (TOPIC, "orders", {"retention.ms": (9, "1")}, "INVALID_REQUEST", "Unknown config operation 9"),
+        (TOPIC, "orders", {"cleanup.policy": (0, "burn")}, "INVALID_CONFIG", "cleanup.policy"),
+        (
+            BROKER,
+            "one",
+            {"log.retention.ms": (0, "1")},
+            "INVALID_REQUEST",
+            "Node id must be an integer, but it is: one",
+        ),
+        (BROKER, "-1", {"log.retention.ms": (0, "1")}, "INVALID_REQUEST", "Invalid negative broker ID."),
+        (BROKER, "77", {"log.retention.ms": (0, "1")}, "BROKER_ID_NOT_REGISTERED", "No node with id 77 found."),
+        (
+            BROKER,
+            "1",
+            {"node.id": (0, "2")},
+            "INVALID_REQUEST",
+            "Cannot update these configs dynamically: [node.id]",
+        ),
+        (
+            BROKER,
+            "1",
+            {"ssl.keystore.location": (0, "x")},
+            "INVALID_REQUEST",
+            "only per-listener using the listener prefix: [ssl.keystore.location]",
+        ),
+        (BROKER, "1", {"log.retention.ms": (0, "x")}, "INVALID_REQUEST", "Invalid value x"),
+        (GROUP, "", {"consumer.session.timeout.ms": (0, "50000")}, "INVALID_REQUEST", "Default group resources"),
+        (GROUP, "g", {"consumer.session.timeout.ms": (0, "1")}, "INVALID_CONFIG", "consumer.session.timeout.ms"),
+        (METRICS, "", {"interval.ms": (0, "1000")}, "INVALID_REQUEST", "Subscription name can't be empty"),
+        (METRICS, "s", {"interval.ms": (0, "1")}, "INVALID_REQUEST", "interval must be between 100"),
+        (99, "x", {}, "INVALID_REQUEST", "Unknown resource type 99"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(
+    kind: int, resource: str, operations: dict[str, tuple[int, str]], code: str, part: str
+) -> None:
+    cluster = with_topic()
+    before = cluster.image
+    got, message = alter(cluster, kind, resource, operations)
+    assert got == code and message is not None and part in message, (got, message)
+    assert same_content(cluster.image, before)
+
+
+def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:
+    cluster = Situation()
+    alter(cluster, BROKER, "", {"min.insync.replicas": (0, "2")})
+    assert alter(cluster, BROKER, "1", {"min.insync.replicas": (0, "2")}) == (
+        "INVALID_CONFIG",
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    )
+    assert alter(cluster, BROKER, "", {"min.insync.replicas": (1, None)}) == (
+        "INVALID_CONFIG",
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    )
+    without = Situation(elr=False)
+    assert alter(without, BROKER, "1", {"min.insync.replicas": (0, "2")})[0] == ErrorCode.NONE.name

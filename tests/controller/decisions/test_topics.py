@@ -1,0 +1,261 @@
+"""Creating and deleting topics and adding partitions; refusals word for word as Apache Kafka 4.3.1 says them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.decisions.topics import create_partitions, create_topics, delete_topics
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
+from protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+)
+from tests.controller.images import same_content
+from tests.controller.situation import Situation, topic_id
+
+
+def wanted(name: str = "orders", partitions: int = 1, factor: int = 1, **fields: Any) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **fields)
+
+
+def assigned(*replicas: list[int], name: str = "orders", first: int = 0) -> CreatableTopic:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=each) for index, each in enumerate(replicas, first)
+    ]
+    return wanted(name, -1, -1, assignments=assignments)
+
+
+def create(
+    cluster: Situation, *topics: CreatableTopic, validate_only: bool = False, describable: str = ""
+) -> list[CreatableTopicResult]:
+    outcome = create_topics(
+        cluster.state,
+        topics,
+        cluster.configs,
+        cluster.rng,
+        validate_only=validate_only,
+        describable=frozenset(describable.split()),
+    )
+    results: list[CreatableTopicResult] = cluster.decide(outcome)
+    return results
+
+
+def refusal(cluster: Situation, topic: CreatableTopic) -> tuple[str, str | None]:
+    before = cluster.image
+    (result,) = create(cluster, topic)
+    assert same_content(cluster.image, before), "a refused topic leaves nothing behind"
+    return ErrorCode(result.error_code).name, result.error_message
+
+
+def test_a_topic_gets_its_partitions_replicas_and_configs() -> None:
+    cluster = Situation(brokers=3)
+    (result,) = create(
+        cluster,
+        wanted("orders", 4, 2, configs=[CreatableTopicConfig(name="retention.ms", value="1000")]),
+        describable="orders",
+    )
+    assert (result.error_code, result.error_message) == (0, None)
+    assert (result.num_partitions, result.replication_factor) == (4, 2)
+    topic = cluster.image.topics.by_id(result.topic_id)
+    assert topic is not None and sorted(topic.partitions) == [0, 1, 2, 3]
+    for partition in topic.partitions.values():
+        assert partition.isr == partition.replicas and partition.leader == partition.replicas[0]
+    assert dict(cluster.image.configs.for_topic("orders")) == {"retention.ms": "1000"}
+    described = {config.name: (config.value, config.config_source) for config in result.configs or []}
+    assert described["retention.ms"] == ("1000", 1)
+    assert described["cleanup.policy"] == ("delete", 5)
+
+
+def test_configs_are_not_told_to_those_who_may_not_read_them() -> None:
+    cluster = Situation()
+    (result,) = create(cluster, wanted())
+    assert (result.num_partitions, result.configs) == (-1, None)
+    assert result.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_defaults_stand_in_for_minus_one() -> None:
+    cluster = Situation()
+    create(cluster, wanted("orders", -1, -1))
+    assert cluster.show("orders").startswith("replicas ")
+    assert len(cluster.partition("orders").replicas) == 1
+
+
+def test_validate_only_answers_the_same_and_changes_nothing() -> None:
+    cluster = Situation()
+    before = cluster.image
+    results = create(cluster, wanted("orders", 3), wanted("bad name"), validate_only=True, describable="orders")
+    assert [result.error_code for result in results] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert results[0].num_partitions == 3
+    assert same_content(cluster.image, before)
+
+
+def test_one_bad_topic_does_not_hinder_the_others() -> None:
+    cluster = Situation()
+    results = create(cluster, wanted("good"), wanted("bad", 0), wanted("fine"))
+    assert [result.error_code for result in results] == [0, ErrorCode.INVALID_PARTITIONS, 0]
+    assert {topic.name for topic in cluster.image.topics} == {"good", "fine"}
+
+
+def config(name: str, value: str | None) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value)]
+
+
+NAME = "Topic name is invalid: "
+REFUSED = [
+    (wanted(""), "INVALID_TOPIC_EXCEPTION", NAME + "the empty string is not allowed"),
+    (wanted("."), "INVALID_TOPIC_EXCEPTION", NAME + "'.' is not allowed"),
+    (
+        wanted("a b"),
+        "INVALID_TOPIC_EXCEPTION",
+        NAME + "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+    ),
+    (
+        wanted("x" * 250),
+        "INVALID_TOPIC_EXCEPTION",
+        NAME + f"the length of '{'x' * 250}' is longer than the max allowed length 249",
+    ),
+    (wanted("taken"), "TOPIC_ALREADY_EXISTS", "Topic 'taken' already exists."),
+    (wanted("a_b"), "INVALID_TOPIC_EXCEPTION", "Topic 'a_b' collides with existing topic: a.b"),
+    (wanted(partitions=0), "INVALID_PARTITIONS", "Number of partitions was set to an invalid non-positive value."),
+    (wanted(partitions=-2), "INVALID_PARTITIONS", "Number of partitions was set to an invalid non-positive value."),
+    (
+        wanted(factor=0),
+        "INVALID_REPLICATION_FACTOR",
+        "Replication factor must be larger than 0, or -1 to use the default value.",
+    ),
+    (
+        wanted(factor=4),
+        "INVALID_REPLICATION_FACTOR",
+        "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because only"
+        " 3 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
+    (
+        wanted(configs=config("retention.ms", None)),
+        "INVALID_CONFIG",
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (wanted(configs=config("no.such", "1")), "INVALID_CONFIG", "Unknown topic config name: no.such"),
+    (
+        wanted(configs=config("retention.ms", "soon")),
+        "INVALID_CONFIG",
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG",
+    ),
+    (
+        wanted(partitions=-1, factor=2, assignments=assigned([1]).assignments),
+        "INVALID_REQUEST",
+        "A manual partition assignment was specified, but replication factor was not set to -1.",
+    ),
+    (
+        wanted(partitions=2, factor=-1, assignments=assigned([1]).assignments),
+        "INVALID_REQUEST",
+        "A manual partition assignment was specified, but numPartitions was not set to -1.",
+    ),
+    (
+        assigned([1, 9]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes broker 9, but no such broker is registered.",
+    ),
+    (
+        assigned([1, 1]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes the broker 1 more than once.",
+    ),
+    (assigned([]), "INVALID_REPLICA_ASSIGNMENT", "The manual partition assignment includes an empty replica list."),
+    (
+        assigned([1, 2], [1]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with"
+        " previous partitions, which have 2 replica(s).",
+    ),
+    (
+        assigned([1], first=1),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "partitions should be a consecutive 0-based integer sequence",
+    ),
+]
+
+
+@pytest.mark.parametrize(("topic", "code", "message"), REFUSED, ids=lambda value: None)
+def test_a_bad_topic_is_refused(topic: CreatableTopic, code: str, message: str) -> None:
+    cluster = Situation(brokers=3)
+    cluster.topic("taken")
+    cluster.topic("a.b")
+    assert refusal(cluster, topic) == (code, message)
+
+
+def test_two_billion_partitions_are_refused_before_they_are_placed() -> None:
+    assert refusal(Situation(), wanted(partitions=2_000_000_000))[0] == "POLICY_VIOLATION"
+
+
+def test_a_fenced_broker_of_a_manual_assignment_is_not_in_sync() -> None:
+    cluster = Situation()
+    cluster.fence(1)
+    create(cluster, assigned([1, 2]))
+    assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 0"
+    assert refusal(cluster, assigned([1], name="other")) == (
+        "INVALID_REPLICA_ASSIGNMENT",
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown.",
+    )
+
+
+def test_a_name_is_free_again_once_its_topic_is_deleted_and_the_new_topic_is_another() -> None:
+    cluster = Situation()
+    (first,) = create(cluster, wanted("a.b", configs=config("retention.ms", "5")))
+    (deleted,) = cluster.decide(delete_topics(cluster.state, [("a.b", first.topic_id)]))
+    assert (deleted.name, deleted.error_code) == ("a.b", 0)
+    assert cluster.image.topics.by_id(first.topic_id) is None
+    assert not cluster.image.configs.for_topic("a.b")
+    (second,) = create(cluster, wanted("a_b"))
+    assert second.error_code == 0 and second.topic_id != first.topic_id
+
+
+def test_a_topic_that_is_gone_cannot_be_deleted() -> None:
+    (result,) = Situation().decide(delete_topics(Situation().state, [("ghost", topic_id("ghost"))]))
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_partitions_are_added_with_the_topics_replication_factor() -> None:
+    cluster = Situation()
+    cluster.topic("orders", "1 2")
+    wanted_count = [CreatePartitionsTopic(name="orders", count=3, assignments=None)]
+    (result,) = cluster.decide(create_partitions(cluster.state, wanted_count, cluster.rng, validate_only=False))
+    assert (result.error_code, result.error_message) == (0, None)
+    topic = cluster.image.topics.by_name("orders")
+    assert topic is not None and [len(p.replicas) for _, p in topic.sorted_partitions()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "assignments", "code", "message"),
+    [
+        ("orders", 2, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        (
+            "orders",
+            1,
+            None,
+            ErrorCode.INVALID_PARTITIONS,
+            "The topic orders currently has 2 partition(s); 1 would not be an increase.",
+        ),
+        (
+            "orders",
+            4,
+            [[1]],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        ("ghost", 4, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+    ],
+)
+def test_partitions_cannot_be_added(
+    name: str, count: int, assignments: list[list[int]] | None, code: int, message: str | None
+) -> None:
+    cluster = Situation()
+    cluster.topic("orders", "1", partitions=2)
+    manual = None if assignments is None else [CreatePartitionsAssignment(broker_ids=each) for each in assignments]
+    topics = [CreatePartitionsTopic(name=name, count=count, assignments=manual)]
+    (result,) = cluster.decide(create_partitions(cluster.state, topics, cluster.rng, validate_only=False))
+    assert (result.error_code, result.error_message) == (code, message)
