@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import logging
 import zlib
+from contextlib import suppress
 from typing import NamedTuple
 
 from protocol.records.batch import (
     ATTRIBUTES_AT,
     BATCH_LENGTH_MIN,
+    CRC_AT,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -61,6 +63,7 @@ logger = logging.getLogger(__name__)
 NEW_SUFFIX = ".tmp"
 ZERO_BYTES = 1 << 16
 CHECKED_BYTES = 1 << 20
+OFFSET_MAX = 2**63 - 1
 # Message formats v0 and v1 have 26 and 34 bytes before key and value.
 OLD_MAGICS, OLD_MESSAGE_BYTES_MIN = (0, 1), 26
 OLD_FORMAT_REMEDY = "let an Apache Kafka serve this directory, and copy the topic to a new one with its clients"
@@ -358,7 +361,7 @@ def _clean_end(active: Segment) -> int | None:
         return None
     _, position = active.indexes.offsets.floor(2**62)
     active.reach(position, active.size)
-    end, offset = valid_until(active.view(), position, active.size, active.base_offset)
+    end, offset = valid_until(active, position)
     if end != active.size:
         _refuse_old_format(active.log_path, active.view(), end, active.size)
         return None
@@ -384,20 +387,18 @@ def _refuse_old_format(path: str, buffer: memoryview, position: int, end: int) -
         raise DamagedLog(path, position, old, remedy=OLD_FORMAT_REMEDY)
 
 
-def valid_until(buffer: memoryview, position: int, end: int, expected: int, one: bool = False) -> tuple[int, int]:
+def valid_until(segment: Segment, position: int, one: bool = False) -> tuple[int, int]:
     """Where the run of valid batches (or just the first) from `position` ends, and the offset that would follow."""
-    unpack = HEADER.unpack_from
-    while end - position >= HEADER_BYTES:
-        base, length, _, magic, crc, _, delta, *_ = unpack(buffer, position)
-        following = position + length + LOG_OVERHEAD_BYTES
-        if magic != MAGIC or length < BATCH_LENGTH_MIN or following > end or base < expected or delta < 0:
-            break
-        if crc32c(buffer[position + ATTRIBUTES_AT : following]) != crc:
-            break
-        expected = base + delta + 1
-        position = following
-        if one:
-            break
+    buffer, expected = segment.view(), segment.base_offset
+    with suppress(DamagedLog):
+        for at, following, _, last in walk(buffer, position, segment.size, segment.log_path, expected, OFFSET_MAX):
+            if crc32c(buffer[at + ATTRIBUTES_AT : following]) != int.from_bytes(
+                buffer[at + CRC_AT : at + ATTRIBUTES_AT]
+            ):
+                break
+            position, expected = following, last + 1
+            if one:
+                break
     return position, expected
 
 
@@ -412,7 +413,11 @@ class Valid(NamedTuple):
 
 
 def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
-    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off."""
+    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off.
+
+    It does not use `walk`: a header that cannot be right is the end of the log here and no damage, and whether an offset that
+    goes back is wrong, or the one before it, is decided after the CRC.
+    """
     start, expected, remade = _resume(segment, recovery_point)
     buffer, end, position = segment.view(), segment.size, start
     unpack = HEADER.unpack_from
@@ -480,7 +485,7 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
         if position == 0:
             return 0, segment.base_offset, False
         segment.reach(position, segment.size)
-        end, expected = valid_until(segment.view(), position, segment.size, segment.base_offset, one=True)
+        end, expected = valid_until(segment, position, one=True)
         if end > position and expected - 1 == segment.indexes.offsets.last_offset:
             return position, segment.offset_at(position), False
         logger.warning("%s: does not fit the log, made again", segment.indexes.offsets.path)
