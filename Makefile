@@ -94,7 +94,7 @@ $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar: pipeline/connector
 
 # A cluster, the generator and all stages for a minute; leaves a report with charts.
 demo: $(VENV)/pipeline spark-jars
-	$(PY) -m pipeline.demo $(ARGS)
+	$(PY) -m ottla.pipeline.demo $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,15 +12,15 @@ import sys
 import tempfile
 import time
 
-from protocol.records.builder import build_batch
-from server.workers import ThreadWorkers
-from storage.cleaner import Advance, Begin, Sync, clean, plan_for
-from storage.cleaner_pass import CleaningPass, Progress
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.protocol.records.builder import build_batch
+from ottla.server.workers import ThreadWorkers
+from ottla.storage.cleaner import Advance, Begin, Sync, clean, plan_for
+from ottla.storage.cleaner_pass import CleaningPass, Progress
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.raft.batches import committed_batches
-from controller.raft.config import RaftConfig
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.metadata_log import MetadataLog
-from controller.raft.snapshots import SnapshotWriter
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol.metadata_records import PartitionRecord, TopicRecord, decode_record
-from storage.files import OsFiles
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.raft.batches import committed_batches
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.snapshots import SnapshotWriter
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.metadata_records import PartitionRecord, TopicRecord, decode_record
+from ottla.storage.files import OsFiles
 
 BROKERS = 50
 REPLICAS = 3

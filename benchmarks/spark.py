@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks import loads
 from benchmarks.usage import cpu_seconds
-from pipeline import config as configuration
-from pipeline import session
+from ottla.pipeline import config as configuration
+from ottla.pipeline import session
 from tools.apache_kafka import ApacheKafka
 from tools.apache_kafka import missing as kafka_missing
 

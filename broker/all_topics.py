@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker.metadata_cache import MetadataCache
-from controller.metadata.cluster import ClusterImage
-from controller.metadata.image import MetadataImage
-from controller.metadata.topics import TopicImage
-from server.clock import Clock
-from server.isolation import isolated
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.controller.metadata.cluster import ClusterImage
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.topics import TopicImage
+from ottla.server.clock import Clock
+from ottla.server.isolation import isolated
 
 log = logging.getLogger(__name__)
 

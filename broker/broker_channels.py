@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.configs import BrokerConfigs
-from broker.metadata_cache import MetadataCache
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from server.network.client import Channel, ChannelClosed
-from server.world import World
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.world import World
 
 
 class BrokerChannels:

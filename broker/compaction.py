@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.configs import BrokerConfigs
-from server.worker_process import WorkerProcess
-from server.world import World
-from storage.cleaner import Advance, Begin, Cleaner, Step, Sync
-from storage.cleaner_pass import CleaningPass, Progress
-from storage.logs import Logs
+from ottla.broker.configs import BrokerConfigs
+from ottla.server.worker_process import WorkerProcess
+from ottla.server.world import World
+from ottla.storage.cleaner import Advance, Begin, Cleaner, Step, Sync
+from ottla.storage.cleaner_pass import CleaningPass, Progress
+from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.metadata.configs import ConfigsImage
-from server.config.dynamic import Levels
-from server.config.load import NodeConfig
-from server.config.topic import topic_values
-from storage.config import LogConfig
+from ottla.controller.metadata.configs import ConfigsImage
+from ottla.server.config.dynamic import Levels
+from ottla.server.config.load import NodeConfig
+from ottla.server.config.topic import topic_values
+from ottla.storage.config import LogConfig
 
 #: LogConfig has these from the broker alone.
 BROKER_LEVEL = {

@@ -15,15 +15,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from protocol.api import APIS, ApiKey
-from protocol.compile import encoder
-from protocol.control_messages import DefaultPrincipalData
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from protocol.headers import encode_request_header
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from server.network.client import Channel, ChannelClosed, read_response
-from server.network.context import Peer, RequestContext
-from server.world import World
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import encoder
+from ottla.protocol.control_messages import DefaultPrincipalData
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from ottla.protocol.headers import encode_request_header
+from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.server.network.client import Channel, ChannelClosed, read_response
+from ottla.server.network.context import Peer, RequestContext
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any
 
-from broker.all_topics import Rows
-from protocol.compile import encode, encoder
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from protocol.primitives import uvarint
-from protocol.schema import info_of
+from ottla.broker.all_topics import Rows
+from ottla.protocol.compile import encode, encoder
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.primitives import uvarint
+from ottla.protocol.schema import info_of
 
 _COUNT = Struct(">i").pack
 

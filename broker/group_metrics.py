@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.groups.service import GroupCoordinator
-from broker.groups.shard import GroupShard
-from broker.replication.replicas import Replicas
-from protocol.errors import KafkaError
-from server.metrics import GAUGE, Family, Sample
+from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.replication.replicas import Replicas
+from ottla.protocol.errors import KafkaError
+from ottla.server.metrics import GAUGE, Family, Sample
 
 PREFIX = "kafka_consumergroup"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from controller.metadata.publisher import new_turn
-from protocol.work import Work
-from server.metrics import Family, counter
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.publisher import new_turn
+from ottla.protocol.work import Work
+from ottla.server.metrics import Family, counter
 
 
 class IsrChanges:

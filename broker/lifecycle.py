@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from broker.controller_channel import ControllerChannel
-from controller.metadata.brokers import Endpoint
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.features import supported_levels
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.primitives import new_uuid
-from server.world import World
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.primitives import new_uuid
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

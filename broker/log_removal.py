@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from server.world import World
-from storage.errors import StorageFailure
-from storage.logs import Logs
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 

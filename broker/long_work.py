@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.work import RELEASE, Turn, Work
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.world import World
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.work import RELEASE, Turn, Work
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.world import World
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from server.clock import Clock
-from server.isolation import isolated
-from server.network.context import Peer
-from server.network.deferred import Deferred
-from server.timer_wheel import TimerWheel
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.server.clock import Clock
+from ottla.server.isolation import isolated
+from ottla.server.network.context import Peer
+from ottla.server.network.deferred import Deferred
+from ottla.server.timer_wheel import TimerWheel
 
 #: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
 #: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this, if the

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.metadata.brokers import BrokerRegistration
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
-from server.network.context import RequestContext
+from ottla.controller.metadata.brokers import BrokerRegistration
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
+from ottla.server.network.context import RequestContext
 
 NO_LEADER = -1
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.parts import BrokerParts
-from broker.replication.partition import Partition
-from server.metrics import Family, gauge
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.partition import Partition
+from ottla.server.metrics import Family, gauge
 
 #: Name after kafka_server_replicamanager_, what it says, which partitions count.
 PARTITION_GAUGES: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (

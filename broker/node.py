@@ -10,31 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from broker.all_topics import AllTopics
-from broker.broker_channels import BrokerChannels
-from broker.compaction import Compaction
-from broker.configs import BrokerConfigs
-from broker.controller_channel import ControllerChannel
-from broker.groups.wiring import GroupMetadataLeadership, group_coordinator
-from broker.handlers.metadata import encoder_of_topics
-from broker.handlers.routes import broker_routes
-from broker.lifecycle import BrokerLifecycle
-from broker.long_work import LongWork
-from broker.lost_leaders import HeldAnswers
-from broker.metadata_cache import MetadataCache
-from broker.parts import BrokerParts
-from broker.producer_ids import ProducerIds
-from broker.publisher import BrokerPublisher
-from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.wiring import replicas
-from broker.topic_creation import TopicCreation
-from broker.transactions.wiring import TransactionStateLeadership, transactions
-from broker.upkeep import Upkeep
-from server.network.route import Route
-from server.security.authorizer import AllowAll, Authorizer
-from server.timer_wheel import TimerWheel
-from server.world import World
-from storage.logs import Logs
+from ottla.broker.all_topics import AllTopics
+from ottla.broker.broker_channels import BrokerChannels
+from ottla.broker.compaction import Compaction
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator
+from ottla.broker.handlers.metadata import encoder_of_topics
+from ottla.broker.handlers.routes import broker_routes
+from ottla.broker.lifecycle import BrokerLifecycle
+from ottla.broker.long_work import LongWork
+from ottla.broker.lost_leaders import HeldAnswers
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.parts import BrokerParts
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.publisher import BrokerPublisher
+from ottla.broker.replication.fetch_session import FetchSessionCache
+from ottla.broker.replication.wiring import replicas
+from ottla.broker.topic_creation import TopicCreation
+from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
+from ottla.broker.upkeep import Upkeep
+from ottla.server.network.route import Route
+from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+from ottla.storage.logs import Logs
 
 #: Kafka gives each attempt the socket timeout of controllers, 30 s, and makes three; `ottla dev` kills after 30 s in all.
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000

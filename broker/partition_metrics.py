@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from controller.metadata.partitions import NO_LEADER
-from server.metrics import GAUGE, Family, Sample
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replicas import Replicas
+from ottla.controller.metadata.partitions import NO_LEADER
+from ottla.server.metrics import GAUGE, Family, Sample
 
 PORTION = 100
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.all_topics import AllTopics
-from broker.configs import BrokerConfigs
-from broker.controller_channel import ControllerChannel
-from broker.groups.service import GroupCoordinator
-from broker.long_work import LongWork
-from broker.lost_leaders import HeldAnswers
-from broker.metadata_cache import MetadataCache
-from broker.producer_ids import ProducerIds
-from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.replicas import Replicas
-from broker.topic_creation import TopicCreation
-from broker.topic_names import INTERNAL_TOPICS
-from broker.transactions.wiring import Transactions
-from server.security.authorizer import AllowAll, Authorizer
-from server.timer_wheel import TimerWheel
-from server.world import World
+from ottla.broker.all_topics import AllTopics
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.long_work import LongWork
+from ottla.broker.lost_leaders import HeldAnswers
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication.fetch_session import FetchSessionCache
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.topic_creation import TopicCreation
+from ottla.broker.topic_names import INTERNAL_TOPICS
+from ottla.broker.transactions.wiring import Transactions
+from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
 
 
 @dataclass(slots=True)

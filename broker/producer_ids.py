@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.controller_channel import ControllerChannel
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from server.world import World
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.configs import BrokerConfigs
-from broker.metadata_cache import MetadataCache
-from broker.replication.replicas import Replicas
-from controller.metadata.configs import ResourceType
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from protocol.work import Work
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.replicas import Replicas
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.work import Work
 
 Listener = Callable[[MetadataDelta, MetadataImage], Work[None] | None]
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from broker.configs import BrokerConfigs
-from broker.controller_channel import ControllerChannel
-from broker.metadata_cache import MetadataCache
-from broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from server.isolation import isolated
-from server.timer_wheel import TimerWheel
-from server.world import World
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.server.isolation import isolated
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

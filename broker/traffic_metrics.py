@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from server.clock import Clock
-from server.metrics import COUNTER, GAUGE, Family, Sample
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replicas import Replicas
+from ottla.server.clock import Clock
+from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
 
 #: Name after kafka_server_brokertopicmetrics_, what it says, the partition's count.
 TRAFFIC: tuple[tuple[str, str, str], ...] = (

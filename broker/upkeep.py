@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.configs import BrokerConfigs
-from broker.replication.replicas import Replicas
-from server.clock import TimerHandle
-from server.world import World
-from storage.errors import StorageFailure
-from storage.log import Log
-from storage.logs import Logs
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.replication.replicas import Replicas
+from ottla.server.clock import TimerHandle
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 

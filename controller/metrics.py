@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from controller.metadata.partitions import RECOVERED, RECOVERING
-from controller.raft.driver import RaftNode
-from controller.runtime import Controller
-from server.clock import Clock
-from server.metrics import GAUGE, Family, Sample, counter, gauge
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
+from ottla.controller.raft.driver import RaftNode
+from ottla.controller.runtime import Controller
+from ottla.server.clock import Clock
+from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
 
 CONTROLLER = "kafka_controller_kafkacontroller"
 RAFT = "kafka_server_raftmetrics"

@@ -16,43 +16,43 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from controller.decisions.configs import ConfigDecisions, ConfigSchema
-from controller.decisions.settings import ControlSettings
-from controller.handlers.parts import ControllerParts
-from controller.metadata.brokers import Endpoint
-from controller.metadata.loader import MetadataLoader
-from controller.metadata.publisher import Publisher
-from controller.metadata.snapshots import (
+from ottla.controller.decisions.configs import ConfigDecisions, ConfigSchema
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.metadata.publisher import Publisher
+from ottla.controller.metadata.snapshots import (
     BYTES_BETWEEN_SNAPSHOTS_MAX,
     SNAPSHOT_INTERVAL_MS_MAX,
     SnapshotGenerator,
     SnapshotWriter,
 )
-from controller.periodic import PeriodicDuties
-from controller.raft.batches import CommittedBatch
-from controller.raft.config import RaftConfig
-from controller.raft.driver import RaftNode
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.routes import quorum_routes
-from controller.raft.snapshots import SnapshotReader, read_bootstrap
-from controller.registration import ControllerRegistrar
-from controller.routes import controller_routes
-from controller.runtime import Controller
-from protocol.features import KRAFT_VERSION, supported_levels
-from protocol.metadata_records import (
+from ottla.controller.periodic import PeriodicDuties
+from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.driver import RaftNode
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.routes import quorum_routes
+from ottla.controller.raft.snapshots import SnapshotReader, read_bootstrap
+from ottla.controller.registration import ControllerRegistrar
+from ottla.controller.routes import controller_routes
+from ottla.controller.runtime import Controller
+from ottla.protocol.features import KRAFT_VERSION, supported_levels
+from ottla.protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     ZkMigrationStateRecord,
     decode_record,
 )
-from protocol.primitives import new_uuid
-from protocol.work import Work
-from server.handlers.api_versions import Features
-from server.network.client import Channel
-from server.network.route import Route
-from server.security.authorizer import AllowAll, Authorizer
-from server.world import World
+from ottla.protocol.primitives import new_uuid
+from ottla.protocol.work import Work
+from ottla.server.handlers.api_versions import Features
+from ottla.server.network.client import Channel
+from ottla.server.network.route import Route
+from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.world import World
 
 LeaderWatcher = Callable[[int, int], None]
 

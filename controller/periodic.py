@@ -9,21 +9,21 @@ import logging
 from collections.abc import Callable, Container
 from itertools import islice
 
-from controller.decisions.brokers import fence_records
-from controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
-from controller.decisions.heartbeats import NEVER_MS
-from controller.decisions.index import TopicIdPartition
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import UNCLEAN_LEADER_ELECTION, ControlState
-from controller.decisions.unsettled import (
+from ottla.controller.decisions.brokers import fence_records
+from ottla.controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
+from ottla.controller.decisions.heartbeats import NEVER_MS
+from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import UNCLEAN_LEADER_ELECTION, ControlState
+from ottla.controller.decisions.unsettled import (
     PARTITIONS_PER_TURN,
     left_by_broker,
     settle,
 )
-from controller.runtime import Controller, Decide
-from protocol.errors import KafkaError
-from protocol.metadata_records import NoOpRecord
-from server.clock import TimerHandle
+from ottla.controller.runtime import Controller, Decide
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.metadata_records import NoOpRecord
+from ottla.server.clock import TimerHandle
 
 log = logging.getLogger(__name__)
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from controller.decisions.brokers import MV_CONTROLLER_REGISTRATION, register_controller
-from controller.metadata.brokers import Endpoint
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from controller.runtime import Controller
-from protocol.errors import ErrorCode, KafkaError
-from protocol.features import supported_levels
-from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
-from server.clock import pause
-from server.network.client import Channel, ChannelClosed
-from server.world import World
+from ottla.controller.decisions.brokers import MV_CONTROLLER_REGISTRATION, register_controller
+from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.runtime import Controller
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from ottla.server.clock import pause
+from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

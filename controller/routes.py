@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from controller.decisions.alter_partition import alter_partition
-from controller.decisions.brokers import register_controller, unregister_broker
-from controller.decisions.client_quotas import alter_client_quotas
-from controller.decisions.directories import assign_replicas_to_directories
-from controller.decisions.elections import elect_leaders
-from controller.decisions.producer_ids import allocate_producer_ids
-from controller.decisions.reassignment import alter_partition_reassignments, list_partition_reassignments
-from controller.decisions.scram import alter_user_scram_credentials
-from controller.handlers import (
+from ottla.controller.decisions.alter_partition import alter_partition
+from ottla.controller.decisions.brokers import register_controller, unregister_broker
+from ottla.controller.decisions.client_quotas import alter_client_quotas
+from ottla.controller.decisions.directories import assign_replicas_to_directories
+from ottla.controller.decisions.elections import elect_leaders
+from ottla.controller.decisions.producer_ids import allocate_producer_ids
+from ottla.controller.decisions.reassignment import alter_partition_reassignments, list_partition_reassignments
+from ottla.controller.decisions.scram import alter_user_scram_credentials
+from ottla.controller.handlers import (
     alter_configs,
     broker_heartbeat,
     broker_registration,
@@ -33,12 +33,12 @@ from controller.handlers import (
     unregister_controller,
     update_features,
 )
-from controller.handlers.decided import ControllerHandler, decided, in_time
-from controller.handlers.parts import ControllerParts
-from controller.handlers.quorum import guard_quorum
-from protocol.api import ApiKey
-from server.network.route import Route, RouteTable
-from server.security.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE
+from ottla.controller.handlers.decided import ControllerHandler, decided, in_time
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.quorum import guard_quorum
+from ottla.protocol.api import ApiKey
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.security.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE
 
 ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.CREATE_TOPICS, create_topics.handle),

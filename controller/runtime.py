@@ -20,21 +20,21 @@ from collections.abc import Callable, Container, Iterable
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from controller.bootstrap import bootstrap_records, completed
-from controller.decisions.heartbeats import Heartbeats
-from controller.decisions.index import ClusterIndex
-from controller.decisions.outcome import USER_RECORDS_MAX, Outcome
-from controller.decisions.settings import ControlSettings
-from controller.decisions.state import ControlState
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.image import MetadataImage
-from controller.metadata.loader import MetadataLoader
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_records import AbortTransactionRecord
-from protocol.work import Work
-from server.clock import Clock
-from server.network.deferred import Deferred
+from ottla.controller.bootstrap import bootstrap_records, completed
+from ottla.controller.decisions.heartbeats import Heartbeats
+from ottla.controller.decisions.index import ClusterIndex
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records import AbortTransactionRecord
+from ottla.protocol.work import Work
+from ottla.server.clock import Clock
+from ottla.server.network.deferred import Deferred
 
 log = logging.getLogger(__name__)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.group_metrics import group_metrics
-from broker.isr_metrics import IsrChanges
-from broker.lifecycle import BrokerState
-from broker.node import BrokerNode
-from broker.partition_metrics import partition_metrics
-from broker.traffic_metrics import Traffic
-from controller.metrics import ControllerMetrics, RaftMetrics
-from controller.node import ControllerNode, MetadataNode
-from server.admin import AdminServer, Check, read_address
-from server.config.errors import ConfigError
-from server.loop_metrics import LoopMetrics
-from server.metrics import Registry
-from server.world import World
+from ottla.broker.group_metrics import group_metrics
+from ottla.broker.isr_metrics import IsrChanges
+from ottla.broker.lifecycle import BrokerState
+from ottla.broker.node import BrokerNode
+from ottla.broker.partition_metrics import partition_metrics
+from ottla.broker.traffic_metrics import Traffic
+from ottla.controller.metrics import ControllerMetrics, RaftMetrics
+from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.server.admin import AdminServer, Check, read_address
+from ottla.server.config.errors import ConfigError
+from ottla.server.loop_metrics import LoopMetrics
+from ottla.server.metrics import Registry
+from ottla.server.world import World
 
 if TYPE_CHECKING:
-    from ottla.server import Server
+    from ottla.node import Server
 
 ADMIN_LISTENER = "ottla.admin.listener"
 

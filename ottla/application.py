@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from ottla.client.addresses import parse_bootstrap
 from ottla.client.cluster import ClusterClient
 from ottla.errors import OK, TIMED_OUT, USAGE, CommandFailed
-from server.world import RealWorld
+from ottla.server.world import RealWorld
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from server.workers import THREADS
-from server.world import World
-from storage.log import Log
-from storage.logs import Logs
+from ottla.server.workers import THREADS
+from ottla.server.world import World
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 

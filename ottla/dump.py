@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
-from protocol.coordinator_records import decode_key, decode_value
-from protocol.errors import KafkaError, ProtocolError
-from protocol.json_form import to_json
-from protocol.records.batch import LOG_OVERHEAD_BYTES, BatchView, check_batch
-from protocol.records.compression import CODECS
-from protocol.records.control import control_type
-from protocol.records.record import Record
-from storage import producer_snapshot
-from storage.errors import CorruptFile
-from storage.files import Files
-from storage.txn_index import TransactionIndex
+from ottla.protocol.coordinator_records import decode_key, decode_value
+from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.json_form import to_json
+from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchView, check_batch
+from ottla.protocol.records.compression import CODECS
+from ottla.protocol.records.control import control_type
+from ottla.protocol.records.record import Record
+from ottla.storage import producer_snapshot
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.txn_index import TransactionIndex
 
 Row = dict[str, Any]
 
@@ -143,11 +143,11 @@ def _decoder_for(path: str) -> Callable[[Record], Row] | None:
     if topic == "__cluster_metadata":
         return _decode_metadata
     if topic == "__consumer_offsets":
-        from protocol.group_records import GROUP_RECORDS as types
+        from ottla.protocol.group_records import GROUP_RECORDS as types
     elif topic == "__transaction_state":
-        from protocol.transaction_records import TRANSACTION_RECORDS as types
+        from ottla.protocol.transaction_records import TRANSACTION_RECORDS as types
     elif topic == "__share_group_state":
-        from protocol.share_records import SHARE_RECORDS as types
+        from ottla.protocol.share_records import SHARE_RECORDS as types
     else:
         return None
 
@@ -163,7 +163,7 @@ def _decoder_for(path: str) -> Callable[[Record], Row] | None:
 
 
 def _decode_metadata(record: Record) -> Row:
-    from protocol.metadata_records import decode_record
+    from ottla.protocol.metadata_records import decode_record
 
     value, version = decode_record(record.value or b"")
     return {"type": type(value).__name__, "version": version, "value": to_json(value, version)}

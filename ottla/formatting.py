@@ -11,10 +11,10 @@ import os.path
 from collections.abc import Sequence
 from random import Random
 
-from protocol.primitives import ZERO_UUID, new_uuid
-from storage.errors import InconsistentLogDirectory, StorageFailure
-from storage.files import Files
-from storage.log_dirs import (
+from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+from ottla.storage.files import Files
+from ottla.storage.log_dirs import (
     LOCK,
     RESERVED_IDS,
     MetaProperties,

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from server.metrics import COUNTER, GAUGE, Family, Sample, gauge, quantile_of_buckets
+from ottla.server.metrics import COUNTER, GAUGE, Family, Sample, gauge, quantile_of_buckets
 
 log = logging.getLogger(__name__)
 

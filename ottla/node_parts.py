@@ -7,19 +7,19 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.decisions.settings import ControlSettings
-from controller.metadata.brokers import Endpoint as RegisteredEndpoint
-from controller.raft.config import NO_VOTERS, RaftConfig
-from controller.raft.voters import Endpoint as RaftEndpoint
-from controller.raft.voters import ReplicaKey, Voter, VoterSet
-from server.config.errors import ConfigError
-from server.config.key import LONG_MAX
-from server.config.load import NodeConfig
-from server.network.detours import Detours, read_ways
-from server.network.listener import Endpoint
-from server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
-from server.security.principal import ANONYMOUS
-from server.world import World
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from ottla.controller.raft.config import NO_VOTERS, RaftConfig
+from ottla.controller.raft.voters import Endpoint as RaftEndpoint
+from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import LONG_MAX
+from ottla.server.config.load import NodeConfig
+from ottla.server.network.detours import Detours, read_ways
+from ottla.server.network.listener import Endpoint
+from ottla.server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
+from ottla.server.security.principal import ANONYMOUS
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""`python -m pipeline` is `ottla-pipeline`."""
+"""`python -m ottla.pipeline` is `ottla-pipeline`."""
 
-from pipeline.main import main
+from ottla.pipeline.main import main
 
 if __name__ == "__main__":
     main()

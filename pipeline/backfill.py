@@ -9,10 +9,10 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline import bronze, gold, session, silver, topics
-from pipeline.config import Config, changed
-from pipeline.errors import PipelineError
-from pipeline.explain import explained
+from ottla.pipeline import bronze, gold, session, silver, topics
+from ottla.pipeline.config import Config, changed
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.explain import explained
 
 RESULTS = ("bronze", "silver", "dead-letters", "windows", "sessions")
 

@@ -14,9 +14,9 @@ if __name__ == "__main__":
         Path(__file__).parent.parent
     )  # spark-submit puts this folder there, not the one that holds the package
 
-from pipeline import source
-from pipeline.config import Config
-from pipeline.queries import triggered
+from ottla.pipeline import source
+from ottla.pipeline.config import Config
+from ottla.pipeline.queries import triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,6 +58,6 @@ def read(spark: SparkSession, config: Config) -> DataFrame:
 
 
 if __name__ == "__main__":
-    from pipeline.run import submitted
+    from ottla.pipeline.run import submitted
 
     submitted(NAME)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from pipeline.errors import PipelineError
+from ottla.pipeline.errors import PipelineError
 
 
 def setting(default: Any, doc: str) -> Any:

@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--base-port", type=int, default=0)
     parser.add_argument("--output", default=f"build/demo/{time.strftime('%Y%m%d-%H%M%S')}")
     args = parser.parse_args()
-    from pipeline import session
+    from ottla.pipeline import session
 
     problem = session.missing()
     if problem:
@@ -86,7 +86,7 @@ def bootstrap_of(cluster: subprocess.Popen[str]) -> str:
 def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
     common = ["--bootstrap", bootstrap_of(cluster), "--output", args.output]
     common += [part for setting in SETTINGS for part in ("--set", setting)]
-    with running(("-m", "pipeline", "run", "all", *common)) as stages:
+    with running(("-m", "ottla.pipeline", "run", "all", *common)) as stages:
         needed = {"the cluster": cluster, "`ottla-pipeline run all`": stages}
         # A few events first, so that all queries run before the minute begins: Spark starts slowly.
         call(needed, "generate", "--rate", "20", "--seconds", "2", "--seed", "2", *common)
@@ -103,7 +103,7 @@ def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
 
 def call(needed: dict[str, subprocess.Popen[str]], *arguments: str, **options: Any) -> int:
     """Runs `ottla-pipeline` to its end, or until something it needs has ended."""
-    with running(("-m", "pipeline", *arguments), **options) as process:
+    with running(("-m", "ottla.pipeline", *arguments), **options) as process:
         while True:
             for name, each in needed.items():
                 if each.poll() is not None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import fastavro
 from fastavro.schema import SchemaParseException
 
-from pipeline.errors import PipelineError
+from ottla.pipeline.errors import PipelineError
 
 AVRO_MAGIC = b"\x00"
 AVRO_FRAME = struct.Struct(">bi")

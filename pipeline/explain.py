@@ -6,8 +6,8 @@ import re
 import traceback
 from pathlib import Path
 
-from pipeline.config import Config
-from pipeline.errors import PipelineError
+from ottla.pipeline.config import Config
+from ottla.pipeline.errors import PipelineError
 
 #: What is looked for in the text of an exception and its causes; the first row that fits is the answer.
 MEANINGS = (

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
 
-from pipeline import silver, upsert
-from pipeline.config import Config
-from pipeline.queries import triggered
-from pipeline.source import client_options
-from pipeline.spans import Span, merged, split_closed
+from ottla.pipeline import silver, upsert
+from ottla.pipeline.config import Config
+from ottla.pipeline.queries import triggered
+from ottla.pipeline.source import client_options
+from ottla.pipeline.spans import Span, merged, split_closed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,6 +179,6 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
 
 
 if __name__ == "__main__":
-    from pipeline.run import submitted
+    from ottla.pipeline.run import submitted
 
     submitted(NAME)

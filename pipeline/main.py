@@ -12,9 +12,9 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)  # submitted: the folder that holds the package
 
-from pipeline import config as configuration
-from pipeline.config import Config
-from pipeline.errors import PipelineError
+from ottla.pipeline import config as configuration
+from ottla.pipeline.config import Config
+from ottla.pipeline.errors import PipelineError
 
 STAGES = ("bronze", "silver", "gold")
 
@@ -100,8 +100,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(config: Config, args: argparse.Namespace) -> int:
-    from pipeline import run as stages
-    from pipeline import session
+    from ottla.pipeline import run as stages
+    from ottla.pipeline import session
 
     if args.once:
         config = configuration.changed(config, "pipeline", "trigger", "once", "--once")
@@ -113,14 +113,14 @@ def run(config: Config, args: argparse.Namespace) -> int:
 
 
 def backfill(config: Config, args: argparse.Namespace) -> int:
-    from pipeline import backfill as history
+    from ottla.pipeline import backfill as history
 
     print(json.dumps(history.run(history.ranged(config, args.start, args.end))))
     return 0
 
 
 def generate(config: Config, args: argparse.Namespace) -> int:
-    from pipeline import generate as generator
+    from ottla.pipeline import generate as generator
 
     late_by_ms = min(generator.LATE_BY_MS_MAX, config.pipeline.max_lateness_ms - config.pipeline.max_ahead_ms)
     mix = generator.Mix(args.bad, args.duplicates, args.late, late_by_ms)
@@ -151,7 +151,7 @@ def generate(config: Config, args: argparse.Namespace) -> int:
 
 
 def verify(config: Config, args: argparse.Namespace) -> int:
-    from pipeline import verify as verifier
+    from ottla.pipeline import verify as verifier
 
     try:
         checks = verifier.verify(config, truth_path(config, args))
@@ -172,7 +172,7 @@ def truth_path(config: Config, args: argparse.Namespace) -> str:
 
 
 def report(config: Config, args: argparse.Namespace) -> int:
-    from pipeline.report import write
+    from ottla.pipeline.report import write
 
     print(write(config))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.config import Config
+from ottla.pipeline.config import Config
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter

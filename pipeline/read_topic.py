@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from pipeline import topics
-from pipeline.config import Config
-from pipeline.errors import PipelineError
+from ottla.pipeline import topics
+from ottla.pipeline.config import Config
+from ottla.pipeline.errors import PipelineError
 
 ANSWER_SECONDS_MAX = 10
 FAILOVER_SECONDS_MAX = 30

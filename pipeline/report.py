@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline import read_topic, tables
-from pipeline.config import Config
-from pipeline.errors import PipelineError
+from ottla.pipeline import read_topic, tables
+from ottla.pipeline.config import Config
+from ottla.pipeline.errors import PipelineError
 
 TOP_PAGES = 12
 SIZE_INCHES = (9, 3.6)

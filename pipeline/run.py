@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipeline import bronze, gold, progress, session, silver, topics
-from pipeline.config import Config, load
-from pipeline.errors import PipelineError
-from pipeline.explain import explained
-from pipeline.signals import stopped_by_signals
+from ottla.pipeline import bronze, gold, progress, session, silver, topics
+from ottla.pipeline.config import Config, load
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.explain import explained
+from ottla.pipeline.signals import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.config import Config
-from pipeline.errors import PipelineError
+from ottla.pipeline.config import Config
+from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
 
-from pipeline import bronze
-from pipeline.config import Config
-from pipeline.events import SHIPPED_SCHEMAS, Event, Limits, Refused, judge, load_schemas
-from pipeline.queries import triggered
-from pipeline.source import client_options
+from ottla.pipeline import bronze
+from ottla.pipeline.config import Config
+from ottla.pipeline.events import SHIPPED_SCHEMAS, Event, Limits, Refused, judge, load_schemas
+from ottla.pipeline.queries import triggered
+from ottla.pipeline.source import client_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,6 +131,6 @@ def read(spark: SparkSession, config: Config) -> DataFrame:
 
 
 if __name__ == "__main__":
-    from pipeline.run import submitted
+    from ottla.pipeline.run import submitted
 
     submitted(NAME)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.config import Config, Source
-from pipeline.errors import PipelineError
+from ottla.pipeline.config import Config, Source
+from ottla.pipeline.errors import PipelineError
 
 #: Spark refuses these, and says so only after the JVM is up.
 FORBIDDEN = (

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import upsert
-from pipeline.config import Config
+from ottla.pipeline import upsert
+from ottla.pipeline.config import Config
 
 
 def finished_files(folder: str) -> list[str]:

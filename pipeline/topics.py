@@ -16,8 +16,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pipeline.config import Config
-from pipeline.errors import PipelineError
+from ottla.pipeline.config import Config
+from ottla.pipeline.errors import PipelineError
 
 ANSWER_SECONDS_MAX = 10
 #: A broker that does not accept a connection in this time does not in Spark's minute either.

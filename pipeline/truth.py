@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from pipeline.spans import Span, merged
+from ottla.pipeline.spans import Span, merged
 
 
 class Sent(NamedTuple):

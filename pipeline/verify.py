@@ -6,9 +6,9 @@ import json
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
-from pipeline import read_topic, tables, truth
-from pipeline.config import Config
-from pipeline.spans import Span
+from ottla.pipeline import read_topic, tables, truth
+from ottla.pipeline.config import Config
+from ottla.pipeline.spans import Span
 
 Position = tuple[str, int, int]
 

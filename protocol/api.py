@@ -156,7 +156,7 @@ class Api:
         return self._response or self._load()[1]
 
     def _load(self) -> tuple[type[Any], type[Any]]:
-        module = import_module(f"protocol.messages.{self.key.name.lower()}")
+        module = import_module(f"ottla.protocol.messages.{self.key.name.lower()}")
         request: type[Any] = getattr(module, self.name + "Request")
         response: type[Any] = getattr(module, self.name + "Response")
         self._request, self._response = request, response

@@ -9,11 +9,11 @@ import linecache
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from protocol.decoding import decoder_source
-from protocol.encoding import encoder_source
-from protocol.errors import MalformedMessage, UnsupportedVersion
-from protocol.primitives import Buffer
-from protocol.schema import info_of
+from ottla.protocol.decoding import decoder_source
+from ottla.protocol.encoding import encoder_source
+from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema import info_of
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from protocol.compile import decoder
-from protocol.errors import MalformedMessage, UnsupportedVersion
-from protocol.primitives import ZERO_UUID, Buffer
-from protocol.schema import info_of, int16, int32, int64, message, struct, uint16, uint32, uuid, v
+from ottla.protocol.compile import decoder
+from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.primitives import ZERO_UUID, Buffer
+from ottla.protocol.schema import info_of, int16, int32, int64, message, struct, uint16, uint32, uuid, v
 
 T = TypeVar("T")
 

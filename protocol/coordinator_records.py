@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from protocol.compile import decoder, encoder
-from protocol.errors import MalformedMessage, ProtocolError
-from protocol.primitives import Buffer
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.errors import MalformedMessage, ProtocolError
+from ottla.protocol.primitives import Buffer
 
 RecordTypes: TypeAlias = dict[int, tuple[type[Any], type[Any]]]
 

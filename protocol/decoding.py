@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol import primitives
-from protocol.errors import MalformedMessage
-from protocol.schema import FIXED, Field, Struct, WireType
-from protocol.source import NUMBERS, Source, default_expression, least_size, present, run_size
+from ottla.protocol import primitives
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.schema import FIXED, Field, Struct, WireType
+from ottla.protocol.source import NUMBERS, Source, default_expression, least_size, present, run_size
 
 
 def _null(where: str) -> None:

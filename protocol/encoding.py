@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from protocol import primitives
-from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.schema import FIXED, Field, Struct, WireType
-from protocol.source import NUMBERS, Source, differs_from_default, present
+from ottla.protocol import primitives
+from ottla.protocol.errors import ProtocolError, UnsupportedVersion
+from ottla.protocol.schema import FIXED, Field, Struct, WireType
+from ottla.protocol.source import NUMBERS, Source, differs_from_default, present
 
 
 def _cannot_hold(where: str, version: int) -> NoReturn:

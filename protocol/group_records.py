@@ -6,9 +6,9 @@ id; GroupMetadata v3 adds instance ids, v4 is flexible. Types 9 and 18 were neve
 
 from __future__ import annotations
 
-from protocol.coordinator_records import RecordTypes
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int8, int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.coordinator_records import RecordTypes
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, uuid, v
 
 
 @message(key=0, versions="0", flexible="none")

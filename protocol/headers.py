@@ -11,9 +11,9 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as struct_error
 
-from protocol.api import APIS, ApiKey
-from protocol.errors import MalformedMessage
-from protocol.primitives import Buffer, skip_tags
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.primitives import Buffer, skip_tags
 
 _request = Struct(">hhih")
 _correlation = Struct(">i")

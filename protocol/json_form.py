@@ -9,11 +9,11 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
-from protocol.errors import UnsupportedVersion
-from protocol.primitives import uuid_to_str
-from protocol.ranges import Versions
-from protocol.schema import WireType, fields, info_of
-from protocol.source import default_value
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.ranges import Versions
+from ottla.protocol.schema import WireType, fields, info_of
+from ottla.protocol.source import default_value
 
 # Names whose snake_case form does not tell Kafka's spelling.
 _SPELLING = {

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.compile import decoder, encoder
-from protocol.errors import MalformedMessage, ProtocolError
-from protocol.primitives import ZERO_UUID, Buffer, read_uvarint, uvarint
-from protocol.schema import float64, int8, int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.errors import MalformedMessage, ProtocolError
+from ottla.protocol.primitives import ZERO_UUID, Buffer, read_uvarint, uvarint
+from ottla.protocol.schema import float64, int8, int16, int32, int64, message, struct, uint16, uuid, v
 
 
 @struct

@@ -11,7 +11,7 @@ from random import Random
 from struct import Struct, pack, unpack_from
 from typing import TypeAlias
 
-from protocol.errors import MalformedMessage, ProtocolError
+from ottla.protocol.errors import MalformedMessage, ProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

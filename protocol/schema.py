@@ -21,8 +21,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
-from protocol.primitives import ZERO_UUID
-from protocol.ranges import ALL, NONE, Versions, parse
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.ranges import ALL, NONE, Versions, parse
 
 int8: TypeAlias = int
 int16: TypeAlias = int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.coordinator_records import RecordTypes
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.coordinator_records import RecordTypes
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
 
 
 @message(key=0, versions="0", flexible="none")

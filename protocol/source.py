@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import FIXED, UNSET, Field, Struct, WireType, fields, has_list, shared_default
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import FIXED, UNSET, Field, Struct, WireType, fields, has_list, shared_default
 
 # struct codes of the elements of arrays that are read and written by one call
 NUMBERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I", "float64": "d"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.coordinator_records import RecordTypes
-from protocol.schema import int8, int16, int32, int64, message, struct, v
+from ottla.protocol.coordinator_records import RecordTypes
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
 
 
 @message(key=0, versions="0", flexible="none")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
-from protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")
 Work: TypeAlias = Generator[Callable[[], Any] | None, Any, T]

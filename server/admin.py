@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
-from server.clock import TimerHandle
-from server.metrics import Registry
-from server.network.transport import Server
-from server.prometheus import CONTENT_TYPE, scrape
-from server.world import World
+from ottla.server.clock import TimerHandle
+from ottla.server.metrics import Registry
+from ottla.server.network.transport import Server
+from ottla.server.prometheus import CONTENT_TYPE, scrape
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

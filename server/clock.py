@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from protocol.work import Work
+from ottla.protocol.work import Work
 
 T = TypeVar("T")
 

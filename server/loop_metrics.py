@@ -10,8 +10,8 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from server.clock import Clock
-from server.metrics import Family, gauge
+from ottla.server.clock import Clock
+from ottla.server.metrics import Family, gauge
 
 POOLS = (
     ("kafka_server_kafkarequesthandlerpool_requesthandleravgidle", "Share of time in which the event loop is idle"),

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from server.clock import Clock
-from server.metrics import COUNTER, Family, Registry
+from ottla.server.clock import Clock
+from ottla.server.metrics import COUNTER, Family, Registry
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

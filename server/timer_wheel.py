@@ -11,8 +11,8 @@ from collections.abc import Hashable
 from heapq import heappop, heappush
 from typing import Protocol
 
-from server.clock import Clock, TimerHandle
-from server.isolation import isolated
+from ottla.server.clock import Clock, TimerHandle
+from ottla.server.isolation import isolated
 
 #: How late an entry may expire. Kafka's wheel ticks every millisecond; the shortest waits that clients ask for are
 #: librdkafka's fetch.wait.max.ms of 100, so 5 ms are within them by far and spare an idle node most of its wake-ups.

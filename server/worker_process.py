@@ -23,13 +23,13 @@ from struct import Struct
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from server.workers import ThreadWorkers
+    from ottla.server.workers import ThreadWorkers
 
 log = logging.getLogger(__name__)
 
 _LENGTH = Struct(">Q")
 #: -P and the parent's own path: a file in the working directory must not pass for one of our modules.
-_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from server.worker_process import serve; serve()"
+_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from ottla.server.worker_process import serve; serve()"
 #: Clients come first where there are not enough processors for both.
 _NICENESS = 5
 

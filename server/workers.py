@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from server.worker_process import OwnProcess, WorkerProcess
+from ottla.server.worker_process import OwnProcess, WorkerProcess
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from server.clock import Clock, SystemClock
-from server.network.transport import Network, TcpNetwork
-from server.service import Tasks
-from server.workers import ThreadWorkers, Workers
-from storage.files import Files, OsFiles
+from ottla.server.clock import Clock, SystemClock
+from ottla.server.network.transport import Network, TcpNetwork
+from ottla.server.service import Tasks
+from ottla.server.workers import ThreadWorkers, Workers
+from ottla.storage.files import Files, OsFiles
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from storage.errors import CorruptFile
-from storage.files import Files
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
 
 VERSION = 0
 

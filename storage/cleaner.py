@@ -21,15 +21,15 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from storage import log_files, snapshot_files
-from storage.cleaner_filter import last_of_producers
-from storage.cleaner_pass import Job, Progress, Source
-from storage.cleaner_plan import Plan, SegmentFacts, make_plan
-from storage.config import NEVER
-from storage.errors import DiskFull, StorageFailure
-from storage.log import Log
-from storage.logs import Logs
-from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.storage import log_files, snapshot_files
+from ottla.storage.cleaner_filter import last_of_producers
+from ottla.storage.cleaner_pass import Job, Progress, Source
+from ottla.storage.cleaner_plan import Plan, SegmentFacts, make_plan
+from ottla.storage.config import NEVER
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
+from ottla.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 
 logger = logging.getLogger(__name__)
 

@@ -17,21 +17,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from protocol.primitives import varlong
-from protocol.records.batch import (
+from ottla.protocol.primitives import varlong
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     BatchView,
 )
-from protocol.records.builder import pack_batch, rebuild_batch
-from protocol.records.compression import decompress
-from protocol.records.encoded import EncodedRecord, join_records, split_records, timestamp_delta, with_timestamp_delta
-from storage.config import LogConfig
-from storage.offset_map import GONE, TOMBSTONE, OffsetMap
-from storage.producers import ProducerState
-from storage.replay import read_marker
-from storage.txn_index import AbortedTxn
+from ottla.protocol.records.builder import pack_batch, rebuild_batch
+from ottla.protocol.records.compression import decompress
+from ottla.protocol.records.encoded import EncodedRecord, join_records, split_records, timestamp_delta, with_timestamp_delta
+from ottla.storage.config import LogConfig
+from ottla.storage.offset_map import GONE, TOMBSTONE, OffsetMap
+from ottla.storage.producers import ProducerState
+from ottla.storage.replay import read_marker
+from ottla.storage.txn_index import AbortedTxn
 
 
 @dataclass(slots=True)

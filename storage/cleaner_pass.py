@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     COUNT_AT,
     HEADER,
@@ -23,18 +23,18 @@ from protocol.records.batch import (
     BatchView,
     Header,
 )
-from protocol.records.crc import crc32c
-from storage.cleaner_filter import Keep, TransactionsSeen, commits, encoded_records
-from storage.cleaner_plan import SegmentFacts, group_segments
-from storage.config import LogConfig
-from storage.errors import CorruptFile
-from storage.files import Files, MappedFile
-from storage.mappings import Mappings
-from storage.offset_map import OffsetMap, ordinals_max
-from storage.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, Segment, segment_path
-from storage.segment_file import REACH_BYTES
-from storage.txn_index import AbortedTxn
-from storage.walk import walk
+from ottla.protocol.records.crc import crc32c
+from ottla.storage.cleaner_filter import Keep, TransactionsSeen, commits, encoded_records
+from ottla.storage.cleaner_plan import SegmentFacts, group_segments
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files, MappedFile
+from ottla.storage.mappings import Mappings
+from ottla.storage.offset_map import OffsetMap, ordinals_max
+from ottla.storage.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, Segment, segment_path
+from ottla.storage.segment_file import REACH_BYTES
+from ottla.storage.txn_index import AbortedTxn
+from ottla.storage.walk import walk
 
 #: One piece of work. What it costs the caller is the wait before a pass can be given up, and the step of the throttle.
 PIECE_BYTES = 4 << 20

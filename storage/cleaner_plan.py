@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from storage.config import LogConfig
+from ottla.storage.config import LogConfig
 
 #: Each segment of a group is renamed when the new one takes its place, and the loop waits for that: some 0.05 ms each.
 GROUP_SEGMENTS_MAX = 50

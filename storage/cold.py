@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from protocol.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PARTITION_LEADER_EPOCH_AT
-from protocol.records.crc import crc32c
-from storage.walk import DamagedLog
+from ottla.protocol.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PARTITION_LEADER_EPOCH_AT
+from ottla.protocol.records.crc import crc32c
+from ottla.storage.walk import DamagedLog
 
 # Of one read: 2,000 small batches take about 1 ms of the loop. A read that meets more is answered with fewer bytes.
 BATCHES_MAX = 2000

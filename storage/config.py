@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from protocol.records.compression import GZIP, LZ4, ZSTD
+from ottla.protocol.records.compression import GZIP, LZ4, ZSTD
 
 NEVER = 2**63 - 1
 

@@ -11,9 +11,9 @@ from bisect import bisect_right
 from itertools import pairwise
 from threading import Lock
 
-from storage.checkpoint import read_pairs, write_pairs
-from storage.errors import CorruptFile, StorageFailure
-from storage.files import Files
+from ottla.storage.checkpoint import read_pairs, write_pairs
+from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.files import Files
 
 FILE = "leader-epoch-checkpoint"
 NO_EPOCH = -1

@@ -12,8 +12,8 @@ import os
 import shutil
 from typing import Protocol
 
-from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
-from storage.mapped_file import NO_ROOM, OsMappedFile, WriteDescriptors
+from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
+from ottla.storage.mapped_file import NO_ROOM, OsMappedFile, WriteDescriptors
 
 COPIED_BYTES = 1 << 20
 

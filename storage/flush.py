@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from storage import snapshot_files
-from storage.errors import StorageFailure
-from storage.log_state import LogState
-from storage.partition_dir import sync_topic_id
-from storage.segment import Segment
+from ottla.storage import snapshot_files
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log_state import LogState
+from ottla.storage.partition_dir import sync_topic_id
+from ottla.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from itertools import islice
 from operator import le, lt
 from struct import Struct
 
-from storage.errors import CorruptFile
-from storage.files import Files
-from storage.index_file import floor_entry
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.index_file import floor_entry
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12

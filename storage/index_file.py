@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from struct import Struct
 
-from storage.errors import CorruptFile
-from storage.files import Files
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
 
 BLOCK_BYTES = 4096
 

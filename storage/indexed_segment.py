@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Iterator
 from struct import Struct
 
-from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_TIMESTAMP_AT
-from storage.config import LogConfig
-from storage.errors import CorruptFile, DiskFull
-from storage.files import Files
-from storage.mappings import Mappings
-from storage.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFile
-from storage.segment_indexes import SegmentIndexes, TimestampAndOffset
-from storage.walk import WALK, DamagedLog
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_TIMESTAMP_AT
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import CorruptFile, DiskFull
+from ottla.storage.files import Files
+from ottla.storage.mappings import Mappings
+from ottla.storage.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFile
+from ottla.storage.segment_indexes import SegmentIndexes, TimestampAndOffset
+from ottla.storage.walk import WALK, DamagedLog
 
 logger = logging.getLogger(__name__)
 

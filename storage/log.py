@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
     ATTRIBUTES,
     CODEC_MASK,
     LAST_OFFSET_DELTA,
@@ -23,17 +23,17 @@ from protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
 )
-from protocol.records.validate import restamp, validate_header
-from protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
-from storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
-from storage.config import NEVER
-from storage.errors import StorageFailure
-from storage.log_state import LogState
-from storage.preparation import Prepared, prepare
-from storage.producers import BatchMetadata, Origin
-from storage.results import NO_BYTES, Appended, Read
-from storage.segment_indexes import TimestampAndOffset
-from storage.txn_index import AbortedTxn
+from ottla.protocol.records.validate import restamp, validate_header
+from ottla.protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
+from ottla.storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
+from ottla.storage.config import NEVER
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log_state import LogState
+from ottla.storage.preparation import Prepared, prepare
+from ottla.storage.producers import BatchMetadata, Origin
+from ottla.storage.results import NO_BYTES, Appended, Read
+from ottla.storage.segment_indexes import TimestampAndOffset
+from ottla.storage.txn_index import AbortedTxn
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 

@@ -9,8 +9,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from storage.errors import InconsistentLogDirectory, StorageFailure
-from storage.files import FileLock, Files
+from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+from ottla.storage.files import FileLock, Files
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"

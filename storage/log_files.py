@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.errors import DiskFull, StorageFailure
-from storage.log_state import LogState
-from storage.partition_dir import write_topic_id
-from storage.segment import DELETED_SUFFIX, Segment
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log_state import LogState
+from ottla.storage.partition_dir import write_topic_id
+from ottla.storage.segment import DELETED_SUFFIX, Segment
 
 
 def create_files(log: LogState) -> None:

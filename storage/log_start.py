@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from protocol.errors import ErrorCode, KafkaError
-from storage import snapshot_files
-from storage.errors import DiskFull, StorageFailure
-from storage.log_files import delete_segments
-from storage.log_state import LogState
-from storage.retention import SegmentFacts, segments_to_delete
-from storage.roll import roll
-from storage.walk import DamagedLog
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage import snapshot_files
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log_files import delete_segments
+from ottla.storage.log_state import LogState
+from ottla.storage.retention import SegmentFacts, segments_to_delete
+from ottla.storage.roll import roll
+from ottla.storage.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
 

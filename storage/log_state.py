@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from protocol.records.convert import TARGET_CODECS
-from protocol.records.validate import RecordRules
-from storage.config import NEVER, LogConfig
-from storage.epochs import LeaderEpochs
-from storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
-from storage.files import Files
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.mappings import Mappings
-from storage.preparation import Preparation
-from storage.producers import ProducerState, ProducerStates
-from storage.roll_policy import roll_deadline
-from storage.segments import Segments
+from ottla.protocol.records.convert import TARGET_CODECS
+from ottla.protocol.records.validate import RecordRules
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
+from ottla.storage.files import Files
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.mappings import Mappings
+from ottla.storage.preparation import Preparation
+from ottla.storage.producers import ProducerState, ProducerStates
+from ottla.storage.roll_policy import roll_deadline
+from ottla.storage.segments import Segments
 
 
 class LogState:

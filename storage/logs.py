@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from threading import Lock
 
-from storage import checkpoint
-from storage.config import NEVER, LogConfig
-from storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
-from storage.files import Files
-from storage.log import Log
-from storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
-from storage.mappings import Mappings
-from storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
-from storage.recovery import new_log, open_log
-from storage.removal import REMOVED_AT_ONCE, Removals
-from storage.walk import REMEDY, DamagedLog
+from ottla.storage import checkpoint
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
+from ottla.storage.files import Files
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
+from ottla.storage.mappings import Mappings
+from ottla.storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
+from ottla.storage.recovery import new_log, open_log
+from ottla.storage.removal import REMOVED_AT_ONCE, Removals
+from ottla.storage.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)
 

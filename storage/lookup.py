@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchView
-from protocol.records.record import iter_times
-from protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
-from storage.log_state import LogState
-from storage.segment import Segment
-from storage.segment_indexes import TimestampAndOffset
-from storage.txn_index import AbortedTxn
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.record import iter_times
+from ottla.protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
+from ottla.storage.log_state import LogState
+from ottla.storage.segment import Segment
+from ottla.storage.segment_indexes import TimestampAndOffset
+from ottla.storage.txn_index import AbortedTxn
 
 # Timestamp, offset, leader epoch of a record.
 Found: TypeAlias = tuple[int, int, int]

@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict
 from contextlib import suppress
 
-from storage.errors import DiskFull, NoAddressSpace, StorageFailure
+from ottla.storage.errors import DiskFull, NoAddressSpace, StorageFailure
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROT_READ, PROT_WRITE, MAP_SHARED = 1, 2, 1

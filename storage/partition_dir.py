@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from storage.errors import CorruptFile
-from storage.files import Files
-from storage.log_dirs import id_from_text, id_to_text
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.log_dirs import id_from_text, id_to_text
 
 PARTITION_METADATA = "partition.metadata"
 # There while batches are being removed from the end of a log. A process that is killed meanwhile leaves the page cache and

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.errors import KafkaError
-from protocol.records.batch import BatchView
-from protocol.records.convert import recompressing
-from protocol.records.validate import RecordRules, check_records
-from protocol.work import Turn, Work
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.convert import recompressing
+from ottla.protocol.records.validate import RecordRules, check_records
+from ottla.protocol.work import Turn, Work
 
 
 class Preparation(NamedTuple):

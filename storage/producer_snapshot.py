@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
-from protocol.records.crc import crc32c
-from storage.errors import CorruptFile
-from storage.producers import NO_OFFSET, BatchMetadata, ProducerState
+from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
+from ottla.protocol.records.crc import crc32c
+from ottla.storage.errors import CorruptFile
+from ottla.storage.producers import NO_OFFSET, BatchMetadata, ProducerState
 
 VERSION = 1
 SUFFIX = ".snapshot"

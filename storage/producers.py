@@ -21,9 +21,9 @@ from heapq import heappop, heappush
 from itertools import takewhile
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
-from storage.txn_index import AbortedTxn
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
+from ottla.storage.txn_index import AbortedTxn
 
 BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence
 SEQUENCE_MASK = 0x7FFF_FFFF

@@ -23,7 +23,7 @@ import zlib
 from contextlib import suppress
 from typing import NamedTuple
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     BATCH_LENGTH_MIN,
     CRC_AT,
@@ -34,18 +34,18 @@ from protocol.records.batch import (
     MAGIC_AT,
     PARTITION_LEADER_EPOCH,
 )
-from protocol.records.crc import crc32c
-from storage import epochs, producer_snapshot, replay, snapshot_files
-from storage.config import LogConfig
-from storage.epochs import LeaderEpochs
-from storage.errors import CorruptFile
-from storage.files import Files
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.partition_dir import TRUNCATION, rewrite_topic_id
-from storage.producers import ProducerStates
-from storage.segment import (
+from ottla.protocol.records.crc import crc32c
+from ottla.storage import epochs, producer_snapshot, replay, snapshot_files
+from ottla.storage.config import LogConfig
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.partition_dir import TRUNCATION, rewrite_topic_id
+from ottla.storage.producers import ProducerStates
+from ottla.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -55,8 +55,8 @@ from storage.segment import (
     TXN_INDEX_SUFFIX,
     Segment,
 )
-from storage.segments import Segments
-from storage.walk import DamagedLog, walk
+from ottla.storage.segments import Segments
+from ottla.storage.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from storage.errors import DiskFull, StorageFailure
-from storage.files import Files
-from storage.log import Log
-from storage.log_dirs import LogDir
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.files import Files
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
 
 logger = logging.getLogger(__name__)
 

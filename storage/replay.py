@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator
 from struct import Struct
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,
@@ -23,12 +23,12 @@ from protocol.records.batch import (
     BatchView,
     Header,
 )
-from storage import snapshot_files
-from storage.errors import CorruptFile
-from storage.log_state import LogState
-from storage.producers import EndTransaction, ProducerStates
-from storage.segment import Segment
-from storage.txn_index import AbortedTxn
+from ottla.storage import snapshot_files
+from ottla.storage.errors import CorruptFile
+from ottla.storage.log_state import LogState
+from ottla.storage.producers import EndTransaction, ProducerStates
+from ottla.storage.segment import Segment
+from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.config import LogConfig
+from ottla.storage.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from protocol.errors import ErrorCode, KafkaError
-from storage import snapshot_files
-from storage.errors import DiskFull, StorageFailure
-from storage.log_files import create_files, delete_segments, new_segment, remove_files
-from storage.log_state import LogState
-from storage.roll_policy import roll_reason
-from storage.segment import Segment
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage import snapshot_files
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log_files import create_files, delete_segments, new_segment, remove_files
+from ottla.storage.log_state import LogState
+from ottla.storage.roll_policy import roll_reason
+from ottla.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 

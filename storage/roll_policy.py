@@ -6,9 +6,9 @@ max.compaction.lag.ms ends a segment as well as segment.ms, because the active s
 
 from __future__ import annotations
 
-from storage.config import NEVER, LogConfig
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.segment import Segment
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.segment import Segment
 
 
 def roll_reason(

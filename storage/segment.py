@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from struct import Struct
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     BASE_OFFSET,
     LAST_OFFSET_DELTA,
     LENGTH,
@@ -21,12 +21,12 @@ from protocol.records.batch import (
     MAX_TIMESTAMP,
     Header,
 )
-from storage.config import LogConfig
-from storage.errors import DiskFull
-from storage.files import Files
-from storage.indexed_segment import IndexedSegment
-from storage.mappings import Mappings
-from storage.segment_file import (
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import DiskFull
+from ottla.storage.files import Files
+from ottla.storage.indexed_segment import IndexedSegment
+from ottla.storage.mappings import Mappings
+from ottla.storage.segment_file import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -37,7 +37,7 @@ from storage.segment_file import (
     TXN_INDEX_SUFFIX,
     segment_path,
 )
-from storage.txn_index import TransactionIndex
+from ottla.storage.txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
 

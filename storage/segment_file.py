@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from storage.cold import ColdBytes
-from storage.config import NEVER, LogConfig
-from storage.errors import NoAddressSpace, StorageFailure
-from storage.files import Files, MappedFile
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.mappings import Mappings
-from storage.walk import WALK, DamagedLog, walk
+from ottla.storage.cold import ColdBytes
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.errors import NoAddressSpace, StorageFailure
+from ottla.storage.files import Files, MappedFile
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.mappings import Mappings
+from ottla.storage.walk import WALK, DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 

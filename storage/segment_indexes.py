@@ -10,8 +10,8 @@ from __future__ import annotations
 from threading import Lock
 from typing import NamedTuple
 
-from storage.files import Files
-from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from ottla.storage.files import Files
+from ottla.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 
 
 class TimestampAndOffset(NamedTuple):

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.segment import Segment
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.segment import Segment
 
 
 class Segments:

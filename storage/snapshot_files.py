@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from storage import producer_snapshot
-from storage.errors import CorruptFile, DiskFull
-from storage.log_state import LogState
-from storage.producers import ProducerStates
-from storage.segment import segment_path
+from ottla.storage import producer_snapshot
+from ottla.storage.errors import CorruptFile, DiskFull
+from ottla.storage.log_state import LogState
+from ottla.storage.producers import ProducerStates
+from ottla.storage.segment import segment_path
 
 logger = logging.getLogger(__name__)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from storage import replay, snapshot_files
-from storage.config import NEVER
-from storage.errors import StorageFailure
-from storage.log_files import create_files, delete_segments, new_segment
-from storage.log_state import LogState
-from storage.partition_dir import TRUNCATION
-from storage.segment import Segment
+from ottla.storage import replay, snapshot_files
+from ottla.storage.config import NEVER
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log_files import create_files, delete_segments, new_segment
+from ottla.storage.log_state import LogState
+from ottla.storage.partition_dir import TRUNCATION
+from ottla.storage.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int) -> bool:

@@ -6,8 +6,8 @@ is given them. A marker ends its transaction here, and enters the transaction in
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
     ATTRIBUTES,
     BASE_OFFSET,
     CONTROL_BIT,
@@ -26,15 +26,15 @@ from protocol.records.batch import (
     batch_size,
     check_batch,
 )
-from protocol.records.validate import restamp
-from storage import roll, truncate
-from storage.errors import StorageFailure, UnexpectedAppendOffset
-from storage.index import RELATIVE_OFFSET_MAX
-from storage.log_state import LogState
-from storage.producers import EndTransaction, Origin
-from storage.replay import read_marker, take_in
-from storage.results import Appended
-from storage.segment import Segment
+from ottla.protocol.records.validate import restamp
+from ottla.storage import roll, truncate
+from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.log_state import LogState
+from ottla.storage.producers import EndTransaction, Origin
+from ottla.storage.replay import read_marker, take_in
+from ottla.storage.results import Appended
+from ottla.storage.segment import Segment
 
 OFFSET_MAX = 2**63 - 1
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from storage.errors import CorruptFile
-from storage.files import Files
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
 
 VERSION = 0
 _ENTRY = Struct(">hqqqq")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BATCH_LENGTH_MIN, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import BATCH_LENGTH_MIN, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.parts import BrokerParts
-from broker.topic_names import is_valid_topic_name
-from controller.metadata.configs import ResourceType
-from server.security.operations import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.configs import ResourceType
+from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_ACTION,
     CLUSTER_NAME,

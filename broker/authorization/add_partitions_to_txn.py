@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.guard import Handler
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.authorization.guard import Handler
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from server.network.context import RequestContext
-from server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 
 BROKERS_ONLY_SINCE = 4
 

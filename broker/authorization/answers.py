@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.parts import BrokerParts
-from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.describe_transactions import DescribeTransactionsResponse
-from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.messages.list_groups import ListGroupsResponse
-from protocol.messages.list_transactions import ListTransactionsResponse
-from server.network.context import RequestContext
-from server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC, TRANSACTIONAL_ID
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsResponse
+from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
+from ottla.protocol.messages.list_groups import ListGroupsResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC, TRANSACTIONAL_ID
 
 
 def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.guard import Handler
-from broker.handlers.fetch import Fetching, serve
-from broker.parts import BrokerParts
-from broker.replication.fetch_session import FetchPartition
-from broker.replication.partition import Partition
-from broker.replication.read import failed
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, PartitionData
-from server.network.context import RequestContext
-from server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
+from ottla.broker.authorization.guard import Handler
+from ottla.broker.handlers.fetch import Fetching, serve
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.read import failed
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchRequest, PartitionData
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:

@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker.authorization.actions import Action, ActionOf
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ranges import Versions, parse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.network.error_reply import error_reply
-from server.security.operations import REFUSALS
+from ottla.broker.authorization.actions import Action, ActionOf
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.ranges import Versions, parse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.network.error_reply import error_reply
+from ottla.server.security.operations import REFUSALS
 
 Handler = Callable[[Any, RequestContext], Any]
 Custom = Callable[[BrokerParts, Handler], Handler]

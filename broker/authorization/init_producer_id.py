@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.guard import Handler
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from server.network.context import RequestContext
-from server.security.operations import (
+from ottla.broker.authorization.guard import Handler
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_NAME,
     IDEMPOTENT_WRITE,

@@ -11,16 +11,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from broker.authorization.answers import operations_on_cluster
-from broker.authorization.guard import Handler, then
-from broker.encoded_metadata import EncodedMetadata
-from broker.handlers.metadata import asks_for_all, check
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from protocol.primitives import ZERO_UUID
-from server.network.context import RequestContext
-from server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
+from ottla.broker.authorization.answers import operations_on_cluster
+from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.encoded_metadata import EncodedMetadata
+from ottla.broker.handlers.metadata import asks_for_all, check
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:

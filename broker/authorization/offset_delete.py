@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.guard import Handler, then
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.offset_delete import (
+from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from server.network.context import RequestContext
-from server.security.operations import DELETE, GROUP, READ, TOPIC
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import DELETE, GROUP, READ, TOPIC
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:

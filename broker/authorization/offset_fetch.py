@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from broker.authorization.guard import Handler, then
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.offset_fetch import (
+from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
@@ -18,8 +18,8 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from server.network.context import RequestContext
-from server.security.operations import DESCRIBE, GROUP, TOPIC
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import DESCRIBE, GROUP, TOPIC
 
 GROUPS_SINCE = 8
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

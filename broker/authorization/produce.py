@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from broker.authorization.guard import Handler, then
-from broker.parts import BrokerParts
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import ATTRIBUTES_LOW_AT, TRANSACTIONAL_BIT
-from server.network.context import RequestContext
-from server.network.error_reply import error_reply
-from server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
+from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, TRANSACTIONAL_BIT
+from ottla.server.network.context import RequestContext
+from ottla.server.network.error_reply import error_reply
+from ottla.server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.authorization import (
+from ottla.broker.authorization import (
     add_partitions_to_txn,
     fetch,
     init_producer_id,
@@ -18,7 +18,7 @@ from broker.authorization import (
     produce,
     topic_partitions,
 )
-from broker.authorization.actions import (
+from ottla.broker.authorization.actions import (
     describe_config_resource,
     describe_coordinator_key,
     find_share_coordinator,
@@ -32,7 +32,7 @@ from broker.authorization.actions import (
     read_valid_topic,
     sync_with_protocol,
 )
-from broker.authorization.answers import (
+from ottla.broker.authorization.answers import (
     cluster_operations,
     group_operations,
     only_visible_groups,
@@ -40,10 +40,10 @@ from broker.authorization.answers import (
     only_visible_transactions,
     without_messages,
 )
-from broker.authorization.guard import After, Each, Rules, Whole
-from protocol.api import ApiKey
-from protocol.ranges import parse
-from server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
+from ottla.broker.authorization.guard import After, Each, Rules, Whole
+from ottla.protocol.api import ApiKey
+from ottla.protocol.ranges import parse
+from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 #: Anybody may ask.
 OPEN: tuple[Whole, ...] = ()

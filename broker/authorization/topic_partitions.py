@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.guard import Handler
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from ottla.broker.authorization.guard import Handler
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
-from server.network.context import RequestContext
-from server.security.operations import DESCRIBE, TOPIC
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import DESCRIBE, TOPIC
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker.coordinator.outcome import CoordinatorRecord, Producer
-from broker.coordinator.shard import RecordCodec
-from protocol.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT
-from protocol.records.builder import pack_batch
-from protocol.records.record import encode_record
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Producer
+from ottla.broker.coordinator.shard import RecordCodec
+from ottla.protocol.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT
+from ottla.protocol.records.builder import pack_batch
+from ottla.protocol.records.record import encode_record
 
 
 def build(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.outcome import Pending
 
 
 def gather(answers: Sequence[Any], combine: Callable[[list[Any]], Any]) -> Any:

@@ -12,10 +12,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from broker.coordinator.partition_log import PartitionLog, TopicPartition
-from broker.coordinator.shard import RecordCodec, Shard, UnreadableValue
-from protocol.records.batch import BatchView, iter_batches
-from server.clock import Clock
+from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
+from ottla.broker.coordinator.shard import RecordCodec, Shard, UnreadableValue
+from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.server.clock import Clock
 
 log = logging.getLogger(__name__)
 

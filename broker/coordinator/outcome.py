@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError
 
 CoordinatorRecord: TypeAlias = tuple[Any, Any]
 """(key struct, value struct); a value of None is a tombstone."""

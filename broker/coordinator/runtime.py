@@ -18,16 +18,16 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from broker.coordinator import batches
-from broker.coordinator.loading import Loader, LoadQueue
-from broker.coordinator.outcome import Outcome, Pending, Producer
-from broker.coordinator.partition_log import PartitionLog, TopicPartition
-from broker.coordinator.shard import RecordCodec, Shard
-from broker.coordinator.timers import Timers
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.control import EndTxnMarker, end_txn_batch
-from server.clock import Clock, TimerHandle
-from server.isolation import isolated
+from ottla.broker.coordinator import batches
+from ottla.broker.coordinator.loading import Loader, LoadQueue
+from ottla.broker.coordinator.outcome import Outcome, Pending, Producer
+from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
+from ottla.broker.coordinator.shard import RecordCodec, Shard
+from ottla.broker.coordinator.timers import Timers
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
+from ottla.server.clock import Clock, TimerHandle
+from ottla.server.isolation import isolated
 
 log = logging.getLogger(__name__)
 

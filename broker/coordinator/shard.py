@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome
 
 
 class UnreadableValue(Exception):

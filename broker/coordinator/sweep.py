@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar
 
-from broker.coordinator.outcome import CoordinatorRecord, Outcome
-from broker.coordinator.timers import Timers
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.timers import Timers
 
 log = logging.getLogger(__name__)
 

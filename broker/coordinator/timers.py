@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 
-from broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome
 
 # Timers that moved earlier or were cancelled leave dead heap entries; past this many, and half the heap, it is rebuilt.
 DEAD_ENTRIES_MAX = 64

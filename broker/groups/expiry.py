@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import CoordinatorRecord, Outcome
-from broker.coordinator.sweep import sweep
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.state import EMPTY, STABLE
-from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
-from broker.groups.records import group_metadata_record, offset_commit_record
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.state import EMPTY, STABLE
+from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.records import group_metadata_record, offset_commit_record
 
 if TYPE_CHECKING:
-    from broker.groups.shard import GroupShard
+    from ottla.broker.groups.shard import GroupShard
 
 
 SWEEP_KEY = "expire-offsets"

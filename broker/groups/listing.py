@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.coordinator.outcome import Pending
-from broker.coordinator.runtime import CoordinatorRuntime
-from broker.groups import describe
-from broker.groups.shard import GroupShard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_groups import ListedGroup
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.groups import describe
+from ottla.broker.groups.shard import GroupShard
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_groups import ListedGroup
 
 Answer = tuple[ErrorCode, list[ListedGroup]]
 

@@ -8,42 +8,42 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer
-from broker.coordinator.sweep import sweep
-from broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
-from broker.groups.committed import NO_TIMESTAMP, CommittedOffset
-from broker.groups.records import offset_commit_record
-from protocol.errors import ErrorCode, KafkaError
-from protocol.group_records import OffsetCommitValue
-from protocol.messages.offset_commit import (
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer
+from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.records import offset_commit_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import (
+from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.messages.offset_fetch import (
+from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.txn_offset_commit import (
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.primitives import ZERO_UUID
+from ottla.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.groups.classic.group import ClassicGroup
-    from broker.groups.shard import GroupShard
+    from ottla.broker.groups.classic.group import ClassicGroup
+    from ottla.broker.groups.shard import GroupShard
 
 # OffsetCommit tells of a missing group in words its clients know.
 GROUP_ID_NOT_FOUND_SINCE = 9

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.outcome import CoordinatorRecord
-from broker.coordinator.shard import UnreadableValue
-from protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
-from protocol.errors import ProtocolError
-from protocol.group_records import (
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.coordinator.shard import UnreadableValue
+from ottla.protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,

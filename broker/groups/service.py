@@ -9,41 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from broker.coordinator.gather import gather
-from broker.coordinator.loading import LoadQueue
-from broker.coordinator.outcome import Outcome, Pending
-from broker.coordinator.partition_log import PartitionLog
-from broker.coordinator.partitions import partition_for
-from broker.coordinator.runtime import CoordinatorRuntime, OnError
-from broker.groups import describe, offsets
-from broker.groups.classic import heartbeat, join, leave, sync
-from broker.groups.config import GroupCoordinatorConfig
-from broker.groups.listing import Listing
-from broker.groups.records import GroupRecordCodec
-from broker.groups.shard import Client, GroupShard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_groups import DeletableGroupResult
-from protocol.messages.describe_groups import DescribedGroup
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.list_groups import ListedGroup
-from protocol.messages.offset_commit import (
+from ottla.broker.coordinator.gather import gather
+from ottla.broker.coordinator.loading import LoadQueue
+from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.partition_log import PartitionLog
+from ottla.broker.coordinator.partitions import partition_for
+from ottla.broker.coordinator.runtime import CoordinatorRuntime, OnError
+from ottla.broker.groups import describe, offsets
+from ottla.broker.groups.classic import heartbeat, join, leave, sync
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.listing import Listing
+from ottla.broker.groups.records import GroupRecordCodec
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.messages.txn_offset_commit import (
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from server.clock import Clock
+from ottla.server.clock import Clock
 
 TOPIC = "__consumer_offsets"
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.coordinator.outcome import Outcome
-from broker.coordinator.timers import Timers
-from broker.groups import expiry, offsets
-from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup, recorded_group
-from broker.groups.classic.member import Member
-from broker.groups.classic.state import DEAD
-from broker.groups.committed import CommittedOffsets
-from broker.groups.config import GroupCoordinatorConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.group_records import GroupMetadataKey
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups import expiry, offsets
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
+from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.classic.state import DEAD
+from ottla.broker.groups.committed import CommittedOffsets
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 EXPIRY_KEY = "expire-group-metadata"
 

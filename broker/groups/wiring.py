@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.configs import BrokerConfigs
-from broker.groups.config import from_properties
-from broker.groups.service import TOPIC, GroupCoordinator
-from broker.metadata_cache import MetadataCache
-from broker.replication.partition import Partition
-from broker.replication.partition_log import ReplicatedPartitionLog
-from broker.replication.replicas import Replicas
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from protocol.primitives import new_uuid
-from server.world import World
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.groups.config import from_properties
+from ottla.broker.groups.service import TOPIC, GroupCoordinator
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_log import ReplicatedPartitionLog
+from ottla.broker.replication.replicas import Replicas
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.primitives import new_uuid
+from ottla.server.world import World
 
 
 def group_coordinator(

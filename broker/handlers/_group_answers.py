@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import IPv6Address
 from typing import Any
 
-from broker.coordinator.outcome import Pending
-from broker.groups.shard import Client
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.groups.shard import Client
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def client_of(context: RequestContext) -> Client:

@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from broker.handlers._transactional_produce import keep_records
-from broker.parts import BrokerParts
-from broker.replication.partition import Partition
-from protocol.api import ApiKey
-from protocol.errors import KafkaError
-from protocol.messages.produce import (
+from ottla.broker.handlers._transactional_produce import keep_records
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.work import Turn, Work
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.network.error_reply import error_reply
-from storage.preparation import Prepared
+from ottla.protocol.work import Turn, Work
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.network.error_reply import error_reply
+from ottla.storage.preparation import Prepared
 
 #: By the id of the request's PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]

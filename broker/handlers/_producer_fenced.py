@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 
 def as_known(error: int, api_version: int, producer_fenced_since: int) -> int:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.coordinator.outcome import Pending
-from broker.coordinator.partition_log import TopicPartition
-from broker.parts import BrokerParts
-from broker.replication.partition import Partition
-from broker.transactions.verify import Expectation, Operation, Verdicts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.produce import PartitionProduceData, ProduceRequest
-from protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
-from server.network.context import RequestContext
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.partition import Partition
+from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
+from ottla.server.network.context import RequestContext
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12

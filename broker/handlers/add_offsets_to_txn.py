@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
-from broker.handlers._group_answers import reply
-from broker.handlers._producer_fenced import as_known
-from broker.parts import BrokerParts
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.handlers._producer_fenced import as_known
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 PRODUCER_FENCED_SINCE = 2
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.gather import gather, then
-from broker.coordinator.partition_log import TopicPartition
-from broker.handlers._group_answers import reply
-from broker.handlers._producer_fenced import as_known
-from broker.parts import BrokerParts
-from broker.transactions.state import EPOCH_BUMP_SINCE
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.coordinator.gather import gather, then
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.handlers._producer_fenced import as_known
+from ottla.broker.parts import BrokerParts
+from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -23,8 +23,8 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 BATCHED_SINCE = 4
 PRODUCER_FENCED_SINCE = 2

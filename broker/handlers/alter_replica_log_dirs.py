@@ -6,16 +6,16 @@ move between two directories is not built: it answers INVALID_REQUEST (docs/DIFF
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import (
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from server.network.context import RequestContext
-from storage.log_dirs import LogDir
+from ottla.server.network.context import RequestContext
+from ottla.storage.log_dirs import LogDir
 
 
 def handle(

@@ -6,8 +6,8 @@ With one, what the handlers put here is overwritten for the caller (broker/autho
 
 from __future__ import annotations
 
-from server.security.authorizer import EVERY_OPERATION
-from server.security.operations import CLUSTER, GROUP, TOPIC
+from ottla.server.security.authorizer import EVERY_OPERATION
+from ottla.server.security.operations import CLUSTER, GROUP, TOPIC
 
 #: What the field says when nobody asked for it.
 NOT_ASKED = -(2**31)

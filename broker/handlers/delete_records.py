@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.parts import BrokerParts
-from broker.replication.partition import Partition
-from broker.replication.waiting_deletes import WaitingDelete, WaitingDeletes
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_records import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.waiting_deletes import WaitingDelete, WaitingDeletes
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from protocol.primitives import ZERO_UUID
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from storage.errors import StorageFailure
-from storage.log_dirs import LogDir
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log_dirs import LogDir
 
 HIGH_WATERMARK = -1
 

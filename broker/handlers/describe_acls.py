@@ -5,17 +5,17 @@ v1 pattern types (KIP-290) · v2 flexible · v3 the user resource type (KIP-373)
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_acls import (
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from server.network.context import RequestContext
-from server.security.acl import AccessControlEntry, matches_filter
-from server.security.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
+from ottla.server.network.context import RequestContext
+from ottla.server.security.acl import AccessControlEntry, matches_filter
+from ottla.server.security.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
 
 
 def handle(broker: BrokerParts, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:

@@ -5,11 +5,11 @@ v1 endpoint_type · v2 include_fenced_brokers (KIP-1073).
 
 from __future__ import annotations
 
-from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from server.network.context import RequestContext
+from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ottla.server.network.context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from broker.parts import BrokerParts
-from broker.topic_names import is_valid_topic_name
-from controller.metadata.configs import ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_configs import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -25,7 +25,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from server.config.dynamic import (
+from ottla.server.config.dynamic import (
     Described,
     Source,
     describe_broker,
@@ -34,8 +34,8 @@ from server.config.dynamic import (
     describe_group,
     describe_topic,
 )
-from server.config.key import Type
-from server.network.context import RequestContext
+from ottla.server.config.key import Type
+from ottla.server.network.context import RequestContext
 
 #: Python's level names are Kafka's but for these two.
 LOG_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}

@@ -5,13 +5,13 @@ v3 authorized operations (KIP-430) · v4 instance ids · v6 unknown groups get G
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import reply
-from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.parts import BrokerParts
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 ERROR_SINCE = 6
 

@@ -6,19 +6,19 @@ v5 is_cordoned (KIP-1066).
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from server.network.context import RequestContext
-from storage.errors import StorageFailure
-from storage.log import Log
-from storage.log_dirs import LogDir
+from ottla.server.network.context import RequestContext
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
 
 UNKNOWN = -1
 

@@ -6,18 +6,18 @@ replicas that way. The client asks the leader unless it names a broker.
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from broker.topic_names import is_valid_topic_name
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_producers import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.topic_names import is_valid_topic_name
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from protocol.primitives import ZERO_UUID
-from server.network.context import RequestContext
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.context import RequestContext
 
 
 def handle(

@@ -6,19 +6,19 @@ partitions; next_cursor says where the next page starts, and cursor repeats that
 
 from __future__ import annotations
 
-from broker.handlers.authorized_operations import TOPIC_OPERATIONS
-from broker.parts import BrokerParts
-from broker.topic_names import is_valid_topic_name
-from controller.metadata.partitions import PartitionRegistration
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_topic_partitions import (
+from ottla.broker.handlers.authorized_operations import TOPIC_OPERATIONS
+from ottla.broker.parts import BrokerParts
+from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from server.network.context import RequestContext
+from ottla.server.network.context import RequestContext
 
 
 def handle(

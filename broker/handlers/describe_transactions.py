@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.describe_user_scram_credentials import (
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from server.network.context import RequestContext
+from ottla.server.network.context import RequestContext
 
 
 def handle(

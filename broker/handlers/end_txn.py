@@ -5,13 +5,13 @@ v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch,
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import reply
-from broker.handlers._producer_fenced import as_known
-from broker.parts import BrokerParts
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.handlers._producer_fenced import as_known
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 PRODUCER_FENCED_SINCE = 2
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from broker.parts import BrokerParts
-from broker.replication.fetch_session import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
@@ -23,11 +23,11 @@ from broker.replication.fetch_session import (
     FetchSession,
     PartitionKey,
 )
-from broker.replication.partition import Partition
-from broker.replication.read import READ_COMMITTED, Reader, failed, read, record_position
-from broker.replication.read_replica import RACK_AWARE_SELECTOR, nearer_replica
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import (
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.read import READ_COMMITTED, Reader, failed, read, record_position
+from ottla.broker.replication.read_replica import RACK_AWARE_SELECTOR, nearer_replica
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -35,9 +35,9 @@ from protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from storage.errors import StorageFailure
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.storage.errors import StorageFailure
 
 TOPIC_IDS_VERSION = 13
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)

@@ -10,13 +10,13 @@ Share groups are not served yet: their keys get the error that makes clients giv
 
 from __future__ import annotations
 
-from broker.metadata_cache import NodeAddress
-from broker.parts import BrokerParts
-from broker.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.metadata_cache import NodeAddress
+from ottla.broker.parts import BrokerParts
+from ottla.broker.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
 TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}

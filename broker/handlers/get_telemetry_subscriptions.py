@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from protocol.messages.get_telemetry_subscriptions import (
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from protocol.primitives import ZERO_UUID, new_uuid
-from server.network.context import RequestContext
+from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.server.network.context import RequestContext
 
 #: Kafka's ClientMetricsConfigs.DEFAULT_INTERVAL_MS: the client asks again that late.
 PUSH_INTERVAL_MS = 300_000

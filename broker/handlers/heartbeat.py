@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(broker: BrokerParts, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Deferred:

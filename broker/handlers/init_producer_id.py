@@ -8,14 +8,14 @@ v5 TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, unstable (KIP-939).
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import reply
-from broker.handlers._producer_fenced import as_known
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.handlers._producer_fenced import as_known
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 PRODUCER_FENCED_SINCE = 4
 

@@ -6,12 +6,12 @@ v5 group_instance_id (KIP-345) · v7 protocol_type, null protocol_name · v8 rea
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import client_of, reply
-from broker.parts import BrokerParts
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import client_of, reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 NULL_PROTOCOL_SINCE = 7
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from controller.metadata.configs import ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_config_resources import (
+from ottla.broker.parts import BrokerParts
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from server.network.context import RequestContext
+from ottla.server.network.context import RequestContext
 
 ALL_TYPES = (
     ResourceType.TOPIC,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(broker: BrokerParts, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Deferred:

@@ -19,23 +19,23 @@ import logging
 from collections import Counter
 from typing import cast
 
-from broker.parts import BrokerParts
-from broker.replication.partition import Partition
-from broker.replication.read import CONSUMER_REPLICA_ID, READ_COMMITTED
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_offsets import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.read import CONSUMER_REPLICA_ID, READ_COMMITTED
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.primitives import ZERO_UUID
-from protocol.work import Turn, Work
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from storage import lookup
-from storage.errors import CorruptFile, StorageFailure
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.work import Turn, Work
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.storage import lookup
+from ottla.storage.errors import CorruptFile, StorageFailure
 
 logger = logging.getLogger(__name__)
 

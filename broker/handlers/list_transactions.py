@@ -5,11 +5,11 @@ v1 only those that are open for longer than duration_filter (KIP-994) · v2 a pa
 
 from __future__ import annotations
 
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(

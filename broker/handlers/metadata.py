@@ -13,25 +13,25 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice
 
-from broker.all_topics import PARTITIONS_PER_TURN, Rows, View
-from broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic
-from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.metadata_cache import NodeAddress
-from broker.parts import BrokerParts
-from broker.topic_names import is_valid_topic_name
-from controller.metadata.partitions import PartitionRegistration
-from controller.metadata.topics import TopicImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.metadata import (
+from ottla.broker.all_topics import PARTITIONS_PER_TURN, Rows, View
+from ottla.broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic
+from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from ottla.broker.metadata_cache import NodeAddress
+from ottla.broker.parts import BrokerParts
+from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.primitives import ZERO_UUID
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 NO_LEADER = -1
 #: Creation takes one commit of the metadata log: a millisecond or two here, tens over three machines.

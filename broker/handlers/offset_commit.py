@@ -6,19 +6,19 @@ v6 leader epoch · v7 group_instance_id · v9 GROUP_ID_NOT_FOUND · v10 topic id
 
 from __future__ import annotations
 
-from broker.coordinator.gather import then
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from ottla.broker.coordinator.gather import then
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 TOPIC_IDS_SINCE = 10
 

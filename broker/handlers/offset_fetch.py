@@ -6,12 +6,12 @@ v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids
 
 from __future__ import annotations
 
-from broker.coordinator.gather import gather, then
-from broker.coordinator.outcome import Pending
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from ottla.broker.coordinator.gather import gather, then
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -22,8 +22,8 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 TOP_LEVEL_ERROR_SINCE = 2
 GROUPS_SINCE = 8

@@ -5,16 +5,16 @@ v3 replica_id · v4 flexible. Only the leader answers, whoever asks: also a debu
 
 from __future__ import annotations
 
-from broker.parts import BrokerParts
-from protocol.errors import KafkaError
-from protocol.messages.offset_for_leader_epoch import (
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.primitives import ZERO_UUID
-from server.network.context import RequestContext
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.context import RequestContext
 
 
 def handle(

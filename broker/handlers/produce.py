@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker.coordinator.outcome import Pending
-from broker.handlers._large_produce import (
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.handlers._large_produce import (
     NONE_PREPARED,
     Answer,
     PreparedBatches,
@@ -24,7 +24,7 @@ from broker.handlers._large_produce import (
     joined,
     rest_of,
 )
-from broker.handlers._transactional_produce import (
+from ottla.broker.handlers._transactional_produce import (
     NO_REFUSALS,
     Admission,
     Refusals,
@@ -32,12 +32,12 @@ from broker.handlers._transactional_produce import (
     is_transactional,
     keep_records,
 )
-from broker.long_work import pass_on
-from broker.parts import BrokerParts
-from broker.replication.append import Wait, WaitingAppends
-from broker.transactions.verify import Verdicts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.produce import (
+from ottla.broker.long_work import pass_on
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.append import Wait, WaitingAppends
+from ottla.broker.transactions.verify import Verdicts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -47,15 +47,15 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.primitives import ZERO_UUID
-from protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
-from protocol.records.compression import ZSTD
-from protocol.schema import maker
-from protocol.work import RECORDS_A_TURN, TooLong
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from storage.config import NEVER
-from storage.errors import StorageFailure
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
+from ottla.protocol.records.compression import ZSTD
+from ottla.protocol.schema import maker
+from ottla.protocol.work import RECORDS_A_TURN, TooLong
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.storage.config import NEVER
+from ottla.storage.errors import StorageFailure
 
 #: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
 ADMIN_CLIENT_ID = "__admin_client"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.get_telemetry_subscriptions import SUBSCRIPTION_ID
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from protocol.primitives import ZERO_UUID
-from protocol.records.compression import TooLarge, expanding
-from protocol.work import Turn, Work
-from server.network.context import RequestContext
+from ottla.broker.handlers.get_telemetry_subscriptions import SUBSCRIPTION_ID
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.records.compression import TooLarge, expanding
+from ottla.protocol.work import Turn, Work
+from ottla.server.network.context import RequestContext
 
 COMPRESSION_TYPE_MAX = 4
 

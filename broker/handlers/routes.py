@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from broker.authorization.guard import guarded
-from broker.authorization.rules import RULES
-from broker.encoded_metadata import metadata_encoder
-from broker.handlers import (
+from ottla.broker.authorization.guard import guarded
+from ottla.broker.authorization.rules import RULES
+from ottla.broker.encoded_metadata import metadata_encoder
+from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_replica_log_dirs,
@@ -52,10 +52,10 @@ from broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from broker.parts import BrokerParts
-from protocol.api import ApiKey
-from server.network.context import RequestContext
-from server.network.route import Route
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.api import ApiKey
+from ottla.server.network.context import RequestContext
+from ottla.server.network.route import Route
 
 FORWARD: Final = "forward"
 

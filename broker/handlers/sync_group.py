@@ -5,12 +5,12 @@ v3 group_instance_id (KIP-345) · v5 protocol type and name, both needed and com
 
 from __future__ import annotations
 
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(broker: BrokerParts, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Deferred:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.gather import then
-from broker.coordinator.outcome import Pending
-from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
-from broker.groups.service import txn_commit_error
-from broker.handlers._group_answers import reply
-from broker.parts import BrokerParts
-from broker.transactions.verify import Expectation, Operation, Verdicts
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from ottla.broker.coordinator.gather import then
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from ottla.broker.groups.service import txn_commit_error
+from ottla.broker.handlers._group_answers import reply
+from ottla.broker.parts import BrokerParts
+from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4

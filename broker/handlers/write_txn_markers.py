@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.parts import BrokerParts
-from broker.transactions.write_markers import Results
-from protocol.messages.write_txn_markers import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.transactions.write_markers import Results
+from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(

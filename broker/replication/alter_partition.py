@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from broker.controller_channel import ControllerChannel
-from broker.replication.partition import Partition
-from broker.replication.until_answered import UntilAnswered
-from controller.metadata.cluster import ClusterImage
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.until_answered import UntilAnswered
+from ottla.controller.metadata.cluster import ClusterImage
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from server.world import World
+from ottla.server.world import World
 
 #: Kafka's AlterPartitionManager waits as long before it asks again.
 RETRY_MS = 50

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker.replication.commit import Commit
-from protocol.errors import ErrorCode
-from server.timer_wheel import TimerWheel
+from ottla.broker.replication.commit import Commit
+from ottla.protocol.errors import ErrorCode
+from ottla.server.timer_wheel import TimerWheel
 
 #: (Partition.when_committed or when_flushed, last appended offset, called with the error unless it is NONE)
 Wait = tuple[Callable[[int, Callable[[ErrorCode], None]], Commit], int, Callable[[ErrorCode], None]]

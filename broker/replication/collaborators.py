@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from ottla.broker.replication.partition import Partition
 
 
 class WaitingForStarts(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from protocol.errors import ErrorCode
-from server.isolation import isolated
+from ottla.protocol.errors import ErrorCode
+from ottla.server.isolation import isolated
 
 
 class Commit:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from broker.controller_channel import ControllerChannel
-from broker.replication.until_answered import UntilAnswered
-from protocol.errors import ErrorCode
-from protocol.messages.assign_replicas_to_dirs import (
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.replication.until_answered import UntilAnswered
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryDataRequest,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from server.world import World
+from ottla.server.world import World
 
 #: The metadata.version from which the controller knows directories.
 MV_DIRECTORIES = 17

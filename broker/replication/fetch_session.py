@@ -28,11 +28,11 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError
-from server.isolation import isolated
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.isolation import isolated
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from ottla.broker.replication.partition import Partition
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0

@@ -20,18 +20,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
 
-from broker.replication.follower_session import Followed, FollowerSession, Key
-from broker.replication.partition import EVERY_RECORD, Partition
-from broker.replication.truncation import EndOfEpoch, truncation_offset
-from protocol.api import APIS, ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchResponse, PartitionData, ReplicaState
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from server.clock import TimerHandle
-from server.network.client import Channel, ChannelClosed, ChannelProtocol
-from server.world import World
-from storage.errors import StorageFailure, UnexpectedAppendOffset
-from storage.log import Log
+from ottla.broker.replication.follower_session import Followed, FollowerSession, Key
+from ottla.broker.replication.partition import EVERY_RECORD, Partition
+from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData, ReplicaState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.server.clock import TimerHandle
+from ottla.server.network.client import Channel, ChannelClosed, ChannelProtocol
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
+from ottla.storage.log import Log
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
-from broker.replication.partition import Partition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 Key: TypeAlias = tuple[bytes, int]
 NOT_DELAYED = -1

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from server.world import World
-from storage.errors import StorageFailure
-from storage.log import Log
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Log
 
 log = logging.getLogger(__name__)
 

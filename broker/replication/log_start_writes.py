@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from server.isolation import isolated
-from server.world import World
-from storage.log_dirs import LogDir
-from storage.logs import Logs
+from ottla.server.isolation import isolated
+from ottla.server.world import World
+from ottla.storage.log_dirs import LogDir
+from ottla.storage.logs import Logs
 
 #: Called with False when the offsets could not be written.
 Written = Callable[[bool], None]

@@ -17,11 +17,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 
-from broker.replication.collaborators import IsrProposals, WaitingForStarts
-from broker.replication.commit import Commit, Commits
-from broker.replication.fetch_session import FetchPartition
-from broker.replication.group_flush import GroupFlush
-from broker.replication.isr import (
+from ottla.broker.replication.collaborators import IsrProposals, WaitingForStarts
+from ottla.broker.replication.commit import Commit, Commits
+from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.isr import (
     NEVER_MS,
     ReplicaProgress,
     effective_min_isr,
@@ -29,14 +29,14 @@ from broker.replication.isr import (
     next_high_watermark,
     out_of_sync,
 )
-from broker.replication.throttle import Throttle
-from broker.replication.waiting import Wakeups
-from protocol.errors import ErrorCode, KafkaError
-from protocol.work import Turn
-from server.isolation import isolated
-from storage.config import NEVER
-from storage.log import Appended, Log, Origin
-from storage.preparation import Prepared
+from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.waiting import Wakeups
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.work import Turn
+from ottla.server.isolation import isolated
+from ottla.storage.config import NEVER
+from ottla.storage.log import Appended, Log, Origin
+from ottla.storage.preparation import Prepared
 
 logger = logging.getLogger(__name__)
 

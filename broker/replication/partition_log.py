@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.coordinator.partition_log import TopicPartition
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode, KafkaError
-from server.clock import Clock
-from storage.errors import StorageFailure
-from storage.log import Log, Origin
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replicas import Replicas
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.clock import Clock
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Log, Origin
 
 ACKS_ALL = -1
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.replication.fetch_session import FetchPartition
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from protocol.schema import maker
-from storage.log import Log
+from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from ottla.protocol.schema import maker
+from ottla.storage.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1

@@ -6,8 +6,8 @@ of several the one that is furthest. None: the leader itself.
 
 from __future__ import annotations
 
-from broker.replication.partition import Partition
-from controller.metadata.cluster import ClusterImage
+from ottla.broker.replication.partition import Partition
+from ottla.controller.metadata.cluster import ClusterImage
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

@@ -12,28 +12,28 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
-from broker.configs import BrokerConfigs
-from broker.log_removal import LogRemoval
-from broker.replication.collaborators import IsrProposals
-from broker.replication.directory_assignments import MV_DIRECTORIES
-from broker.replication.group_flush import GroupFlush
-from broker.replication.log_start_writes import LogStartWrites
-from broker.replication.partition import Partition
-from broker.replication.throttle import Throttle, is_throttled
-from broker.replication.waiting import Wakeups
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.partitions import LOST_DIR, PartitionRegistration
-from controller.metadata.publisher import new_turn
-from controller.metadata.topics import TopicDelta
-from protocol.errors import ErrorCode, KafkaError
-from protocol.primitives import ZERO_UUID
-from protocol.work import Turn, Work
-from server.world import World
-from storage.errors import DamagedPartition, StorageFailure
-from storage.log import Log
-from storage.log_dirs import LogDir
-from storage.logs import Logs
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.log_removal import LogRemoval
+from ottla.broker.replication.collaborators import IsrProposals
+from ottla.broker.replication.directory_assignments import MV_DIRECTORIES
+from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.log_start_writes import LogStartWrites
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.throttle import Throttle, is_throttled
+from ottla.broker.replication.waiting import Wakeups
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.partitions import LOST_DIR, PartitionRegistration
+from ottla.controller.metadata.publisher import new_turn
+from ottla.controller.metadata.topics import TopicDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.work import Turn, Work
+from ottla.server.world import World
+from ottla.storage.errors import DamagedPartition, StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
+from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from server.clock import Clock
+from ottla.server.clock import Clock
 
 #: replication.quota.window.num and replication.quota.window.size.seconds, by default.
 WINDOWS = 11

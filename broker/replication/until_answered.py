@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from broker.controller_channel import ControllerChannel
-from protocol.errors import ErrorCode, KafkaError
-from server.clock import pause
-from server.world import World
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.clock import pause
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from server.clock import Clock
-from server.isolation import isolated
+from ottla.server.clock import Clock
+from ottla.server.isolation import isolated
 
 
 class Waiting(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartitionResult
-from server.timer_wheel import TimerWheel
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_records import DeleteRecordsPartitionResult
+from ottla.server.timer_wheel import TimerWheel
 
 
 class WaitingDelete:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.configs import BrokerConfigs
-from broker.controller_channel import ControllerChannel
-from broker.metadata_cache import MetadataCache
-from broker.replication.alter_partition import IsrChanges
-from broker.replication.directory_assignments import DirectoryAssignments
-from broker.replication.fetcher import FetcherSettings, LeaderAddress, ReplicaFetchers
-from broker.replication.replicas import Replicas
-from server.world import World
-from storage.logs import Logs
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.alter_partition import IsrChanges
+from ottla.broker.replication.directory_assignments import DirectoryAssignments
+from ottla.broker.replication.fetcher import FetcherSettings, LeaderAddress, ReplicaFetchers
+from ottla.broker.replication.replicas import Replicas
+from ottla.server.world import World
+from ottla.storage.logs import Logs
 
 
 def replicas(

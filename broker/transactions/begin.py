@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import Outcome
-from broker.transactions import end
-from broker.transactions.shard import ProducerIdNeeded
-from broker.transactions.state import EPOCH_EXHAUSTED, NO_PRODUCER_EPOCH, PREPARED, State
-from broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Transaction, created
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.transactions import end
+from ottla.broker.transactions.shard import ProducerIdNeeded
+from ottla.broker.transactions.state import EPOCH_EXHAUSTED, NO_PRODUCER_EPOCH, PREPARED, State
+from ottla.broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Transaction, created
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from broker.transactions.shard import TransactionShard
+    from ottla.broker.transactions.shard import TransactionShard
 
 
 def init_producer_id(

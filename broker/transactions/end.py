@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.outcome import Outcome
-from broker.transactions.shard import ProducerIdNeeded
-from broker.transactions.state import (
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.transactions.shard import ProducerIdNeeded
+from ottla.broker.transactions.state import (
     COMPLETION,
     END_TXN_V1,
     END_TXN_V2,
@@ -26,12 +26,12 @@ from broker.transactions.state import (
     End,
     State,
 )
-from broker.transactions.transaction import NO_PARTITIONS, Transaction
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.transactions.shard import TransactionShard
+    from ottla.broker.transactions.shard import TransactionShard
 
 
 def end(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import CoordinatorRecord, Outcome
-from broker.coordinator.sweep import sweep
-from broker.transactions.state import IDLE, State
-from broker.transactions.transaction import Transaction
-from protocol.transaction_records import TransactionLogKey
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.transactions.state import IDLE, State
+from ottla.broker.transactions.transaction import Transaction
+from ottla.protocol.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
-    from broker.transactions.shard import TransactionShard
+    from ottla.broker.transactions.shard import TransactionShard
 
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from broker.coordinator.partition_log import TopicPartition
-from broker.transactions.state import State
-from broker.transactions.transaction import Transaction
-from broker.transactions.write_markers import Results
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.write_txn_markers import (
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.transactions.state import State
+from ottla.broker.transactions.transaction import Transaction
+from ottla.broker.transactions.write_markers import Results
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from server.clock import Clock, TimerHandle
+from ottla.server.clock import Clock, TimerHandle
 
 log = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import Outcome
-from broker.coordinator.partition_log import TopicPartition
-from broker.transactions.state import IDLE, PREPARED, State
-from broker.transactions.transaction import Partitions, Transaction
-from protocol.errors import ErrorCode, KafkaError
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.transactions.state import IDLE, PREPARED, State
+from ottla.broker.transactions.transaction import Partitions, Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.transactions.shard import TransactionShard
+    from ottla.broker.transactions.shard import TransactionShard
 
 
 def add(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.coordinator.shard import UnreadableValue
-from protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
-from protocol.errors import ProtocolError
-from protocol.features import transaction_log_value_version
-from protocol.transaction_records import TRANSACTION_RECORDS
+from ottla.broker.coordinator.shard import UnreadableValue
+from ottla.protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.features import transaction_log_value_version
+from ottla.protocol.transaction_records import TRANSACTION_RECORDS
 
 
 class TransactionRecordCodec:

@@ -10,25 +10,25 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from broker.coordinator.gather import gather
-from broker.coordinator.loading import LoadQueue
-from broker.coordinator.outcome import Pending
-from broker.coordinator.partition_log import PartitionLog, TopicPartition
-from broker.coordinator.partitions import partition_for
-from broker.coordinator.runtime import CoordinatorRuntime
-from broker.topic_names import TRANSACTION_STATE_TOPIC
-from broker.transactions import begin, describe, end, partitions
-from broker.transactions.config import TransactionConfig
-from broker.transactions.markers import MarkerRoutes, MarkerSending
-from broker.transactions.records import TransactionRecordCodec
-from broker.transactions.shard import ProducerIdNeeded, TransactionShard
-from broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
-from broker.transactions.transaction import Partitions, Transaction
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import describe_transactions
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.broker.coordinator.gather import gather
+from ottla.broker.coordinator.loading import LoadQueue
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
+from ottla.broker.coordinator.partitions import partition_for
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions import begin, describe, end, partitions
+from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
+from ottla.broker.transactions.records import TransactionRecordCodec
+from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
+from ottla.broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
+from ottla.broker.transactions.transaction import Partitions, Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import describe_transactions
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 log = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from broker.coordinator.outcome import CoordinatorRecord, Outcome
-from broker.coordinator.partition_log import TopicPartition
-from broker.coordinator.sweep import sweep
-from broker.coordinator.timers import Timers
-from broker.transactions import expiry
-from broker.transactions.config import TransactionConfig
-from broker.transactions.state import PREPARED
-from broker.transactions.transaction import Transaction, from_record
-from protocol.errors import ErrorCode, KafkaError
-from protocol.transaction_records import TransactionLogKey
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.transactions import expiry
+from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.state import PREPARED
+from ottla.broker.transactions.transaction import Transaction, from_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.transaction_records import TransactionLogKey
 
 ABORT_TIMED_OUT_KEY = "abort-timed-out"
 REMOVE_EXPIRED_KEY = "remove-expired"

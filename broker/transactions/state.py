@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 # Epochs up to the one before the last are handed out; the last is kept for fencing whoever holds that one.
 EPOCH_MAX = 0x7FFF

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from broker.coordinator.outcome import CoordinatorRecord
-from broker.coordinator.partition_log import TopicPartition
-from broker.transactions.state import (
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.transactions.state import (
     EPOCH_BUMP_SINCE,
     EPOCH_EXHAUSTED,
     NO_PRODUCER_EPOCH,
@@ -15,7 +15,7 @@ from broker.transactions.state import (
     TRANSITIONS,
     State,
 )
-from protocol.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.protocol.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 Partitions: TypeAlias = frozenset[TopicPartition]
 NO_PARTITIONS: Partitions = frozenset()

@@ -23,21 +23,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from broker.coordinator.gather import then
-from broker.coordinator.outcome import Pending
-from broker.coordinator.partition_log import TopicPartition
-from broker.transactions.markers import MarkerRoutes
-from broker.transactions.service import TransactionCoordinator
-from broker.transactions.state import EPOCH_BUMP_SINCE
-from broker.transactions.transaction import Partitions
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.coordinator.gather import then
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.service import TransactionCoordinator
+from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
+from ottla.broker.transactions.transaction import Partitions
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from server.clock import Clock, TimerHandle
-from storage.producers import ProducerStates, Verification
+from ottla.server.clock import Clock, TimerHandle
+from ottla.storage.producers import ProducerStates, Verification
 
 Verdicts = dict[TopicPartition, ErrorCode]
 

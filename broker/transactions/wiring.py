@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.broker_channels import BrokerChannels
-from broker.configs import BrokerConfigs
-from broker.coordinator.partition_log import TopicPartition
-from broker.groups.service import GroupCoordinator
-from broker.metadata_cache import MetadataCache
-from broker.producer_ids import ProducerIds
-from broker.replication.partition import Partition
-from broker.replication.partition_log import ReplicatedPartitionLog
-from broker.replication.replicas import Replicas
-from broker.transactions.config import from_properties
-from broker.transactions.markers import MarkerRoutes
-from broker.transactions.service import TOPIC, TransactionCoordinator
-from broker.transactions.verify import AppendVerifier
-from broker.transactions.write_markers import MarkerWriter
-from protocol.features import TRANSACTION_VERSION
-from server.timer_wheel import TimerWheel
-from server.world import World
+from ottla.broker.broker_channels import BrokerChannels
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_log import ReplicatedPartitionLog
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.transactions.config import from_properties
+from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.service import TOPIC, TransactionCoordinator
+from ottla.broker.transactions.verify import AppendVerifier
+from ottla.broker.transactions.write_markers import MarkerWriter
+from ottla.protocol.features import TRANSACTION_VERSION
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
 
 
 class Transactions(NamedTuple):

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from broker.coordinator.outcome import Pending, Producer
-from broker.coordinator.partition_log import TopicPartition
-from broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
-from broker.groups.service import GroupCoordinator
-from broker.replication.append import Wait, WaitingAppends
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.write_txn_markers import WritableTxnMarker
-from protocol.records.control import EndTxnMarker, end_txn_batch
-from server.clock import Clock
-from server.timer_wheel import TimerWheel
-from storage.config import NEVER
-from storage.errors import StorageFailure
-from storage.log import Origin
+from ottla.broker.coordinator.outcome import Pending, Producer
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.replication.append import Wait, WaitingAppends
+from ottla.broker.replication.replicas import Replicas
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker
+from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
+from ottla.server.clock import Clock
+from ottla.server.timer_wheel import TimerWheel
+from ottla.storage.config import NEVER
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Origin
 
 Results: TypeAlias = dict[TopicPartition, ErrorCode]
 

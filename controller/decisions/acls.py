@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from controller.decisions.outcome import Outcome, check_records_max
-from controller.decisions.state import ControlState
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_acls import AclCreation, AclCreationResult
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
-from protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from protocol.primitives import new_uuid
-from server.security.acl import AccessControlEntry, matches_filter
-from server.security.operations import (
+from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.state import ControlState
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
+from ottla.protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.protocol.primitives import new_uuid
+from ottla.server.security.acl import AccessControlEntry, matches_filter
+from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_NAME,
     LITERAL,

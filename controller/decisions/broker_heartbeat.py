@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.decisions.brokers import (
+from ottla.controller.decisions.brokers import (
     controlled_shutdown_records,
     cordoned_directories_records,
     fence_records,
@@ -12,10 +12,10 @@ from controller.decisions.brokers import (
     offline_directories_records,
     unfence_records,
 )
-from controller.decisions.heartbeats import BrokerControlState, Heartbeats
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.controller.decisions.heartbeats import BrokerControlState, Heartbeats
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
 def process_heartbeat(

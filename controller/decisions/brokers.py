@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from controller.decisions.index import TopicIdPartition
-from controller.decisions.outcome import Outcome, check_records_max
-from controller.decisions.state import ControlState, is_directory_online
-from controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
-from controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
-from controller.metadata.features import METADATA_VERSION
-from controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
-from protocol.errors import ErrorCode, KafkaError
-from protocol.features import METADATA_VERSION_MIN
-from protocol.messages.broker_registration import BrokerRegistrationRequest
-from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from protocol.metadata_records import (
+from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.state import ControlState, is_directory_online
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
+from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
+from ottla.controller.metadata.features import METADATA_VERSION
+from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import METADATA_VERSION_MIN
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.protocol.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
@@ -30,7 +30,7 @@ from protocol.metadata_records import (
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
-from protocol.primitives import uuid_to_str
+from ottla.protocol.primitives import uuid_to_str
 
 MV_REGISTRATION_CHANGE = 7
 MV_CONTROLLED_SHUTDOWN = 7

@@ -6,18 +6,18 @@ import ipaddress
 import re
 from typing import Any
 
-from controller.decisions.outcome import Outcome, check_records_max
-from controller.decisions.state import ControlState
-from controller.metadata.client_quotas import quota_entity
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_client_quotas import (
+from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.metadata.client_quotas import quota_entity
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntryDataRequest,
     EntryDataResponse,
 )
-from protocol.messages.alter_client_quotas import EntityData as RequestEntity
-from protocol.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.messages.alter_client_quotas import EntityData as RequestEntity
+from ottla.protocol.metadata_records import ClientQuotaRecord, EntityData
 
 USER = "user"
 CLIENT_ID = "client-id"

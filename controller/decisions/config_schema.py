@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from controller.decisions.configs import EffectiveConfig
-from controller.metadata.configs import ResourceType
-from controller.metadata.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from server.config.broker import key_of
-from server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
-from server.config.dynamic import check_broker_configs
-from server.config.errors import ConfigError
-from server.config.group import GROUP_CONFIGS, check_group_configs
-from server.config.key import ConfigKey, Type
-from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, check_topic_configs, topic_defaults
+from ottla.controller.decisions.configs import EffectiveConfig
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.config.broker import key_of
+from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
+from ottla.server.config.dynamic import check_broker_configs
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.group import GROUP_CONFIGS, check_group_configs
+from ottla.server.config.key import ConfigKey, Type
+from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, check_topic_configs, topic_defaults
 
 # DescribeConfigsResponse.ConfigSource
 DYNAMIC_TOPIC_CONFIG = 1

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from controller.decisions.outcome import Outcome, check_records_max
-from controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
-from controller.decisions.topic_names import check_name
-from controller.metadata.configs import ResourceType
-from controller.metadata.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_records import ClearElrRecord, ConfigRecord
+from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
+from ottla.controller.decisions.topic_names import check_name
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records import ClearElrRecord, ConfigRecord
 
 
 class ConfigOp(IntEnum):

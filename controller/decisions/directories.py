@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.decisions.outcome import Outcome
-from controller.decisions.partition_change import Election
-from controller.decisions.state import ControlState
-from controller.metadata.partitions import NO_LEADER, PartitionRegistration
-from controller.metadata.topics import TopicImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.assign_replicas_to_dirs import (
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.partition_change import Election
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
+from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryDataResponse,

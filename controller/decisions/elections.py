@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from controller.decisions.index import TopicIdPartition
-from controller.decisions.outcome import Outcome, check_records_max, own_words
-from controller.decisions.partition_change import Election
-from controller.decisions.state import ControlState
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.elect_leaders import (
+from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.outcome import Outcome, check_records_max, own_words
+from ottla.controller.decisions.partition_change import Election
+from ottla.controller.decisions.state import ControlState
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
-from controller.metadata.brokers import FeatureRange
-from controller.metadata.configs import ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.features import (
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
+from ottla.controller.metadata.brokers import FeatureRange
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import (
     ELR_VERSION,
     FEATURES,
     KRAFT_VERSION,
@@ -24,13 +24,13 @@ from protocol.features import (
     metadata_version_name,
     supported_levels,
 )
-from protocol.messages.update_features import (
+from ottla.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from protocol.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
+from ottla.protocol.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 # FeatureUpdate.UpgradeType
 UPGRADE = 1

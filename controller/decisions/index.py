@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.partitions import NO_LEADER, PartitionRegistration
-from controller.metadata.publisher import new_turn
-from protocol.work import Turn, Work, do_now
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
+from ottla.controller.metadata.publisher import new_turn
+from ottla.protocol.work import Turn, Work, do_now
 
 TopicIdPartition = tuple[bytes, int]
 PartitionSet = dict[TopicIdPartition, None]

@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from controller.decisions.reassignment_replicas import completed
-from controller.metadata.partitions import (
+from ottla.controller.decisions.reassignment_replicas import completed
+from ottla.controller.metadata.partitions import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
     RECOVERING,
     PartitionRegistration,
 )
-from protocol.metadata_records import PartitionChangeRecord
+from ottla.protocol.metadata_records import PartitionChangeRecord
 
 # Below this metadata.version a shrunk ISR needs a new leader epoch: followers of that time had KAFKA-15021.
 MV_NO_EPOCH_BUMP_ON_SHRINK = 12

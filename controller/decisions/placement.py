@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class UsableBroker(NamedTuple):

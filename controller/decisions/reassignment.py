@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controller.decisions.outcome import Outcome, check_records_max, own_words
-from controller.decisions.partition_change import Election
-from controller.decisions.reassignment_replicas import reassignment, revert
-from controller.decisions.state import ControlState
-from controller.decisions.topics import check_manual_assignment
-from controller.metadata.partitions import PartitionRegistration
-from controller.metadata.topics import TopicImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_partition_reassignments import (
+from ottla.controller.decisions.outcome import Outcome, check_records_max, own_words
+from ottla.controller.decisions.partition_change import Election
+from ottla.controller.decisions.reassignment_replicas import reassignment, revert
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.topics import check_manual_assignment
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.messages.list_partition_reassignments import (
+from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,

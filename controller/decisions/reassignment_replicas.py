@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from controller.metadata.partitions import PartitionRegistration
-from protocol.errors import ErrorCode, KafkaError
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 Replicas = tuple[int, ...]
 

@@ -6,20 +6,20 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from controller.decisions.index import ClusterIndex, TopicIdPartition
-from controller.decisions.partition_change import Election, PartitionChange
-from controller.decisions.placement import UsableBroker
-from controller.decisions.settings import ControlSettings
-from controller.metadata.image import MetadataImage
-from controller.metadata.partitions import (
+from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
+from ottla.controller.decisions.partition_change import Election, PartitionChange
+from ottla.controller.decisions.placement import UsableBroker
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.partitions import (
     LOST_DIR,
     MIGRATING_DIR,
     NO_LEADER,
     UNASSIGNED_DIR,
     PartitionRegistration,
 )
-from controller.metadata.topics import TopicImage
-from protocol.errors import ErrorCode, KafkaError
+from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"

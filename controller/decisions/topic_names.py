@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 NAME_LENGTH_MAX = 249  # a log directory's name is the topic's with "-<partition>" and a suffix, and 255 is the limit

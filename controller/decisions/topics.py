@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from controller.decisions.configs import ConfigDecisions, ConfigOp
-from controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
-from controller.decisions.placement import place
-from controller.decisions.state import ControlState
-from controller.decisions.topic_names import check_name
-from controller.metadata.configs import ResourceType
-from controller.metadata.partitions import PartitionRegistration
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
-from protocol.messages.delete_topics import DeletableTopicResult
-from protocol.metadata_records import RemoveTopicRecord, TopicRecord
-from protocol.primitives import ZERO_UUID, new_uuid
+from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
+from ottla.controller.decisions.placement import place
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.topic_names import check_name
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
+from ottla.protocol.messages.delete_topics import DeletableTopicResult
+from ottla.protocol.metadata_records import RemoveTopicRecord, TopicRecord
+from ottla.protocol.primitives import ZERO_UUID, new_uuid
 
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from controller.decisions.index import TopicIdPartition
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
+from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
 
 #: Some 25 ms of deciding, replaying and encoding.
 PARTITIONS_PER_TURN = 400

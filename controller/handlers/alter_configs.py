@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from controller.decisions.outcome import Outcome, own_words
-from controller.decisions.state import ControlState
-from controller.handlers.config_requests import sort_out
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.controller.decisions.outcome import Outcome, own_words
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.config_requests import sort_out
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(parts: ControllerParts, request: AlterConfigsRequest, context: RequestContext) -> Deferred:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode, KafkaError
-from server.network.context import RequestContext
-from server.security.operations import CLUSTER, CLUSTER_NAME, TOPIC
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, TOPIC
 
 
 def allowed_on_cluster(parts: ControllerParts, context: RequestContext, operation: int) -> bool:

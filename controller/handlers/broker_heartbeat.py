@@ -5,15 +5,15 @@ The connection it comes by is watched: when it breaks, the broker has a short gr
 
 from __future__ import annotations
 
-from controller.decisions.broker_heartbeat import process_heartbeat
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import CLUSTER_ACTION
+from ottla.controller.decisions.broker_heartbeat import process_heartbeat
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import CLUSTER_ACTION
 
 
 def handle(parts: ControllerParts, request: BrokerHeartbeatRequest, context: RequestContext) -> Deferred:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from controller.decisions.brokers import register_broker
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import CLUSTER_ACTION
+from ottla.controller.decisions.brokers import register_broker
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import CLUSTER_ACTION
 
 
 def handle(parts: ControllerParts, request: BrokerRegistrationRequest, context: RequestContext) -> Deferred:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from controller.decisions.configs import ConfigOp
-from controller.handlers.authorization import allowed_on_cluster
-from controller.handlers.parts import ControllerParts
-from controller.metadata.configs import ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from server.network.context import RequestContext
-from server.security.operations import ALTER_CONFIGS, GROUP, TOPIC
+from ottla.controller.decisions.configs import ConfigOp
+from ottla.controller.handlers.authorization import allowed_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import ALTER_CONFIGS, GROUP, TOPIC
 
 
 class Refused(NamedTuple):

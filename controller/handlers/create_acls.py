@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from controller.decisions.acls import create_acls
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import ALTER
+from ottla.controller.decisions.acls import create_acls
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: CreateAclsRequest, context: RequestContext) -> Deferred:

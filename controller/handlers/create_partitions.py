@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.decisions.topics import create_partitions
-from controller.handlers.authorization import allowed_topics
-from controller.handlers.deadlines import refuse_timed_out
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.topics import create_partitions
+from ottla.controller.handlers.authorization import allowed_topics
+from ottla.controller.handlers.deadlines import refuse_timed_out
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import ALTER
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext) -> Deferred:

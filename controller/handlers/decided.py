@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.deadlines import refuse_timed_out
-from controller.handlers.parts import ControllerParts
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.deadlines import refuse_timed_out
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 ControllerHandler = Callable[[ControllerParts, Any, RequestContext], Any]
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.decisions.topics import delete_topics, not_found
-from controller.handlers.authorization import allowed_on_cluster, allowed_topics
-from controller.handlers.deadlines import refuse_timed_out
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.primitives import ZERO_UUID
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import DELETE, DESCRIBE
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.topics import delete_topics, not_found
+from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
+from ottla.controller.handlers.deadlines import refuse_timed_out
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import DELETE, DESCRIBE
 
 
 def handle(parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext) -> Deferred:

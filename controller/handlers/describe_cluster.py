@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_cluster import (
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from server.network.context import RequestContext
-from server.security.operations import ALTER
+from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import ALTER
 
 MV_CONTROLLER_REGISTRATION = 15
 ENDPOINT_CONTROLLER = 2

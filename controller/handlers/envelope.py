@@ -13,20 +13,20 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.api import ApiKey
-from protocol.compile import decoder
-from protocol.control_messages import DefaultPrincipalData
-from protocol.errors import ErrorCode, KafkaError, ProtocolError
-from protocol.headers import decode_request_header
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from server.network.context import Peer, RequestContext
-from server.network.deferred import Deferred
-from server.network.error_reply import error_reply
-from server.network.route import Codec, Route, RouteTable
-from server.security.operations import CLUSTER_ACTION
-from server.security.principal import Principal
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.api import ApiKey
+from ottla.protocol.compile import decoder
+from ottla.protocol.control_messages import DefaultPrincipalData
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.headers import decode_request_header
+from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.server.network.context import Peer, RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.network.error_reply import error_reply
+from ottla.server.network.route import Codec, Route, RouteTable
+from ottla.server.security.operations import CLUSTER_ACTION
+from ottla.server.security.principal import Principal
 
 log = logging.getLogger(__name__)
 

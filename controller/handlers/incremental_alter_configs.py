@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from controller.decisions.outcome import Outcome, own_words
-from controller.decisions.state import ControlState
-from controller.handlers.config_requests import sort_out
-from controller.handlers.parts import ControllerParts
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from ottla.controller.decisions.outcome import Outcome, own_words
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.config_requests import sort_out
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 
 def handle(parts: ControllerParts, request: IncrementalAlterConfigsRequest, context: RequestContext) -> Deferred:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from controller.decisions.configs import ConfigDecisions
-from controller.periodic import PeriodicDuties
-from controller.runtime import Controller
-from server.security.authorizer import AllowAll, Authorizer
-from server.world import World
+from ottla.controller.decisions.configs import ConfigDecisions
+from ottla.controller.periodic import PeriodicDuties
+from ottla.controller.runtime import Controller
+from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.world import World
 
 
 class Quorum(Protocol):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.api import ApiKey
-from server.network.context import RequestContext
-from server.network.route import Handler, Route
-from server.security.operations import ALTER, CLUSTER_ACTION, DESCRIBE
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.api import ApiKey
+from ottla.server.network.context import RequestContext
+from ottla.server.network.route import Handler, Route
+from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DESCRIBE
 
 #: Operation on the cluster, by API.
 QUORUM_OPERATIONS: Mapping[ApiKey, int] = {

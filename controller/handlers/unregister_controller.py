@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from controller.decisions.brokers import unregister_controller
-from controller.decisions.outcome import Outcome
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import ALTER
+from ottla.controller.decisions.brokers import unregister_controller
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: UnregisterControllerRequest, context: RequestContext) -> Deferred:

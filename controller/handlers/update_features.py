@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from controller.decisions.features import QuorumFeatures, raised_kraft_version, response_to, update_features
-from controller.decisions.outcome import Outcome
-from controller.decisions.state import ControlState
-from controller.handlers.authorization import require_on_cluster
-from controller.handlers.parts import ControllerParts
-from protocol.errors import KafkaError
-from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.security.operations import ALTER
+from ottla.controller.decisions.features import QuorumFeatures, raised_kraft_version, response_to, update_features
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import ALTER
 
 
 def handle(parts: ControllerParts, request: UpdateFeaturesRequest, context: RequestContext) -> Deferred:

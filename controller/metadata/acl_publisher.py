@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.metadata.acls import AclsDelta
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from server.security.authorizer import StandardAuthorizer
+from ottla.controller.metadata.acls import AclsDelta
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.server.security.authorizer import StandardAuthorizer
 
 
 class AclPublisher:

@@ -8,8 +8,8 @@ from typing import Any
 
 from immutables import Map
 
-from protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from server.security.acl import AccessControlEntry
+from ottla.protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.server.security.acl import AccessControlEntry
 
 
 @dataclass(frozen=True, slots=True)

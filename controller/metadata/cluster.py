@@ -8,9 +8,9 @@ from typing import Any
 
 from immutables import Map
 
-from controller.metadata.brokers import BrokerRegistration
-from controller.metadata.controllers import ControllerRegistration
-from protocol.metadata_records import (
+from ottla.controller.metadata.brokers import BrokerRegistration
+from ottla.controller.metadata.controllers import ControllerRegistration
+from ottla.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RegisterBrokerRecord,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.metadata.brokers import Endpoint, FeatureRange
-from protocol.metadata_records import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+from ottla.controller.metadata.brokers import Endpoint, FeatureRange
+from ottla.protocol.metadata_records import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
 
 
 @dataclass(frozen=True, slots=True)

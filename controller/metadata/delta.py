@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any, Protocol, TypeVar
 
-from controller.metadata.acls import AclsDelta
-from controller.metadata.client_quotas import ClientQuotasDelta
-from controller.metadata.cluster import ClusterDelta
-from controller.metadata.configs import ConfigsDelta
-from controller.metadata.delegation_tokens import DelegationTokensDelta
-from controller.metadata.features import FeaturesDelta
-from controller.metadata.image import MetadataImage
-from controller.metadata.producer_ids import ProducerIdsDelta
-from controller.metadata.scram import ScramDelta
-from controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
-from protocol import metadata_records as records
-from protocol.work import Turn, Work, do_now
+from ottla.controller.metadata.acls import AclsDelta
+from ottla.controller.metadata.client_quotas import ClientQuotasDelta
+from ottla.controller.metadata.cluster import ClusterDelta
+from ottla.controller.metadata.configs import ConfigsDelta
+from ottla.controller.metadata.delegation_tokens import DelegationTokensDelta
+from ottla.controller.metadata.features import FeaturesDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.producer_ids import ProducerIdsDelta
+from ottla.controller.metadata.scram import ScramDelta
+from ottla.controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
+from ottla.protocol import metadata_records as records
+from ottla.protocol.work import Turn, Work, do_now
 
 # No state comes of these: a sign of life, what is left of ZooKeeper, and the brackets that loader.py resolves.
 WITHOUT_STATE = frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from protocol.features import METADATA_VERSION_MIN, partition_record_version, register_broker_record_version
-from protocol.metadata_records import (
+from ottla.protocol.features import METADATA_VERSION_MIN, partition_record_version, register_broker_record_version
+from ottla.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,

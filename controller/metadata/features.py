@@ -8,7 +8,7 @@ from typing import Any
 
 from immutables import Map
 
-from protocol.metadata_records import FeatureLevelRecord
+from ottla.protocol.metadata_records import FeatureLevelRecord
 
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"

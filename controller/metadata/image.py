@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from controller.metadata.acls import AclsImage
-from controller.metadata.client_quotas import ClientQuotasImage
-from controller.metadata.cluster import ClusterImage
-from controller.metadata.configs import ConfigsImage
-from controller.metadata.delegation_tokens import DelegationTokensImage
-from controller.metadata.features import FeaturesImage
-from controller.metadata.producer_ids import ProducerIdsImage
-from controller.metadata.scram import ScramImage
-from controller.metadata.topics import TopicsImage
+from ottla.controller.metadata.acls import AclsImage
+from ottla.controller.metadata.client_quotas import ClientQuotasImage
+from ottla.controller.metadata.cluster import ClusterImage
+from ottla.controller.metadata.configs import ConfigsImage
+from ottla.controller.metadata.delegation_tokens import DelegationTokensImage
+from ottla.controller.metadata.features import FeaturesImage
+from ottla.controller.metadata.producer_ids import ProducerIdsImage
+from ottla.controller.metadata.scram import ScramImage
+from ottla.controller.metadata.topics import TopicsImage
 
 
 class ImagePart(Protocol):

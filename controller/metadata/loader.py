@@ -12,16 +12,16 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from controller.metadata.delta import REPLAY_UNITS, MetadataDelta
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.publisher import Publisher, new_turn
-from protocol.metadata_records import (
+from ottla.controller.metadata.delta import REPLAY_UNITS, MetadataDelta
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.publisher import Publisher, new_turn
+from ottla.protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     decode_record,
 )
-from protocol.work import Work
+from ottla.protocol.work import Work
 
 log = logging.getLogger(__name__)
 

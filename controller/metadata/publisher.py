@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from protocol.work import Turn, Work
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.work import Turn, Work
 
 #: A slice, in units of about a microsecond: several of them, one for each publisher, may be in one turn.
 UNITS_A_TURN = 4_000

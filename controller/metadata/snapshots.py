@@ -10,10 +10,10 @@ import logging
 from itertools import islice
 from typing import Any, Protocol
 
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.image import MetadataImage
-from server.world import World
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.image import MetadataImage
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

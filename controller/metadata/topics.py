@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 from immutables import Map
 
-from controller.metadata.partitions import PartitionRegistration
-from protocol.metadata_records import (
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from protocol.work import Turn, Work
+from ottla.protocol.work import Turn, Work
 
 
 class TopicImage(NamedTuple):

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
-from protocol.errors import ErrorCode
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
+from ottla.protocol.errors import ErrorCode
 
 
 class QuorumDisagreement(Exception):

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
-from controller.raft.messages import Batch, ControlRecords, LeaderChange
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol import control_messages as wire
-from protocol.compile import decoder, encoder
-from protocol.errors import MalformedMessage
-from protocol.primitives import Buffer
-from protocol.records.batch import BatchView, iter_batches
-from protocol.records.builder import build_batch
-from protocol.records.control import ControlType, control_batch, control_type
+from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol import control_messages as wire
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import ControlType, control_batch, control_type
 
 #: LeaderChangeMessage v1, with directory ids, is specified but neither written nor readable by Kafka 4.3.
 _LEADER_CHANGE_VERSION = 0

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from controller.raft.effects import Request
-from controller.raft.messages import Answered, Failed, Fetch
-from controller.raft.voters import Endpoint
-from controller.raft.wire.requests_out import reply_from_wire, request_to_wire
-from protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
-from server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.controller.raft.effects import Request
+from ottla.controller.raft.messages import Answered, Failed, Fetch
+from ottla.controller.raft.voters import Endpoint
+from ottla.controller.raft.wire.requests_out import reply_from_wire, request_to_wire
+from ottla.protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
+from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
 
 if TYPE_CHECKING:
-    from server.world import World
+    from ottla.server.world import World
 
 logger = logging.getLogger(__name__)
 

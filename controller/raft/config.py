@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
 
 NO_VOTERS = VoterSet()
 

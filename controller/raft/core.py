@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from controller.raft import agreement, elections, reconfiguration, replication, transitions
-from controller.raft.config import RaftConfig
-from controller.raft.effects import Effects, ElectionState
-from controller.raft.leader import Leader
-from controller.raft.log_state import LogState, OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft import agreement, elections, reconfiguration, replication, transitions
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.effects import Effects, ElectionState
+from ottla.controller.raft.leader import Leader
+from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.messages import (
     AddVoter,
     Answered,
     BeginQuorumEpoch,
@@ -44,16 +44,16 @@ from controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
-from controller.raft.roles import (
+from ottla.controller.raft.roles import (
     Candidate,
     Follower,
     Prospective,
     Resigned,
     Unattached,
 )
-from controller.raft.state import RaftState
-from controller.raft.voters import VoterHistory
-from protocol.errors import ErrorCode
+from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.voters import VoterHistory
+from ottla.protocol.errors import ErrorCode
 
 #: One step can pass through several roles (the only voter passes through four); more would be a loop.
 ROLES_PER_STEP_MAX = 8

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from controller.raft.batches import CommittedBatch
-from controller.raft.effects import LeaderAndEpoch
-from controller.raft.metadata_log import MetadataLog
-from controller.raft.snapshots import SnapshotReader, SnapshotReplaced
-from controller.raft.state import RaftState
-from protocol.work import Work
-from server.clock import Clock
+from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.effects import LeaderAndEpoch
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.snapshots import SnapshotReader, SnapshotReplaced
+from ottla.controller.raft.state import RaftState
+from ottla.protocol.work import Work
+from ottla.server.clock import Clock
 
 #: How much committed log is handed to the listener before the event loop gets a turn: about 10 ms of decoding.
 DELIVERY_BYTES_MAX = 256 * 1024

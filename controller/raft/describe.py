@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from controller.raft.leader import Leader, Progress
-from controller.raft.metadata_log import PARTITION, TOPIC
-from controller.raft.state import RaftState
-from controller.raft.voters import ReplicaKey
-from protocol.errors import ErrorCode
-from protocol.messages import describe_quorum as api
+from ottla.controller.raft.leader import Leader, Progress
+from ottla.controller.raft.metadata_log import PARTITION, TOPIC
+from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.voters import ReplicaKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import describe_quorum as api
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -19,17 +19,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from controller.raft.agreement import QuorumDisagreement, check_changed_voters
-from controller.raft.batches import split
-from controller.raft.channels import Channels
-from controller.raft.config import RaftConfig
-from controller.raft.core import NotLeader, RaftCore
-from controller.raft.delivery import Delivery, RaftListener
-from controller.raft.describe import describe_quorum
-from controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
-from controller.raft.leader import NEVER
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
+from ottla.controller.raft.batches import split
+from ottla.controller.raft.channels import Channels
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.core import NotLeader, RaftCore
+from ottla.controller.raft.delivery import Delivery, RaftListener
+from ottla.controller.raft.describe import describe_quorum
+from ottla.controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
+from ottla.controller.raft.leader import NEVER
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import (
     ControlRecords,
     FetchReply,
     FetchSnapshotReply,
@@ -39,22 +39,22 @@ from controller.raft.messages import (
     RequestBody,
     SnapshotReceived,
 )
-from controller.raft.metadata_log import MetadataLog
-from controller.raft.reconfiguration import voters_with_directories
-from controller.raft.roles import Follower, Resigned
-from controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from controller.raft.voters import Endpoint
-from controller.raft.wire.requests_in import PendingResponse, reply_to_wire
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.work import Work
-from server.clock import in_turns, pause
-from server.network.client import Channel
-from storage.errors import CorruptFile, StorageFailure
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.reconfiguration import voters_with_directories
+from ottla.controller.raft.roles import Follower, Resigned
+from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
+from ottla.controller.raft.voters import Endpoint
+from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.protocol.work import Work
+from ottla.server.clock import in_turns, pause
+from ottla.server.network.client import Channel
+from ottla.storage.errors import CorruptFile, StorageFailure
 
 if TYPE_CHECKING:
-    from server.clock import TimerHandle
-    from server.world import World
+    from ottla.server.clock import TimerHandle
+    from ottla.server.world import World
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import Batch, ReplyBody, RequestBody
-from controller.raft.voters import Endpoint, ReplicaKey
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import Batch, ReplyBody, RequestBody
+from ottla.controller.raft.voters import Endpoint, ReplicaKey
 
 
 class ElectionState(NamedTuple):

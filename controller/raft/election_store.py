@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from controller.raft.effects import ElectionState
-from controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey
-from protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
-from storage.errors import CorruptFile
-from storage.files import Files
+from ottla.controller.raft.effects import ElectionState
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey
+from ottla.protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
 
 FILE = "quorum-state"
 

@@ -6,10 +6,10 @@ the present by whatever message it hears.
 
 from __future__ import annotations
 
-from controller.raft import transitions
-from controller.raft.agreement import is_no_voter
-from controller.raft.effects import ElectionState
-from controller.raft.messages import (
+from ottla.controller.raft import transitions
+from ottla.controller.raft.agreement import is_no_voter
+from ottla.controller.raft.effects import ElectionState
+from ottla.controller.raft.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochReply,
     EndQuorumEpoch,
@@ -21,10 +21,10 @@ from controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
-from controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
-from controller.raft.state import RaftState
-from controller.raft.voters import Endpoints, ReplicaKey
-from protocol.errors import ErrorCode
+from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.voters import Endpoints, ReplicaKey
+from ottla.protocol.errors import ErrorCode
 
 #: How long a Prospective waits before it asks again who refused, at random up to twice this: long enough for peers to
 #: notice a dead leader too (leader_loss_grace_ms), short against the election timeout.

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.raft.effects import ElectionState
-from controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
-from controller.raft.voters import ReplicaKey, Voter, VoterSet
-from protocol.primitives import ZERO_UUID
+from ottla.controller.raft.effects import ElectionState
+from ottla.controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
+from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.protocol.primitives import ZERO_UUID
 
 #: A deadline that never comes.
 NEVER = 1 << 62

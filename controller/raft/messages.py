@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
-from protocol.errors import ErrorCode
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
+from ottla.protocol.errors import ErrorCode
 
 NONE = ErrorCode.NONE
 #: The high watermark of a Fetch from a replica too old to say it (KIP-1166): never wake it for the watermark alone.

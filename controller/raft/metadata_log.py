@@ -12,24 +12,24 @@ from __future__ import annotations
 
 import logging
 
-from controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
-from controller.raft.config import RaftConfig
-from controller.raft.election_store import ElectionStore
-from controller.raft.log_state import LogState, OffsetAndEpoch
-from controller.raft.messages import Batch, ControlRecords
-from controller.raft.snapshots import Snapshots
-from controller.raft.voters import VoterHistory
-from protocol.errors import KafkaError, ProtocolError
-from protocol.primitives import uuid_to_str
-from protocol.records.batch import BatchView
-from storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
-from storage.config import LogConfig
-from storage.errors import CorruptFile
-from storage.files import Files
-from storage.log import Log, Origin
-from storage.mappings import Mappings
-from storage.recovery import open_log
-from storage.walk import DamagedLog
+from ottla.controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.election_store import ElectionStore
+from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.messages import Batch, ControlRecords
+from ottla.controller.raft.snapshots import Snapshots
+from ottla.controller.raft.voters import VoterHistory
+from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.records.batch import BatchView
+from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.log import Log, Origin
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
+from ottla.storage.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
 

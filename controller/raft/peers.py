@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.raft.leader import NEVER
-from controller.raft.messages import RequestBody
+from ottla.controller.raft.leader import NEVER
+from ottla.controller.raft.messages import RequestBody
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.raft.leader import Leader
-from controller.raft.messages import FetchReply, VoterChangeReply
-from controller.raft.state import RaftState
-from protocol.errors import ErrorCode
+from ottla.controller.raft.leader import Leader
+from ottla.controller.raft.messages import FetchReply, VoterChangeReply
+from ottla.controller.raft.state import RaftState
+from ottla.protocol.errors import ErrorCode
 
 
 def fetch_reply(state: RaftState, error: ErrorCode, **rest: Any) -> FetchReply:

@@ -6,8 +6,8 @@ leaves its role by the same rows as any other. "Higher epoch" is told by any req
 
 from __future__ import annotations
 
-from controller.raft.leader import Leader
-from controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from ottla.controller.raft.leader import Leader
+from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 
 TRANSITIONS: dict[type[Role], dict[type[Role], str]] = {
     Unattached: {

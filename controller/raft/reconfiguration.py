@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from controller.raft import transitions
-from controller.raft.leader import Leader, PendingChange
-from controller.raft.messages import (
+from ottla.controller.raft import transitions
+from ottla.controller.raft.leader import Leader, PendingChange
+from ottla.controller.raft.messages import (
     AddVoter,
     ControlRecords,
     RemoveVoter,
@@ -21,11 +21,11 @@ from controller.raft.messages import (
     UpdateVoter,
     VoterChangeReply,
 )
-from controller.raft.pending_responses import finish_change, voter_change_reply
-from controller.raft.replication import check_leader
-from controller.raft.state import RaftState
-from controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey, Voter, VoterSet
-from protocol.errors import ErrorCode, KafkaError
+from ottla.controller.raft.pending_responses import finish_change, voter_change_reply
+from ottla.controller.raft.replication import check_leader
+from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey, Voter, VoterSet
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 def on_add_voter(state: RaftState, add: AddVoter, reply_to: Any, now_ms: int) -> None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.raft import transitions
-from controller.raft.effects import SnapshotChunk
-from controller.raft.elections import accept, ask_for_leader, is_current
-from controller.raft.leader import NEVER, Leader, Parked
-from controller.raft.log_state import BOOTSTRAP_SNAPSHOT, Diverging, NeedsSnapshot
-from controller.raft.messages import (
+from ottla.controller.raft import transitions
+from ottla.controller.raft.effects import SnapshotChunk
+from ottla.controller.raft.elections import accept, ask_for_leader, is_current
+from ottla.controller.raft.leader import NEVER, Leader, Parked
+from ottla.controller.raft.log_state import BOOTSTRAP_SNAPSHOT, Diverging, NeedsSnapshot
+from ottla.controller.raft.messages import (
     AddVoter,
     BeginQuorumEpoch,
     Failed,
@@ -29,11 +29,11 @@ from controller.raft.messages import (
     SnapshotReceived,
     UpdateVoter,
 )
-from controller.raft.pending_responses import fetch_reply
-from controller.raft.roles import Download, Follower
-from controller.raft.state import RaftState
-from controller.raft.voters import DYNAMIC_VOTERS
-from protocol.errors import ErrorCode
+from ottla.controller.raft.pending_responses import fetch_reply
+from ottla.controller.raft.roles import Download, Follower
+from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.voters import DYNAMIC_VOTERS
+from ottla.protocol.errors import ErrorCode
 
 #: How often a follower compares what the voter set says of it with its configuration.
 VOTER_CHANGE_PERIOD_MS = 2000

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.raft.effects import ElectionState
-from controller.raft.leader import NEVER, Leader
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.voters import Endpoints, ReplicaKey
+from ottla.controller.raft.effects import ElectionState
+from ottla.controller.raft.leader import NEVER, Leader
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.voters import Endpoints, ReplicaKey
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.raft.driver import RaftNode
-from controller.raft.wire.requests_in import INVALID, READERS, PendingResponse
-from protocol.api import ApiKey
-from server.network.context import RequestContext
-from server.network.route import Handler, Route
+from ottla.controller.raft.driver import RaftNode
+from ottla.controller.raft.wire.requests_in import INVALID, READERS, PendingResponse
+from ottla.protocol.api import ApiKey
+from ottla.server.network.context import RequestContext
+from ottla.server.network.route import Handler, Route
 
 
 def quorum_routes(node: RaftNode) -> list[Route]:

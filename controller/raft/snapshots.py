@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from controller.raft.batches import (
+from ottla.controller.raft.batches import (
     CommittedBatch,
     data_batch,
     decode,
@@ -22,16 +22,16 @@ from controller.raft.batches import (
     split,
     voter_rows,
 )
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import ControlRecords
-from controller.raft.voters import VoterSet
-from protocol import control_messages as wire
-from protocol.errors import KafkaError, ProtocolError
-from protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
-from protocol.records.control import ControlType, control_batch, control_type
-from protocol.work import Turn, Work
-from storage.errors import CorruptFile
-from storage.files import Files
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import ControlRecords
+from ottla.controller.raft.voters import VoterSet
+from ottla.protocol import control_messages as wire
+from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
+from ottla.protocol.records.control import ControlType, control_batch, control_type
+from ottla.protocol.work import Turn, Work
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
 
 SUFFIX = ".checkpoint"
 PART = ".part"

@@ -9,15 +9,15 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from controller.raft import agreement
-from controller.raft.config import RaftConfig
-from controller.raft.effects import Effects, ElectionState, LeaderAndEpoch, Reply, Request
-from controller.raft.leader import Leader
-from controller.raft.log_state import LogState
-from controller.raft.messages import ReplyBody, RequestBody
-from controller.raft.peers import Peers
-from controller.raft.roles import Follower, Prospective, Resigned, Role
-from controller.raft.voters import Endpoint, Endpoints, VoterHistory
+from ottla.controller.raft import agreement
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.effects import Effects, ElectionState, LeaderAndEpoch, Reply, Request
+from ottla.controller.raft.leader import Leader
+from ottla.controller.raft.log_state import LogState
+from ottla.controller.raft.messages import ReplyBody, RequestBody
+from ottla.controller.raft.peers import Peers
+from ottla.controller.raft.roles import Follower, Prospective, Resigned, Role
+from ottla.controller.raft.voters import Endpoint, Endpoints, VoterHistory
 
 
 class RaftState:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.raft import pending_responses
-from controller.raft.effects import LeaderAndEpoch
-from controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
-from controller.raft.messages import Batch, ControlRecords, LeaderChange
-from controller.raft.quorum import check_transition
-from controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes
-from controller.raft.state import RaftState
-from controller.raft.voters import DYNAMIC_VOTERS, Endpoints, ReplicaKey, VoterSet
+from ottla.controller.raft import pending_responses
+from ottla.controller.raft.effects import LeaderAndEpoch
+from ottla.controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
+from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
+from ottla.controller.raft.quorum import check_transition
+from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes
+from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, Endpoints, ReplicaKey, VoterSet
 
 # The role.
 

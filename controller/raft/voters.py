@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.primitives import ZERO_UUID
+from ottla.protocol.primitives import ZERO_UUID
 
 #: kraft.version: 0 knows the voters from the configuration, 1 from VotersRecords in the log (KIP-853).
 STATIC_VOTERS = 0

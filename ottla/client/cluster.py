@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from ottla.client.addresses import Address
 from ottla.client.failures import check, code_of, failure
 from ottla.errors import TIMED_OUT, CommandFailed
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from server.network.client import Channel, ChannelClosed, RequestTimeout
-from server.world import World
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.world import World
 
 T = TypeVar("T")
 

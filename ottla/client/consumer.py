@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.client.failures import check, code_of, failure
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.primitives import ZERO_UUID
-from protocol.records import Record, iter_batches
-from protocol.records.control import end_txn_marker
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.records import Record, iter_batches
+from ottla.protocol.records.control import end_txn_marker
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.errors import FAILED, TIMED_OUT, CommandFailed, did_you_mean
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 HINTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topic list` shows what there is",

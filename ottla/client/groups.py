@@ -8,14 +8,14 @@ from typing import Any
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import check, failure
-from protocol.control_messages import ConsumerProtocolAssignment, decode_versioned
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.control_messages import ConsumerProtocolAssignment, decode_versioned
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 TopicPartition = tuple[str, int]
 # The last versions that name topics; later ones have ids only, which a group's topic may no longer have.

@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import check
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 
 METADATA_TOPIC = "__cluster_metadata"
 NO_LEADER = -1

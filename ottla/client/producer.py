@@ -13,10 +13,10 @@ from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.client.failures import code_of, failure
 from ottla.client.partitioner import partition_for_key
 from ottla.errors import USAGE, CommandFailed
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import ZERO_UUID
-from protocol.records import NewRecord, build_batch
-from protocol.records.compression import NO_COMPRESSION
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.records import NewRecord, build_batch
+from ottla.protocol.records.compression import NO_COMPRESSION
 
 ACKS_ALL = -1
 # Well below max.message.bytes (1 MB by default), so that header and record overhead never matter.

@@ -20,8 +20,8 @@ from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.errors import USAGE, CommandFailed
 from ottla.output import note, print_rows
-from protocol.primitives import new_uuid, uuid_to_str
-from protocol.records import NewRecord
+from ottla.protocol.primitives import new_uuid, uuid_to_str
+from ottla.protocol.records import NewRecord
 
 COLUMNS = ("what", "records", "seconds", "records_per_s", "mb_per_s", "p50_ms", "p99_ms", "max_ms")
 #: Single records for the delays: enough for a p99, few enough to take no time.

@@ -16,7 +16,7 @@ from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
 from ottla.errors import USAGE, CommandFailed
 from ottla.record_json import to_line
 from ottla.times import parse_time_ms
-from protocol.records import Record
+from ottla.protocol.records import Record
 
 app = App(name="consume", version_flags=[], help="Read records of a topic.")
 

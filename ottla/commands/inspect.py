@@ -14,7 +14,7 @@ from ottla.application import Output
 from ottla.dump import DUMPS, LOG_SUFFIXES, Row, dump_log
 from ottla.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.output import note, print_json, print_rows
-from storage.files import Files, OsFiles
+from ottla.storage.files import Files, OsFiles
 
 app = App(name="inspect", version_flags=[], help="Print what is in the files of a log directory, without a broker.")
 

@@ -58,7 +58,7 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.properties is None:
         properties = default_properties()
     else:
-        from server.config.load import read_properties
+        from ottla.server.config.load import read_properties
 
         try:
             with open(arguments.properties, "rb") as file:
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         overrides(arguments.override), "--override"
     )
     # Imported late, so that a wrong argument is answered at once.
-    from ottla.server import run
+    from ottla.node import run
 
     return run(properties, where)
 

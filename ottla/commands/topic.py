@@ -12,8 +12,8 @@ from ottla.application import CONNECTION, Connection, Output, connect
 from ottla.client import topics
 from ottla.errors import USAGE, CommandFailed
 from ottla.output import note, print_rows
-from protocol.errors import ErrorCode
-from protocol.primitives import uuid_to_str
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.primitives import uuid_to_str
 
 app = App(
     name="topic", version_flags=[], help="Topics: list, create, describe, delete; add partitions, delete records."

@@ -11,12 +11,12 @@ import socket
 import tempfile
 
 from ottla.container.settings import Refused, Resolution
-from server.config.errors import ConfigError
-from server.config.load import NodeConfig
-from server.network.listener import Endpoint
-from storage.errors import InconsistentLogDirectory
-from storage.files import OsFiles
-from storage.log_dirs import MetaProperties, read_meta_properties
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig
+from ottla.server.network.listener import Endpoint
+from ottla.storage.errors import InconsistentLogDirectory
+from ottla.storage.files import OsFiles
+from ottla.storage.log_dirs import MetaProperties, read_meta_properties
 
 
 def check_properties(resolution: Resolution) -> NodeConfig:

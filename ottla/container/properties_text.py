@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.container.settings import Refused
-from server.config.errors import ConfigError
-from server.config.load import read_properties
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import read_properties
 
 
 def read_value(where: str, text: str) -> str:

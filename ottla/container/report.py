@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ottla.container.settings import Resolution
-from server.config.broker import is_secret, key_of
+from ottla.server.config.broker import is_secret, key_of
 
 HIDDEN = "[hidden]"
 ORIGIN_COLUMN_MAX = 72

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.container import bitnami
 from ottla.container.kafka_dialect import CREDENTIAL_NAMES, NOT_PROPERTIES, property_name
 from ottla.container.settings import Environment, ReadFile, Refused
-from server.config.broker import key_of
+from ottla.server.config.broker import key_of
 
 SUFFIX = "_FILE"
 #: Names that end in _FILE and are no reference to another variable.

@@ -16,7 +16,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
 from ottla.errors import CommandFailed
 from ottla.shims.tool import Parser, pairs, reason, with_cluster
-from protocol.records import Record
+from ottla.protocol.records import Record
 
 
 def main(arguments: list[str]) -> int:

@@ -9,8 +9,8 @@ from ottla.client.producer import Producer
 from ottla.errors import CommandFailed
 from ottla.lines import read_lines
 from ottla.shims.tool import Parser, pairs, reason, with_cluster
-from protocol.records import NewRecord
-from protocol.records.compression import CODEC_IDS
+from ottla.protocol.records import NewRecord
+from ottla.protocol.records.compression import CODEC_IDS
 
 
 class Reader:

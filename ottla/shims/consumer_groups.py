@@ -11,7 +11,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.groups import GroupDescription
 from ottla.errors import CommandFailed
 from ottla.shims.tool import Parser, reason, with_cluster
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 NOT_HERE = ("delete", "reset-offsets", "delete-offsets")
 ROW = "{:<15} {:<15} {:<10} {:<15} {:<15} {:<15} {:<15} {:<15} {}"

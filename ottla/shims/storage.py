@@ -8,11 +8,11 @@ from random import SystemRandom
 from typing import NoReturn
 
 from ottla.shims.tool import read_client_properties
-from protocol.primitives import new_uuid
-from server.config.errors import ConfigError
-from storage.errors import InconsistentLogDirectory, StorageFailure
-from storage.files import OsFiles
-from storage.log_dirs import MetaProperties, id_to_text, read_meta_properties
+from ottla.protocol.primitives import new_uuid
+from ottla.server.config.errors import ConfigError
+from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log_dirs import MetaProperties, id_to_text, read_meta_properties
 
 
 class _Parser(argparse.ArgumentParser):

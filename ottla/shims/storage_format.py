@@ -12,12 +12,12 @@ import time
 from collections.abc import Mapping
 from random import Random
 
-from controller.raft.metadata_log import DIRECTORY
-from controller.raft.snapshots import write_bootstrap, write_initial_voters
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.metadata_log import DIRECTORY
+from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import new_directory_id
 from ottla.node_parts import registered_host
-from protocol.features import (
+from ottla.protocol.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -27,13 +27,13 @@ from protocol.features import (
     metadata_version_name,
     supported_levels,
 )
-from protocol.metadata_records import FeatureLevelRecord, encode_record
-from protocol.primitives import uuid_from_str
-from server.config.errors import ConfigError
-from server.config.listeners import read_address
-from server.config.load import NodeConfig
-from storage.files import Files
-from storage.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
+from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
+from ottla.protocol.primitives import uuid_from_str
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import read_address
+from ottla.server.config.load import NodeConfig
+from ottla.storage.files import Files
+from ottla.storage.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 
 
 class Refused(Exception):

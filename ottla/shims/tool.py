@@ -12,7 +12,7 @@ from typing import NoReturn
 from ottla.client.addresses import parse_bootstrap
 from ottla.client.cluster import ClusterClient
 from ottla.errors import CommandFailed
-from server.world import RealWorld
+from ottla.server.world import RealWorld
 
 #: What an admin client takes for a call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def read_client_properties(path: str) -> dict[str, str]:
-    from server.config.load import read_properties
+    from ottla.server.config.load import read_properties
 
     try:
         with open(path, "rb") as file:

@@ -13,14 +13,14 @@ from ottla.client.configs import describe_configs
 from ottla.client.failures import check
 from ottla.errors import CommandFailed
 from ottla.shims.tool import Parser, reason, with_cluster
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from storage.log_dirs import id_to_text
+from ottla.storage.log_dirs import id_to_text
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 ONE_ACTION = "Command must include exactly one action: --list, --describe, --create, --alter or --delete"

@@ -17,9 +17,9 @@ from typing import Any
 from ottla import local_directory, local_nodes
 from ottla.local_nodes import HOST
 from ottla.testing.links import Direction, Links
-from protocol.compile import decoder, encoder
-from protocol.headers import decode_response_header, encode_request_header
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.headers import decode_response_header, encode_request_header
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 METADATA_KEY, METADATA_VERSION = 3, 12
 STOP_SECONDS_MAX = 30.0

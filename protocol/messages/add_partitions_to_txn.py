@@ -5,7 +5,7 @@ Clients use v0-3; v4 batches transactions and can verify only, for brokers (KIP-
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @struct

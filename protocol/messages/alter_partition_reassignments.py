@@ -5,7 +5,7 @@ v1 can forbid changing the replication factor.
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @struct

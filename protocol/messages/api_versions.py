@@ -6,7 +6,7 @@ checks cluster and node id (KIP-1242). The response header is never flexible; an
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @message(key=18, versions="0-5", flexible="3+")

@@ -5,7 +5,7 @@ v1 adds offline log directories (KIP-858); v2 cordoned ones (KIP-1066).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, uuid, v
+from ottla.protocol.schema import int16, int32, int64, message, uuid, v
 
 
 @message(key=63, versions="0-2", flexible="0+")

@@ -5,8 +5,8 @@ v1 adds the member type (KIP-1099).
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int8, int16, int32, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int8, int16, int32, message, struct, uuid, v
 
 
 @message(key=69, versions="0-1", flexible="0+")

@@ -5,8 +5,8 @@ v1 adds regular expressions and member ids made by the client (KIP-1082).
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
 
 @struct

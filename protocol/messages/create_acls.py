@@ -5,7 +5,7 @@ v1 adds the pattern type (KIP-290); v3 the user resource type (KIP-373).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @struct

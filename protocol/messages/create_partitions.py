@@ -5,7 +5,7 @@ v3 may be throttled (KIP-599).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @struct

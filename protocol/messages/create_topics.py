@@ -6,8 +6,8 @@ may be throttled (KIP-599); v7 returns topic ids (KIP-516).
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int8, int16, int32, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int8, int16, int32, message, struct, uuid, v
 
 
 @struct

@@ -5,7 +5,7 @@ v3 adds error messages.
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @message(key=42, versions="0-3", flexible="2+")

@@ -5,8 +5,8 @@ v5 adds error messages (KIP-599); v6 topic ids (KIP-516).
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
 
 @struct

@@ -5,7 +5,7 @@ v1 can ask for the controllers (KIP-919); v2 for fenced brokers too (KIP-1073).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @message(key=60, versions="0-2", flexible="0+")

@@ -5,7 +5,7 @@ v1 adds sources and synonyms (KIP-226); v3 types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @struct

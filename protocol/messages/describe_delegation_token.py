@@ -5,7 +5,7 @@ v3 adds the requester (KIP-373).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @struct

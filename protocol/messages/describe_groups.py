@@ -5,7 +5,7 @@ v3 adds authorized operations (KIP-430); v4 instance ids (KIP-345); v6 tells unk
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @message(key=15, versions="0-6", flexible="5+")

@@ -5,7 +5,7 @@ v3 adds a top-level error; v4 the size of the volumes (KIP-827); v5 cordoned dir
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @struct

@@ -5,8 +5,8 @@ v1 adds fetch times (KIP-836); v2 directory ids, endpoints and error messages (K
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int16, int32, int64, message, struct, uint16, uuid, v
 
 
 @struct

@@ -5,7 +5,7 @@ v5 bumps the epoch with every transaction and returns it (KIP-890).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, v
+from ottla.protocol.schema import int16, int32, int64, message, v
 
 
 @message(key=26, versions="0-5", flexible="3+")

@@ -7,8 +7,8 @@ new leaders (KIP-951); v17 directory id (KIP-853); v18 the follower's high water
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
 
 
 @struct

@@ -5,8 +5,8 @@ v1 adds the directory id and the leader's endpoint (KIP-853).
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import Records, int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uint16, uuid, v
 
 
 @struct

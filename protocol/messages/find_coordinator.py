@@ -5,7 +5,7 @@ v1 adds the key type; v4 many keys at once (KIP-699); v6 share groups, key group
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @message(key=10, versions="0-6", flexible="3+")

@@ -5,7 +5,7 @@ v3 adds group instance id (KIP-345).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, v
+from ottla.protocol.schema import int16, int32, message, v
 
 
 @message(key=12, versions="0-4", flexible="4+")

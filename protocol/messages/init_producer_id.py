@@ -5,7 +5,7 @@ v3 can resume with id and epoch (KIP-360); v6 is for two-phase commit and unstab
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, v
+from ottla.protocol.schema import int16, int32, int64, message, v
 
 
 @message(key=22, versions="0-6", flexible="2+")

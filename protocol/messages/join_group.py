@@ -6,7 +6,7 @@ v1 adds rebalance timeout; v4 makes members come back with the id they were give
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @struct

@@ -5,7 +5,7 @@ v3 takes many members at once, also by instance id (KIP-345); v5 adds a reason (
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @struct

@@ -5,7 +5,7 @@ v0 lists client metrics only (KIP-1000); v1 takes resource types (KIP-1142).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @message(key=74, versions="0-1", flexible="0+")

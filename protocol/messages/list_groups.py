@@ -5,7 +5,7 @@ v4 adds states (KIP-518); v5 types (KIP-848).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @message(key=16, versions="0-5", flexible="3+")

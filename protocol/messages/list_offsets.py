@@ -6,7 +6,7 @@ v2 adds isolation level; v4 leader epoch; v7 max timestamp (KIP-734); v8 local l
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
 
 
 @struct

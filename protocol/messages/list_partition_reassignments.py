@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @struct

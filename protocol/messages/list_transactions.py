@@ -5,7 +5,7 @@ v1 can filter by duration (KIP-994); v2 by pattern (KIP-1152).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @message(key=66, versions="0-2", flexible="0+")

@@ -6,8 +6,8 @@ operations (KIP-430); v10 topic ids, usable from v12 (KIP-516); v13 top-level er
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
 
 @struct

@@ -6,8 +6,8 @@ v5 drops the retention time; v6 adds leader epoch; v7 group instance id (KIP-345
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct

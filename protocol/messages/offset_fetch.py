@@ -6,8 +6,8 @@ once (KIP-709); v9 member id and epoch (KIP-848); v10 topic ids instead of names
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct

@@ -5,7 +5,7 @@ v2 adds the current leader epoch (KIP-320); v3 the replica id, by default -2 for
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @struct

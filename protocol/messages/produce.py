@@ -6,8 +6,8 @@ the new leader (KIP-951); v12 joins partitions to the transaction by itself (KIP
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
 
 
 @struct

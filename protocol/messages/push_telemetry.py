@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import int8, int16, int32, message, uuid
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import int8, int16, int32, message, uuid
 
 
 @message(key=72, versions="0", flexible="0+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message
+from ottla.protocol.schema import int16, int32, int64, message
 
 
 @message(key=39, versions="1-2", flexible="2+")

@@ -5,7 +5,7 @@ v1 adds the lifetime of the session (KIP-368).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int64, message, v
+from ottla.protocol.schema import int16, int64, message, v
 
 
 @message(key=36, versions="0-2", flexible="2+")

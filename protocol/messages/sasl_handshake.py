@@ -5,7 +5,7 @@ v1 puts the exchange that follows into SaslAuthenticate (KIP-152). Never flexibl
 
 from __future__ import annotations
 
-from protocol.schema import int16, message, v
+from ottla.protocol.schema import int16, message, v
 
 
 @message(key=17, versions="0-1", flexible="none")

@@ -5,7 +5,7 @@ v1 adds descriptions of the topology (KIP-1331) and the assignor (KIP-1357).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
 
 
 @message(key=89, versions="0-1", flexible="0+")

@@ -5,7 +5,7 @@ v1 can ask for a description of the topology (KIP-1331).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
 
 
 @struct

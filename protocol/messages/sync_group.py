@@ -5,7 +5,7 @@ v3 adds group instance id (KIP-345); v5 protocol type and name (KIP-559).
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message
+from ottla.protocol.schema import int16, int32, message
 
 
 @message(key=94, versions="0", flexible="0+")

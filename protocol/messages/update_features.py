@@ -5,7 +5,7 @@ v1 adds downgrade type and validation only (KIP-778); v2 drops the result per fe
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @struct

@@ -5,7 +5,7 @@ v2 adds the transaction version (KIP-1228).
 
 from __future__ import annotations
 
-from protocol.schema import int8, int16, int32, int64, message, struct, v
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
 
 
 @struct

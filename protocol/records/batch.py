@@ -27,12 +27,12 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.primitives import Buffer
-from protocol.records.compression import NO_COMPRESSION, decompress, expanding
-from protocol.records.crc import crc32c
-from protocol.records.record import Record, iter_records
-from protocol.work import Turn, Work
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.records.compression import NO_COMPRESSION, decompress, expanding
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.record import Record, iter_records
+from ottla.protocol.work import Turn, Work
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_BIT,
@@ -26,9 +26,9 @@ from protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
 )
-from protocol.records.compression import NO_COMPRESSION, compress
-from protocol.records.crc import crc32c
-from protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
+from ottla.protocol.records.compression import NO_COMPRESSION, compress
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
 
 _CRC_BYTES = 4
 

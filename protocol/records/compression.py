@@ -21,9 +21,9 @@ from typing import NamedTuple, cast
 
 import cramjam
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.primitives import Buffer
-from protocol.work import BYTES_A_TURN, Turn, Work
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.work import BYTES_A_TURN, Turn, Work
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 

@@ -11,10 +11,10 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import NO_LEADER_EPOCH, BatchView
-from protocol.records.builder import build_batch
-from protocol.records.record import NewRecord, Record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import NO_LEADER_EPOCH, BatchView
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import NewRecord, Record
 
 
 class ControlType(IntEnum):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import cast
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
-from protocol.records.builder import pack_batch
-from protocol.records.compression import CODEC_IDS, NO_COMPRESSION
-from protocol.work import BYTES_A_TURN, Turn, Work
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import CODEC_MASK, HEADER_BYTES, BatchView
+from ottla.protocol.records.builder import pack_batch
+from ottla.protocol.records.compression import CODEC_IDS, NO_COMPRESSION
+from ottla.protocol.work import BYTES_A_TURN, Turn, Work
 
 #: The length field cannot say more.
 BATCH_BYTES_MAX = 2**31 - 1

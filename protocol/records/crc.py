@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 
-from protocol.primitives import Buffer
+from ottla.protocol.primitives import Buffer
 
 
 def _extension() -> Callable[[Buffer], int]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from protocol.primitives import read_varint, read_varlong, varint
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from ottla.protocol.primitives import read_varint, read_varlong, varint
 
 # length, attributes, timestamp delta, offset delta, null key, null value, no headers
 _RECORD_BYTES_MIN = 7

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from protocol.primitives import read_varint, read_varlong, varint, varlong
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from ottla.protocol.primitives import read_varint, read_varlong, varint, varlong
 
 RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
 

@@ -34,8 +34,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_BIT,
@@ -53,7 +53,7 @@ from protocol.records.batch import (
     Header,
     patch_timestamp,
 )
-from protocol.records.compression import (
+from ottla.protocol.records.compression import (
     CODECS,
     DECOMPRESSED_BYTES_MAX,
     EXPANSION_MAX,
@@ -61,9 +61,9 @@ from protocol.records.compression import (
     NO_COMPRESSION,
     lz4_blocks_are_linked,
 )
-from protocol.records.crc import crc32c
-from protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
-from protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
+from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
 
 TIMESTAMP_BOUND_NONE = 2**63 - 1
 # The smallest length field of any magic (LegacyRecord's overhead); less cannot be a batch at all.

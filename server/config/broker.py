@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 
-from server.config.key import LONG_MAX, ConfigKey, Scope, table
-from server.config.tables.groups import GROUPS
-from server.config.tables.log import LOG
-from server.config.tables.network import NETWORK
-from server.config.tables.node import NODE
-from server.config.tables.operations import OPERATIONS
-from server.config.tables.remote import REMOTE
-from server.config.tables.replication import REPLICATION
-from server.config.tables.sasl import SASL
-from server.config.tables.ssl import SSL
-from server.config.tables.transactions import TRANSACTIONS
-from server.config.validators import at_least
-from server.config.words import CLUSTER_WIDE, LONG, MEDIUM
+from ottla.server.config.key import LONG_MAX, ConfigKey, Scope, table
+from ottla.server.config.tables.groups import GROUPS
+from ottla.server.config.tables.log import LOG
+from ottla.server.config.tables.network import NETWORK
+from ottla.server.config.tables.node import NODE
+from ottla.server.config.tables.operations import OPERATIONS
+from ottla.server.config.tables.remote import REMOTE
+from ottla.server.config.tables.replication import REPLICATION
+from ottla.server.config.tables.sasl import SASL
+from ottla.server.config.tables.ssl import SSL
+from ottla.server.config.tables.transactions import TRANSACTIONS
+from ottla.server.config.validators import at_least
+from ottla.server.config.words import CLUSTER_WIDE, LONG, MEDIUM
 
 BROKER_CONFIGS: dict[str, ConfigKey] = {
     **NODE, **NETWORK, **LOG, **REPLICATION, **GROUPS, **TRANSACTIONS, **SSL, **SASL, **REMOTE, **OPERATIONS,

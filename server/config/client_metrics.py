@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from protocol.errors import ErrorCode
-from server.config.errors import ConfigError
-from server.config.key import ConfigKey, table
-from server.config.validators import names
-from server.config.words import INT, LIST, MEDIUM
+from ottla.protocol.errors import ErrorCode
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigKey, table
+from ottla.server.config.validators import names
+from ottla.server.config.words import INT, LIST, MEDIUM
 
 # fmt: off
 CLIENT_METRICS_CONFIGS = table(

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode
-from server.config.broker import (
+from ottla.protocol.errors import ErrorCode
+from ottla.server.config.broker import (
     BROKER_CONFIGS,
     CLUSTER_LEVEL_LISTENER_CONFIGS,
     DYNAMIC_ONLY,
@@ -25,12 +25,12 @@ from server.config.broker import (
     key_of,
     synonyms,
 )
-from server.config.client_metrics import CLIENT_METRICS_CONFIGS
-from server.config.effects import check_effect
-from server.config.errors import ConfigError
-from server.config.group import GROUP_CONFIGS, broker_default, group_values
-from server.config.key import ConfigKey, Scope, to_text
-from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_values
+from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS
+from ottla.server.config.effects import check_effect
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.group import GROUP_CONFIGS, broker_default, group_values
+from ottla.server.config.key import ConfigKey, Scope, to_text
+from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_values
 
 
 class Source(IntEnum):

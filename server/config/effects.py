@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from server.config.broker import BROKER_CONFIGS, base_name, key_of
-from server.config.errors import ConfigError
-from server.config.key import to_text
+from ottla.server.config.broker import BROKER_CONFIGS, base_name, key_of
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import to_text
 
 
 class Effect(Enum):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
-from server.config.errors import ConfigError
-from server.config.validators import Validator
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.validators import Validator
 
 
 class Type(IntEnum):

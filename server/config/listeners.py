@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from server.config.errors import ConfigError, shown
-from server.network.listener import Endpoint
+from ottla.server.config.errors import ConfigError, shown
+from ottla.server.network.listener import Endpoint
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")

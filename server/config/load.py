@@ -11,16 +11,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from server.config.broker import LISTENER_PREFIX, key_of
-from server.config.dynamic import Levels, broker_values
-from server.config.effects import check_effects, without_effect
-from server.config.errors import ConfigError
-from server.config.key import REQUIRED
-from server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
-from server.config.own import OWN_CONFIGS, own_values
-from server.network.listener import Endpoint
-from server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
-from storage.files import Files
+from ottla.server.config.broker import LISTENER_PREFIX, key_of
+from ottla.server.config.dynamic import Levels, broker_values
+from ottla.server.config.effects import check_effects, without_effect
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import REQUIRED
+from ottla.server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
+from ottla.server.config.own import OWN_CONFIGS, own_values
+from ottla.server.network.listener import Endpoint
+from ottla.server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
+from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ def check_roles(config: NodeConfig) -> None:
     if not config.is_broker and own - controllers:
         raise _requirement(
             "listeners",
-            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+            "The listeners config must only contain KRaft controller listeners from ottla.controller.listener.names when "
             "process.roles=controller",
         )
     if config.is_broker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from server.config.key import ConfigKey, Importance, Type
+from ottla.server.config.key import ConfigKey, Importance, Type
 
 OWN_CONFIGS = {
     key.name: key

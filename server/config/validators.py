@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from server.config.errors import ConfigError
+from ottla.server.config.errors import ConfigError
 
 Validator = Callable[[str, Any], None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.config.key import Importance, Scope, Type
+from ottla.server.config.key import Importance, Scope, Type
 
 BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT, Type.LONG
 DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWORD

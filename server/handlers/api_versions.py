@@ -10,17 +10,17 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from server.network.connection import Connection
-from server.network.context import RequestContext
-from server.network.route import Route
+from ottla.server.network.connection import Connection
+from ottla.server.network.context import RequestContext
+from ottla.server.network.route import Route
 
 #: KIP-511: letters, digits, dot and dash, not at the ends.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from protocol.api import APIS, Api, ApiKey
-from protocol.compile import decoder, encoder
-from protocol.errors import ErrorCode, KafkaError, ProtocolError
-from protocol.headers import decode_response_header, encode_request_header, response_header_version
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from server.clock import TimerHandle
-from server.network.frames import LARGE_FRAME_BYTES, FrameProtocol, ReceiveBuffer, read_size
+from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.server.clock import TimerHandle
+from ottla.server.network.frames import LARGE_FRAME_BYTES, FrameProtocol, ReceiveBuffer, read_size
 
 if TYPE_CHECKING:
-    from server.world import World
+    from ottla.server.world import World
 
 #: Kafka's request.timeout.ms for clients.
 REQUEST_TIMEOUT_MS = 30_000

@@ -18,15 +18,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from server.network.context import RequestContext
-from server.network.frames import FrameProtocol, read_size
-from server.network.strangers import stranger
-from server.network.turn import SLOW_NS
-from server.security.principal import ANONYMOUS, Principal
+from ottla.server.network.context import RequestContext
+from ottla.server.network.frames import FrameProtocol, read_size
+from ottla.server.network.strangers import stranger
+from ottla.server.network.turn import SLOW_NS
+from ottla.server.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from server.network.dispatch import Dispatcher, PendingReply
-    from server.network.listener import Listener
+    from ottla.server.network.dispatch import Dispatcher, PendingReply
+    from ottla.server.network.listener import Listener
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from server.security.principal import Principal
+from ottla.server.security.principal import Principal
 
 
 class Peer(Protocol):

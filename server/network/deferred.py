@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError
 
 
 class Waiting(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import ssl as tls
 from collections.abc import Mapping
 
-from server.network.transport import DEFAULT_OPTIONS, Network, ProtocolFactory, Server, SocketOptions
+from ottla.server.network.transport import DEFAULT_OPTIONS, Network, ProtocolFactory, Server, SocketOptions
 
 Address = tuple[str, int]
 

@@ -18,17 +18,17 @@ from collections.abc import Callable, Coroutine
 from struct import Struct
 from typing import Any
 
-from protocol.api import APIS, ApiKey
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.primitives import skip_tags
-from server.clock import Clock
-from server.network.connection import CONTEXTS_MAX, Connection, Pause
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.network.error_reply import error_reply
-from server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
-from server.network.turn import Turn
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.primitives import skip_tags
+from ottla.server.clock import Clock
+from ottla.server.network.connection import CONTEXTS_MAX, Connection, Pause
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.network.error_reply import error_reply
+from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
+from ottla.server.network.turn import Turn
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from protocol.api import APIS, ApiKey
-from protocol.errors import KafkaError
-from protocol.ranges import NONE, Versions, parse
-from protocol.schema import Field, fields
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.ranges import NONE, Versions, parse
+from ottla.protocol.schema import Field, fields
 
 
 class Each(NamedTuple):

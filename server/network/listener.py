@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from server.network.connection import Connection
-from server.network.connection_rate import ConnectionRate
-from server.network.dispatch import Dispatcher
-from server.network.frames import ReceiveBuffer
-from server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, Server, SocketOptions
-from server.timer_wheel import TimerWheel
+from ottla.server.network.connection import Connection
+from ottla.server.network.connection_rate import ConnectionRate
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, Server, SocketOptions
+from ottla.server.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
-    from server.world import World
+    from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from protocol.errors import ErrorCode
-from server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_of_buckets
-from server.network.listener import Listener
-from server.network.route import Route
+from ottla.protocol.errors import ErrorCode
+from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_of_buckets
+from ottla.server.network.listener import Listener
+from ottla.server.network.route import Route
 
 #: Latency buckets count units of 1024 ns.
 MS_PER_UNIT = 1024 / 1_000_000

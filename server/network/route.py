@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any
 
-from protocol.api import APIS, ApiKey
-from protocol.compile import decoder, encoder
-from protocol.headers import request_header_version, response_header_version
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 Handler = Callable[[Any, RequestContext], Any]
 Answer = Any | Deferred | None

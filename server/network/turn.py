@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from server.clock import Clock
-from server.isolation import isolated
+from ottla.server.clock import Clock
+from ottla.server.isolation import isolated
 
 #: What came in one read may be a thousand requests, and some are slow: the first record of a partition makes its files, two
 #: milliseconds on a slow file system. The quorum, on the same loop, is not to wait for all of them.

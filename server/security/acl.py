@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from server.security.operations import (
+from ottla.server.security.operations import (
     ALL,
     ALLOW,
     ALTER,

@@ -17,12 +17,12 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from ipaddress import IPv6Address
 from typing import Protocol
 
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from server.config.errors import ConfigError
-from server.network.context import RequestContext
-from server.security.acl import AccessControlEntry, AclIndex, Decision
-from server.security.operations import (
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.config.errors import ConfigError
+from ottla.server.network.context import RequestContext
+from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision
+from ottla.server.security.operations import (
     LITERAL,
     OPERATIONS,
     PATTERN_TYPES,
@@ -30,7 +30,7 @@ from server.security.operations import (
     SUPPORTED_OPERATIONS,
     bit_field,
 )
-from server.security.principal import Principal
+from ottla.server.security.principal import Principal
 
 log = logging.getLogger(__name__)
 #: Kafka's name, so that its recipes for an audit log apply.

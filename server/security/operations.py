@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 UNKNOWN: Final = 0
 ANY: Final = 1

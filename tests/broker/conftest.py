@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]

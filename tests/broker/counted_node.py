@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-import protocol.records.compression
-import protocol.records.validate
-import storage.lookup
-from ottla.server import Server
-from server.world import RealWorld
+import ottla.protocol.records.compression
+import ottla.protocol.records.validate
+import ottla.storage.lookup
+from ottla.node import Server
+from ottla.server.world import RealWorld
 from tests.broker.wire import Wire
 from tests.ports import free_ports
 

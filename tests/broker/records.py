@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records.builder import build_batch
-from protocol.records.record import NewRecord
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import NewRecord
 
 TIMESTAMP_MS = 1_700_000_000_000
 

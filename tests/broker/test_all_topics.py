@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.all_topics import PARTITIONS_PER_TURN, AllTopics, Rows, View
-from broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic, metadata_encoder
-from broker.metadata_cache import MetadataCache
-from controller.metadata.topics import TopicImage
-from protocol.compile import encode
-from protocol.messages.metadata import (
+from ottla.broker.all_topics import PARTITIONS_PER_TURN, AllTopics, Rows, View
+from ottla.broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic, metadata_encoder
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.compile import encode
+from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.incremental_alter_configs import (
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import iter_batches
-from protocol.records.builder import build_batch, pack_batch
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import build_batch, pack_batch
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.wire import Wire
 from tests.ports import free_ports

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.controller_channel import ControllerAddress, ControllerChannel
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from server.world import RealWorld
+from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.server.world import RealWorld
 from tests.server.tiny_node import tiny_node, until
 
 

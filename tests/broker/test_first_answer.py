@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest
 from tests.broker.wire import Wire
 from tests.chaos.node_process import NodeProcess
 

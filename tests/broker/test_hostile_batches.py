@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import varint
-from protocol.records.builder import build_batch, pack_batch
-from protocol.records.compression import DECOMPRESSED_BYTES_MAX, GZIP, LZ4, SNAPPY, ZSTD, compress
-from protocol.records.record import encode_record
-from protocol.records.validate import RECORD_ERRORS_MAX, RECORDS_MAX
-from protocol.work import BYTES_A_TURN, RECORDS_A_TURN
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.primitives import varint
+from ottla.protocol.records.builder import build_batch, pack_batch
+from ottla.protocol.records.compression import DECOMPRESSED_BYTES_MAX, GZIP, LZ4, SNAPPY, ZSTD, compress
+from ottla.protocol.records.record import encode_record
+from ottla.protocol.records.validate import RECORD_ERRORS_MAX, RECORDS_MAX
+from ottla.protocol.work import BYTES_A_TURN, RECORDS_A_TURN
 from tests.broker.conftest import eventually
 from tests.broker.counted_node import CountedNode
 from tests.broker.wire import Wire
@@ -250,7 +250,7 @@ def test_checking_stops_at_the_first_fault(node: CountedNode, wire: Wire) -> Non
 def test_millions_of_headers_in_one_record_are_work_in_turns_and_bounded(
     node: CountedNode, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("protocol.records.validate.RECORDS_MAX", 200_000)
+    monkeypatch.setattr("ottla.protocol.records.validate.RECORDS_MAX", 200_000)
     header = b"\x00\x01"  # an empty key, no value
 
     def with_headers(count: int) -> bytes:

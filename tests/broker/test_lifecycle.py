@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.lifecycle import BrokerState, RegistrationRefused
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from server.network.context import RequestContext
-from server.security.principal import Principal
+from ottla.broker.lifecycle import BrokerState, RegistrationRefused
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.server.network.context import RequestContext
+from ottla.server.security.principal import Principal
 from tests.controller.node import Node, running
 
 
@@ -183,7 +183,7 @@ async def test_a_refused_forwarded_request_is_refused_in_the_form_of_its_own_api
 
 
 async def test_what_is_not_a_clients_business_is_not_forwarded(tmp_path: Path) -> None:
-    from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
     async with running(tmp_path) as node:
         with pytest.raises(KafkaError) as refused:

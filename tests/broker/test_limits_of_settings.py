@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.broker.conftest import start_node, stop_node
 
 

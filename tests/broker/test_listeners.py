@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 
@@ -66,7 +66,7 @@ def test_without_one_a_client_hears_the_address_it_dialled(host: str) -> None:
 
 
 def test_the_controllers_listener_serves_no_produce() -> None:
-    from protocol.messages.api_versions import ApiVersionsRequest
+    from ottla.protocol.messages.api_versions import ApiVersionsRequest
 
     with Wire(CONTROLLER) as wire:
         answer = wire.request(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.lost_leaders import HeldAnswers
+from ottla.broker.lost_leaders import HeldAnswers
 
 
 @pytest.mark.parametrize(("age_ms", "waits"), [(0, False), (20, False), (400, True), (60_000, True)])

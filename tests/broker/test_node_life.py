@@ -115,7 +115,7 @@ def test_kill_9_under_an_idempotent_producer_loses_and_doubles_nothing(nodes: li
 
 
 def test_producer_state_survives_a_restart(nodes: list[Node], tmp_path: Path) -> None:
-    from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+    from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from tests.broker.records import batch
 
     def send(node: Node, sequence: int) -> tuple[int, int]:

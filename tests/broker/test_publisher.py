@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.node import BrokerNode
-from broker.replication.replicas import CHANGE_UNITS, CREATE_UNITS, LOOK_UNITS, Replicas
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import MetadataImage
-from controller.metadata.publisher import UNITS_A_TURN
-from protocol.errors import KafkaError
-from protocol.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from protocol.work import Work
-from storage.logs import Logs
+from ottla.broker.node import BrokerNode
+from ottla.broker.replication.replicas import CHANGE_UNITS, CREATE_UNITS, LOOK_UNITS, Replicas
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.protocol.work import Work
+from ottla.storage.logs import Logs
 from tests.sim.cluster import SimCluster
 from tests.sim.loop import run
 

@@ -10,8 +10,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.broker.conftest import Node
 
 

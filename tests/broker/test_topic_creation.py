@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.metadata_cache import MetadataCache
-from broker.topic_creation import TopicCreation
-from controller.metadata.delta import MetadataDelta
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.metadata_records import TopicRecord
-from server.timer_wheel import TimerWheel
-from server.world import World
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topic_creation import TopicCreation
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.metadata_records import TopicRecord
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
 from tests.broker.replication.test_partition import Timers
 
 WAIT_MS = 1_000

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.messages.fetch import FetchRequest
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.fetch import FetchRequest
 from tests.broker.conftest import Node
 from tests.broker.records import batch
 from tests.broker.test_fetch import NAMED, append, fetch, views

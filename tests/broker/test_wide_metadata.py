@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from server.security.authorizer import STANDARD_AUTHORIZER
-from server.security.operations import ALL, TOPIC
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.security.authorizer import STANDARD_AUTHORIZER
+from ottla.server.security.operations import ALL, TOPIC
 from tests.broker.authorization.entries import ALICE, TOPIC_REFUSED, acl
 from tests.broker.authorization.entries import create as create_acl
 from tests.broker.counted_node import CountedNode
@@ -61,8 +61,8 @@ def test_topics_that_take_more_than_a_turn_are_answered_as_others_are(
     with node.wire() as wire:
         ids = () if version < 12 else (named(wire, 12, "other")[0].topic_id, b"?" * 16)
         at_once = named(wire, version, *names, ids=ids)
-        monkeypatch.setattr("broker.handlers.metadata.PARTITIONS_PER_TURN", 2)
-        monkeypatch.setattr("broker.all_topics.PARTITIONS_PER_TURN", 2)
+        monkeypatch.setattr("ottla.broker.handlers.metadata.PARTITIONS_PER_TURN", 2)
+        monkeypatch.setattr("ottla.broker.all_topics.PARTITIONS_PER_TURN", 2)
         assert named(wire, version, *names, ids=ids) == at_once
         found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in at_once}
         assert (found["wide"], found["other"], found["hidden"]) == ((0, 7), (0, 1), (TOPIC_REFUSED, 0))

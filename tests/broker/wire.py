@@ -6,10 +6,10 @@ import socket
 import struct
 from typing import Any
 
-from protocol.api import APIS, ApiKey
-from protocol.compile import decoder, encoder
-from protocol.headers import request_header_version, response_header_version
-from protocol.schema import info_of
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.schema import info_of
 
 TIMEOUT_S = 10.0
 

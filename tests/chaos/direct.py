@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.api import APIS, ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 from tests.chaos.history import Record, encode

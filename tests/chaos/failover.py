@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from ottla.testing import Cluster
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.wire import Wire
 from tests.chaos.history import IMPATIENT, Load, judge, read_everything
 from tests.chaos.roles import active_controller, leader_of

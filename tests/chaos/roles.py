@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ottla.testing import Cluster
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 from tests.broker.wire import Wire
 
 FOUND_SECONDS_MAX = 30

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 from tests.chaos.history import PARTITIONS, Load, create_topic, judge, read_everything

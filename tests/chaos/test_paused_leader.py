@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ottla.testing import Cluster
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 from tests.broker.conftest import eventually
 from tests.chaos.cluster_cycles import replicas_differ
 from tests.chaos.direct import ALL, LEADER, DirectProducer

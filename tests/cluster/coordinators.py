@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ottla.testing import Cluster
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker.wire import Wire
 
 GROUP, TRANSACTION = 0, 1

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.messages.describe_quorum import (
+from ottla.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,
     PartitionDataResponse,
     TopicDataRequest,
 )
-from protocol.primitives import uuid_from_str
+from ottla.protocol.primitives import uuid_from_str
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.ports import free_ports

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import Cluster
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read

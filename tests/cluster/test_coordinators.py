@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed

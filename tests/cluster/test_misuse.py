@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import Cluster
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from protocol.messages.envelope import EnvelopeRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from protocol.messages.vote import VoteRequest
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from ottla.protocol.messages.envelope import EnvelopeRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.messages.vote import VoteRequest
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read

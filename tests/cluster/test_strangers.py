@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import (
     add_raft_voter,
     allocate_producer_ids,
     alter_partition,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import MetadataImage
 
 
 def same_content(one: MetadataImage, other: MetadataImage) -> bool:

@@ -8,27 +8,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.controller_channel import ControllerAddress, ControllerChannel
-from broker.lifecycle import BrokerIdentity, BrokerLifecycle
-from controller.decisions.config_schema import TableSchema
-from controller.decisions.settings import ControlSettings
-from controller.metadata.brokers import Endpoint
-from controller.node import ControllerNode, MetadataNode
-from controller.raft.config import RaftConfig
-from controller.raft.voters import Endpoint as VoterEndpoint
-from controller.raft.voters import ReplicaKey, Voter, VoterSet
-from protocol.api import ApiKey
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from server.config.broker import BROKER_CONFIGS
-from server.handlers.api_versions import ApiVersionsHandler
-from server.network.client import Channel
-from server.network.dispatch import Dispatcher
-from server.network.frames import ReceiveBuffer
-from server.network.listener import ConnectionLimits, Listener
-from server.network.listener import Endpoint as ListenerEndpoint
-from server.network.route import Route, RouteTable
-from server.timer_wheel import TimerWheel
-from server.world import RealWorld
+from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.lifecycle import BrokerIdentity, BrokerLifecycle
+from ottla.controller.decisions.config_schema import TableSchema
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.voters import Endpoint as VoterEndpoint
+from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.handlers.api_versions import ApiVersionsHandler
+from ottla.server.network.client import Channel
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.listener import ConnectionLimits, Listener
+from ottla.server.network.listener import Endpoint as ListenerEndpoint
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import RealWorld
 from tests.controller.raft.nodes import kill
 from tests.ports import free_ports
 

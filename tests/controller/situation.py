@@ -14,18 +14,18 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from controller.decisions.brokers import fence_records, unfence_records
-from controller.decisions.config_schema import TableSchema
-from controller.decisions.configs import ConfigDecisions
-from controller.decisions.index import ClusterIndex
-from controller.decisions.outcome import Outcome
-from controller.decisions.settings import ControlSettings
-from controller.decisions.state import ControlState
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.partitions import PartitionRegistration
-from protocol.features import default_levels, supported_levels
-from protocol.metadata_records import (
+from ottla.controller.decisions.brokers import fence_records, unfence_records
+from ottla.controller.decisions.config_schema import TableSchema
+from ottla.controller.decisions.configs import ConfigDecisions
+from ottla.controller.decisions.index import ClusterIndex
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.features import default_levels, supported_levels
+from ottla.protocol.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     ConfigRecord,
@@ -34,7 +34,7 @@ from protocol.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from server.config.broker import BROKER_CONFIGS
+from ottla.server.config.broker import BROKER_CONFIGS
 
 CLUSTER_ID = "situation-cluster-id-0"
 DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items() if not key.required}

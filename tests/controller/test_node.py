@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.lifecycle import BrokerState
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from server.network.client import Channel
+from ottla.broker.lifecycle import BrokerState
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.server.network.client import Channel
 from tests.controller.images import same_content
 from tests.controller.node import Node, create, running
 from tests.ports import free_ports

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from controller.decisions.heartbeats import Heartbeats
-from controller.decisions.index import INDEX_UNITS, ClusterIndex
-from controller.decisions.outcome import Outcome
-from controller.decisions.settings import ControlSettings
-from controller.decisions.unsettled import PARTITIONS_PER_TURN, left_by_broker
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.loader import MetadataLoader
-from controller.metadata.publisher import UNITS_A_TURN
-from controller.periodic import PeriodicDuties
-from controller.runtime import Controller
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_records import (
+from ottla.controller.decisions.heartbeats import Heartbeats
+from ottla.controller.decisions.index import INDEX_UNITS, ClusterIndex
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, left_by_broker
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.controller.periodic import PeriodicDuties
+from ottla.controller.runtime import Controller
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records import (
     BeginTransactionRecord,
     BrokerFeature,
     NoOpRecord,
@@ -27,8 +27,8 @@ from protocol.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from protocol.work import do_now
-from server.network.deferred import Deferred
+from ottla.protocol.work import do_now
+from ottla.server.network.deferred import Deferred
 from tests.controller.situation import CLUSTER_ID
 
 GRACE_MS = ControlSettings.__dataclass_fields__["lost_connection_grace_ms"].default
@@ -544,7 +544,7 @@ def test_the_next_term_looks_at_what_one_broker_left_in_each_turn(monkeypatch: p
         looked_at.append((turn, broker_id))
         return left_by_broker(state, broker_id)
 
-    monkeypatch.setattr("controller.periodic.left_by_broker", left)
+    monkeypatch.setattr("ottla.controller.periodic.left_by_broker", left)
     quorum.clock.advance(quorum.clock.now_ms + 1)
     turn = 0
     quorum.elect(3)

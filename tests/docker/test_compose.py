@@ -56,7 +56,7 @@ def test_our_files_keep_data_restart_and_watch_health(path: Path) -> None:
 
 
 def test_what_the_pipelines_services_run_is_what_the_pipeline_understands() -> None:
-    from pipeline.main import parser
+    from ottla.pipeline.main import parser
 
     path = ROOT / "docker" / "compose.spark.yml"
     found = [raw for raw in load(path)["services"].values() if raw["image"] == "ottla-pipeline"]

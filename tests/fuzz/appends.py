@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.errors import KafkaError
-from protocol.records.builder import build_batch
-from storage.config import LogConfig
-from storage.errors import UnexpectedAppendOffset
-from storage.log import Log, Origin
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.builder import build_batch
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.log import Log, Origin
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 from tests.fuzz.batches import batch_seeds
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.logs import CUT, NOW_MS, ask, read, seeds

@@ -14,9 +14,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from controller.raft.batches import as_batch
-from protocol.errors import KafkaError, ProtocolError
-from protocol.records.batch import (
+from ottla.controller.raft.batches import as_batch
+from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CRC_AT,
@@ -26,11 +26,11 @@ from protocol.records.batch import (
     check_batch,
     iter_batches,
 )
-from protocol.records.builder import build_batch, rebuild_batch
-from protocol.records.compression import CODEC_IDS, CODECS, compress, decompress
-from protocol.records.control import ControlType, control_batch, end_txn_batch, end_txn_marker
-from protocol.records.crc import crc32c
-from protocol.records.validate import RecordRules, restamp, validate_header, validate_records
+from ottla.protocol.records.builder import build_batch, rebuild_batch
+from ottla.protocol.records.compression import CODEC_IDS, CODECS, compress, decompress
+from ottla.protocol.records.control import ControlType, control_batch, end_txn_batch, end_txn_marker
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.validate import RecordRules, restamp, validate_header, validate_records
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import golden
 from tests.protocol.records.golden_batches import load

@@ -42,7 +42,7 @@ def guided_targets() -> dict[str, Target]:
     imports = atheris.instrument_imports(include=list(PRODUCT), exclude=GENERATORS, enable_loader_override=False)
     with redirect_stderr(StringIO()), imports:
         targets: dict[str, Target] = import_module(TARGETS).TARGETS
-        codecs: Any = import_module("protocol.compile")
+        codecs: Any = import_module("ottla.protocol.compile")
     generate = codecs._compile
 
     def guided(what: str, *arguments: Any) -> Any:

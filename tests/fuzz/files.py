@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from controller.raft.batches import data_batch
-from controller.raft.config import RaftConfig
-from controller.raft.election_store import FILE as QUORUM_STATE
-from controller.raft.election_store import ElectionStore
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import Batch
-from controller.raft.metadata_log import DIRECTORY, MetadataLog
-from controller.raft.snapshots import (
+from ottla.controller.raft.batches import data_batch
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.election_store import FILE as QUORUM_STATE
+from ottla.controller.raft.election_store import ElectionStore
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import Batch
+from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
+from ottla.controller.raft.snapshots import (
     BOOTSTRAP_FILE,
     Snapshots,
     SnapshotWriter,
@@ -26,20 +26,20 @@ from controller.raft.snapshots import (
     read_bootstrap,
     write_bootstrap,
 )
-from controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS
-from protocol.control_messages import ProducerEntry, ProducerSnapshot
-from protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
-from protocol.records.batch import HEADER_BYTES
-from protocol.records.crc import crc32c
-from protocol.work import do_now
-from storage import checkpoint, index_file, producer_snapshot
-from storage.epochs import FILE as EPOCHS
-from storage.epochs import LeaderEpochs
-from storage.errors import CorruptFile, InconsistentLogDirectory
-from storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
-from storage.log_dirs import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
-from storage.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
-from storage.txn_index import AbortedTxn, TransactionIndex
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS
+from ottla.protocol.control_messages import ProducerEntry, ProducerSnapshot
+from ottla.protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
+from ottla.protocol.records.batch import HEADER_BYTES
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.work import do_now
+from ottla.storage import checkpoint, index_file, producer_snapshot
+from ottla.storage.epochs import FILE as EPOCHS
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import CorruptFile, InconsistentLogDirectory
+from ottla.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from ottla.storage.log_dirs import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
+from ottla.storage.txn_index import AbortedTxn, TransactionIndex
 from tests.controller.raft.cluster import dynamic_voters, static_voters
 from tests.fuzz.batches import stamp
 from tests.fuzz.target import Target, equal

@@ -15,17 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, batch_size, check_batch
-from protocol.records.builder import build_batch
-from protocol.records.control import end_txn_batch
-from storage.config import LogConfig
-from storage.epochs import FILE as EPOCHS
-from storage.errors import CorruptFile, StorageFailure
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.recovery import open_log
-from storage.walk import DamagedLog
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, batch_size, check_batch
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import end_txn_batch
+from ottla.storage.config import LogConfig
+from ottla.storage.epochs import FILE as EPOCHS
+from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
+from ottla.storage.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal
 from tests.sim.disk import SimDisk

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from protocol.api import APIS, Api, ApiKey
-from protocol.compile import encode
-from protocol.headers import encode_request_header
-from protocol.records.builder import build_batch
-from protocol.schema import Field, WireType, fields
-from server.network.connection import Connection
-from server.network.listener import Listener
+from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.compile import encode
+from ottla.protocol.headers import encode_request_header
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.schema import Field, WireType, fields
+from ottla.server.network.connection import Connection
+from ottla.server.network.listener import Listener
 from tests.fuzz.logs import CUT
 from tests.fuzz.target import Target
 from tests.fuzz.wire import SentBytes, deliver

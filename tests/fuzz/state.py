@@ -11,28 +11,28 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from broker.coordinator.shard import UnreadableValue
-from broker.coordinator.timers import Timers
-from broker.groups import describe, expiry, offsets
-from broker.groups.config import GroupCoordinatorConfig
-from broker.groups.records import GroupRecordCodec
-from broker.groups.shard import GroupShard
-from broker.transactions import describe as describe_transactions
-from broker.transactions import expiry as transaction_expiry
-from broker.transactions.config import TransactionConfig
-from broker.transactions.records import TransactionRecordCodec
-from broker.transactions.shard import TransactionShard
-from controller.bootstrap import bootstrap_records
-from controller.decisions.index import ClusterIndex
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.image import EMPTY
-from protocol import metadata_records as metadata
-from protocol.compile import decode
-from protocol.control_messages import ConsumerProtocolSubscription
-from protocol.coordinator_records import encode_key, encode_value
-from protocol.errors import KafkaError, ProtocolError
-from protocol.group_records import (
+from ottla.broker.coordinator.shard import UnreadableValue
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups import describe, expiry, offsets
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.records import GroupRecordCodec
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.transactions import describe as describe_transactions
+from ottla.broker.transactions import expiry as transaction_expiry
+from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.records import TransactionRecordCodec
+from ottla.broker.transactions.shard import TransactionShard
+from ottla.controller.bootstrap import bootstrap_records
+from ottla.controller.decisions.index import ClusterIndex
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.image import EMPTY
+from ottla.protocol import metadata_records as metadata
+from ottla.protocol.compile import decode
+from ottla.protocol.control_messages import ConsumerProtocolSubscription
+from ottla.protocol.coordinator_records import encode_key, encode_value
+from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -40,9 +40,9 @@ from protocol.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from protocol.schema import info_of
-from protocol.transaction_records import (
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.protocol.schema import info_of
+from ottla.protocol.transaction_records import (
     TRANSACTION_RECORDS,
     PartitionsSchema,
     TransactionLogKey,

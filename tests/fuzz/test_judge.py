@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.compile import encode
-from protocol.errors import MalformedMessage
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.primitives import read_varlong
+from ottla.protocol.compile import encode
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.primitives import read_varlong
 from tests.fuzz.judge import CLEAR_REFS, TOO_LONG, TOO_MUCH, Finding, Judge
 from tests.fuzz.target import Target
 

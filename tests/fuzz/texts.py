@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from broker.transactions.describe import matcher
+from ottla.broker.transactions.describe import matcher
 from ottla.container.jaas import read_jaas
 from ottla.container.properties_text import read_file, write_file
 from ottla.container.settings import Refused
-from protocol.errors import KafkaError
-from protocol.primitives import uuid_from_str, uuid_to_str
-from server.admin import read_request
-from server.config.broker import BROKER_CONFIGS
-from server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
-from server.config.dynamic import check_broker_configs
-from server.config.errors import ConfigError
-from server.config.group import GROUP_CONFIGS, check_group_configs
-from server.config.key import REQUIRED
-from server.config.topic import TOPIC_CONFIGS, check_topic_configs
-from storage.config import LogConfig
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.server.admin import read_request
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
+from ottla.server.config.dynamic import check_broker_configs
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.group import GROUP_CONFIGS, check_group_configs
+from ottla.server.config.key import REQUIRED
+from ottla.server.config.topic import TOPIC_CONFIGS, check_topic_configs
+from ottla.storage.config import LogConfig
 from tests.fuzz.target import Target, equal
 
 BROKER_VALUES = {name: None if key.default is REQUIRED else key.default for name, key in BROKER_CONFIGS.items()}
@@ -40,7 +40,7 @@ def configs(data: bytes) -> None:
 
 
 def _check_topic(values: dict[str, str]) -> None:
-    from server.config.topic import topic_values
+    from ottla.server.config.topic import topic_values
 
     check_topic_configs(values, BROKER_VALUES)
     parsed = topic_values(values, BROKER_VALUES)

@@ -9,25 +9,25 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from broker.groups.classic.group import subscription_topics
-from protocol import control_messages as control
-from protocol.api import APIS, ApiKey
-from protocol.compile import decode, decoder, encode
-from protocol.errors import ErrorCode, KafkaError, ProtocolError
-from protocol.headers import (
+from ottla.broker.groups.classic.group import subscription_topics
+from ottla.protocol import control_messages as control
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decode, decoder, encode
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.headers import (
     decode_request_header,
     decode_response_header,
     encode_request_header,
     response_header_version,
 )
-from protocol.schema import info_of
-from server.network.connection import Connection
-from server.network.dispatch import Dispatcher
-from server.network.error_reply import error_reply
-from server.network.frames import FrameProtocol, ReceiveBuffer
-from server.network.listener import ConnectionLimits, Endpoint, Listener
-from server.network.route import Route, RouteTable
-from server.timer_wheel import TimerWheel
+from ottla.protocol.schema import info_of
+from ottla.server.network.connection import Connection
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.error_reply import error_reply
+from ottla.server.network.frames import FrameProtocol, ReceiveBuffer
+from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import golden
 

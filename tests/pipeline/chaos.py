@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ottla.testing import Cluster
-from pipeline import config as configuration
-from pipeline import session, verify
+from ottla.pipeline import config as configuration
+from ottla.pipeline import session, verify
 from tests.pipeline.conftest import why_not
 from tests.pipeline.installed import installed
 from tests.pipeline.spark_cluster import SparkCluster, until
@@ -54,7 +54,7 @@ class Program:
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """A process group: driver, JVM and what they started die together."""
         with log.open("ab") as out:
-            command = [self.python, "-m", "pipeline", *arguments, *self.options]
+            command = [self.python, "-m", "ottla.pipeline", *arguments, *self.options]
             environment = {**os.environ, **self.environment}
             return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment)
 

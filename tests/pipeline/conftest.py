@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import config as configuration
-from pipeline import session
-from pipeline.config import Config
+from ottla.pipeline import config as configuration
+from ottla.pipeline import session
+from ottla.pipeline.config import Config
 from tests.needs import skip_because
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from typing import Self
 
 import psutil
 
-from pipeline.session import LOOPBACK
+from ottla.pipeline.session import LOOPBACK
 from tests.ports import free_ports
 
 READY_SECONDS_MAX = 60

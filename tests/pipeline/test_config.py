@@ -11,10 +11,10 @@ from tests.needs import needs_packages
 
 needs_packages("fastavro")
 
-from pipeline.backfill import epoch_ms, ranged
-from pipeline.config import Config, documented, load
-from pipeline.errors import PipelineError
-from pipeline.source import options
+from ottla.pipeline.backfill import epoch_ms, ranged
+from ottla.pipeline.config import Config, documented, load
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.source import options
 
 
 def written(folder: Path, text: str) -> str:

@@ -45,7 +45,7 @@ def has(demo: psutil.Process, word: str) -> bool:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_nothing_is_left_of_a_demo_that_ends_early(tmp_path: Path, ending: str) -> None:
     skip_because(why_not())
-    command = [sys.executable, "-m", "pipeline.demo", "--nodes", "1", "--output", str(tmp_path / "demo")]
+    command = [sys.executable, "-m", "ottla.pipeline.demo", "--nodes", "1", "--output", str(tmp_path / "demo")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
         demo = psutil.Process(process.pid)
         try:

@@ -14,8 +14,8 @@ from tests.needs import needs_packages
 
 needs_packages("fastavro")
 
-from pipeline.errors import PipelineError
-from pipeline.events import (
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.events import (
     AVRO_FRAME,
     RULES,
     SHIPPED_SCHEMAS,

@@ -17,8 +17,8 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark")
 
-from pipeline.config import Config
-from pipeline.explain import explained
+from ottla.pipeline.config import Config
+from ottla.pipeline.explain import explained
 from tests.pipeline.conftest import Node
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy

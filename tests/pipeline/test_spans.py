@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.spans import Span, merged, split_closed
+from ottla.pipeline.spans import Span, merged, split_closed
 
 GAP_MS = 10
 

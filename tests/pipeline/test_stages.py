@@ -16,11 +16,11 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark")
 
-from pipeline import backfill, generate, read_topic, tables, topics, verify
-from pipeline import run as stages
-from pipeline.config import Config, changed
-from pipeline.errors import PipelineError
-from pipeline.events import Event, to_avro, to_json
+from ottla.pipeline import backfill, generate, read_topic, tables, topics, verify
+from ottla.pipeline import run as stages
+from ottla.pipeline.config import Config, changed
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.events import Event, to_avro, to_json
 from tests.pipeline.conftest import Node
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy

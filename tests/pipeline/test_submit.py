@@ -13,8 +13,8 @@ from tests.needs import needs_packages, skip_because
 
 needs_packages("pyspark")
 
-from pipeline import session, tables, topics
-from pipeline.config import Config
+from ottla.pipeline import session, tables, topics
+from ottla.pipeline.config import Config
 from tests.pipeline.conftest import ROOT, Node, why_not
 
 pytestmark = pytest.mark.timeout(600)
@@ -68,7 +68,7 @@ def test_the_last_line_says_what_went_wrong_and_few_stand_before_it(node: Node, 
     node.send(config.kafka.events, 7)
     node.drop_before(config.kafka.events, 5)
     expired = ("--set", f'source.starting_offsets={{"{config.kafka.events}":{{"0":2}}}}')
-    command = [sys.executable, "-m", "pipeline", "run", "bronze", *written(config, tmp_path), *expired]
+    command = [sys.executable, "-m", "ottla.pipeline", "run", "bronze", *written(config, tmp_path), *expired]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1
     lines = done.stderr.splitlines()

@@ -14,15 +14,15 @@ needs_packages("confluent_kafka", "fastavro")
 pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
 
 from ottla.testing import Cluster
-from pipeline import topics
-from pipeline.config import load
-from pipeline.errors import PipelineError
+from ottla.pipeline import topics
+from ottla.pipeline.config import load
+from ottla.pipeline.errors import PipelineError
 from tests.pipeline.conftest import ROOT, Node
 
 
 def test_nobody_at_the_address(tmp_path: Path) -> None:
     """As a program, for what is on the screen: one line."""
-    command = [sys.executable, "-m", "pipeline", "run", "bronze", "--bootstrap", "127.0.0.1:1", "--output", "out"]
+    command = [sys.executable, "-m", "ottla.pipeline", "run", "bronze", "--bootstrap", "127.0.0.1:1", "--output", "out"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()

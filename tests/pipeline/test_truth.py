@@ -10,9 +10,9 @@ from tests.needs import needs_packages
 
 needs_packages("pyarrow")
 
-from pipeline import truth
-from pipeline.tables import finished_files
-from pipeline.truth import Sent, WindowRow, expected
+from ottla.pipeline import truth
+from ottla.pipeline.tables import finished_files
+from ottla.pipeline.truth import Sent, WindowRow, expected
 
 
 def sent(

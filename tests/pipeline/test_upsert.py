@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline import upsert
+from ottla.pipeline import upsert
 
 
 def folder(table: Path, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.schema import Field, WireType, fields
+from ottla.protocol.schema import Field, WireType, fields
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 UNSIGNED = {"uint16": 16, "uint32": 32}

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from protocol import control_messages, group_records, metadata_records, share_records, transaction_records
-from protocol.api import APIS
-from protocol.compile import encoder
-from protocol.schema import info_of
+from ottla.protocol import control_messages, group_records, metadata_records, share_records, transaction_records
+from ottla.protocol.api import APIS
+from ottla.protocol.compile import encoder
+from ottla.protocol.schema import info_of
 
 DATA = Path(__file__).parent / "data"
 JAVA = Path(__file__).parent / "java"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any, TypeVar
 
-from protocol.errors import MalformedMessage
-from protocol.json_form import json_name
-from protocol.primitives import uuid_from_str
-from protocol.schema import FIXED, Field, WireType, fields
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.json_form import json_name
+from ottla.protocol.primitives import uuid_from_str
+from ottla.protocol.schema import FIXED, Field, WireType, fields
 
 T = TypeVar("T")
 

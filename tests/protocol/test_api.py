@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api import APIS, BOTH, BROKER, CONTROLLER, Api, ApiKey
-from protocol.schema import info_of
+from ottla.protocol.api import APIS, BOTH, BROKER, CONTROLLER, Api, ApiKey
+from ottla.protocol.schema import info_of
 from tests.protocol.catalog import DATA
 from tests.protocol.test_messages import facts
 

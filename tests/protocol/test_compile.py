@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.compile import decode, decoder, encode, encoder
-from protocol.errors import MalformedMessage, ProtocolError, UnsupportedVersion
-from protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData, ReplicaState
-from protocol.messages.fetch_snapshot import FetchSnapshotResponse, PartitionSnapshotResponse, TopicSnapshotResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema import info_of
+from ottla.protocol.compile import decode, decoder, encode, encoder
+from ottla.protocol.errors import MalformedMessage, ProtocolError, UnsupportedVersion
+from ottla.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from ottla.protocol.messages.fetch_snapshot import FetchSnapshotResponse, PartitionSnapshotResponse, TopicSnapshotResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema import info_of
 from tests.protocol.arbitrary import message_strategy, random_message
 from tests.protocol.catalog import every_version, messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.control_messages import (
+from ottla.protocol.control_messages import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     DefaultPrincipalData,
@@ -14,7 +14,7 @@ from protocol.control_messages import (
     TopicPartition,
     decode_versioned,
 )
-from protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
 from tests.protocol.catalog import encode_versioned
 
 SUBSCRIPTION = ConsumerProtocolSubscription(

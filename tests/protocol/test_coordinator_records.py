@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.coordinator_records import (
+from ottla.protocol.coordinator_records import (
     RecordTypes,
     UnknownRecord,
     decode_key,
@@ -15,11 +15,11 @@ from protocol.coordinator_records import (
     encode_key,
     encode_value,
 )
-from protocol.errors import MalformedMessage
-from protocol.group_records import GROUP_RECORDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from protocol.schema import info_of
-from protocol.share_records import SHARE_RECORDS
-from protocol.transaction_records import TRANSACTION_RECORDS
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.group_records import GROUP_RECORDS, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.schema import info_of
+from ottla.protocol.share_records import SHARE_RECORDS
+from ottla.protocol.transaction_records import TRANSACTION_RECORDS
 from tests.protocol.arbitrary import random_message
 
 TABLES = [GROUP_RECORDS, TRANSACTION_RECORDS, SHARE_RECORDS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError, UnsupportedVersion
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError, UnsupportedVersion
 from tests.protocol.catalog import DATA
 
 

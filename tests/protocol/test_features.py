@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import features
-from protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSIONS, default_levels, supported_levels
+from ottla.protocol import features
+from ottla.protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSIONS, default_levels, supported_levels
 from tests.protocol.catalog import DATA
 
 FACTS = [line.split() for line in (DATA / "protocol_facts.txt").read_text().splitlines()]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from protocol.compile import decode, decoder, encode
-from protocol.json_form import to_json
-from protocol.schema import info_of
+from ottla.protocol.compile import decode, decoder, encode
+from ottla.protocol.json_form import to_json
+from ottla.protocol.schema import info_of
 from tests.protocol.catalog import DATA, every_version, golden
 from tests.protocol.from_json import from_json
 from tests.protocol.tools import make_golden

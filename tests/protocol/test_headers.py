@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from protocol.api import APIS, ApiKey
-from protocol.errors import MalformedMessage
-from protocol.headers import (
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.headers import (
     decode_request_header,
     decode_response_header,
     encode_request_header,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from protocol.control_messages import QuorumStateData
-from protocol.errors import MalformedMessage, UnsupportedVersion
-from protocol.json_form import json_name, to_json
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.metadata_records import PartitionRecord
-from protocol.schema import fields, info_of
+from ottla.protocol.control_messages import QuorumStateData
+from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.json_form import json_name, to_json
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.metadata_records import PartitionRecord
+from ottla.protocol.schema import fields, info_of
 from tests.protocol.arbitrary import random_message
 from tests.protocol.catalog import messages, records
 from tests.protocol.from_json import from_json

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import protocol.messages
-from protocol.json_form import json_name
-from protocol.primitives import ZERO_UUID
-from protocol.ranges import parse
-from protocol.schema import UNSET, Field, WireType, fields, info_of
+import ottla.protocol.messages
+from ottla.protocol.json_form import json_name
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.ranges import parse
+from ottla.protocol.schema import UNSET, Field, WireType, fields, info_of
 from tests.protocol.catalog import DATA, messages
 
 CODE_LINES_MAX = 3_000

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import MalformedMessage
-from protocol.metadata_records import (
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.metadata_records import (
     RECORDS,
     FeatureLevelRecord,
     NoOpRecord,
@@ -16,7 +16,7 @@ from protocol.metadata_records import (
     decode_record,
     encode_record,
 )
-from protocol.schema import info_of
+from ottla.protocol.schema import info_of
 from tests.protocol.arbitrary import random_message
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedMessage, ProtocolError
-from protocol.primitives import (
+from ottla.protocol.errors import MalformedMessage, ProtocolError
+from ottla.protocol.primitives import (
     ZERO_UUID,
     read_string_length,
     read_uvarint,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.ranges import NONE, Versions, parse
+from ottla.protocol.ranges import NONE, Versions, parse
 
 
 @pytest.mark.parametrize(("text", "low", "high"), [("3+", 3, 32767), ("0-4", 0, 4), ("2", 2, 2), ("0+", 0, 32767)])

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from protocol.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
-from protocol.messages.fetch import FetchRequest, FetchTopic, LeaderIdAndEpoch, PartitionData, ReplicaState
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.primitives import ZERO_UUID
-from protocol.ranges import NONE, parse
-from protocol.schema import fields, info_of, int32, maker, message, shared_default, struct, v
+from ottla.protocol.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from ottla.protocol.messages.fetch import FetchRequest, FetchTopic, LeaderIdAndEpoch, PartitionData, ReplicaState
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.ranges import NONE, parse
+from ottla.protocol.schema import fields, info_of, int32, maker, message, shared_default, struct, v
 
 
 @struct

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from protocol.compile import decoder, encode, encoder
-from protocol.messages.fetch import (
+from ottla.protocol.compile import decoder, encode, encoder
+from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -21,7 +21,7 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.produce import (
+from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

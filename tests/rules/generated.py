@@ -8,18 +8,18 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from broker import lifecycle
-from broker.coordinator import runtime as coordinator_runtime
-from broker.groups.classic import state as classic
-from broker.handlers.routes import FORWARD
-from broker.handlers.routes import ROUTES as BROKER_ROUTES
-from broker.transactions import state as transactions
-from controller.handlers import envelope
-from controller.raft import quorum
-from controller.raft import routes as raft_routes
-from controller.routes import ROUTES as CONTROLLER_ROUTES
-from protocol.api import APIS, Api, ApiKey
-from server.handlers.api_versions import ApiVersionsHandler
+from ottla.broker import lifecycle
+from ottla.broker.coordinator import runtime as coordinator_runtime
+from ottla.broker.groups.classic import state as classic
+from ottla.broker.handlers.routes import FORWARD
+from ottla.broker.handlers.routes import ROUTES as BROKER_ROUTES
+from ottla.broker.transactions import state as transactions
+from ottla.controller.handlers import envelope
+from ottla.controller.raft import quorum
+from ottla.controller.raft import routes as raft_routes
+from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
+from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
 
 _NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it anew. -->"

@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
-from server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REFUSED, Effect, effect_of
-from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
-from storage.config import LogConfig
+from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
+from ottla.server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REFUSED, Effect, effect_of
+from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from ottla.storage.config import LogConfig
 from tests.rules.sources import sources
 
 #: Tables that name a property without reading it, and tools that write or check a node's file.

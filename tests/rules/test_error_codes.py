@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from tests.rules.sources import ROOT, Source, sources
 
 #: Packages and folders whose code says which error a client gets.

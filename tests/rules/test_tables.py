@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from protocol.api import APIS, ApiKey
-from protocol.schema import fields
-from server.config.broker import BROKER_CONFIGS
-from server.config.group import GROUP_CONFIGS
-from server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
-from server.network.error_reply import AT_TOP, MIRRORED, SPECIAL
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.schema import fields
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.group import GROUP_CONFIGS
+from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from ottla.server.network.error_reply import AT_TOP, MIRRORED, SPECIAL
 from tests.rules.generated import MACHINES
 from tests.rules.sources import dotted, sources
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from server.admin import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AdminServer, Check, read_address
-from server.metrics import COUNTER, Family, Registry, Sample, counter, gauge
-from server.world import RealWorld
+from ottla.server.admin import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AdminServer, Check, read_address
+from ottla.server.metrics import COUNTER, Family, Registry, Sample, counter, gauge
+from ottla.server.world import RealWorld
 
 
 class Lab:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api import APIS, ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from server.handlers.api_versions import ApiVersionsHandler, Features
-from server.network.context import RequestContext
-from server.network.route import Route
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
+from ottla.server.network.context import RequestContext
+from ottla.server.network.route import Route
 
 FEATURES = Features(
     supported={"metadata.version": (7, 33), "group.version": (0, 1), "kraft.version": (0, 1)},

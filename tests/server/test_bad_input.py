@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.produce import ProduceRequest
-from server.network.listener import ConnectionLimits
-from server.network.route import Route
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.route import Route
 from tests.server.tiny_node import (
     API_VERSIONS,
     HEARTBEAT,

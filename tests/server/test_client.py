@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.list_groups import ListGroupsRequest
-from server.network.client import Channel, ChannelClosed, RequestTimeout
-from server.network.route import Route
-from server.world import RealWorld
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.network.route import Route
+from ottla.server.world import RealWorld
 from tests.server.tiny_node import FETCH, LIST_GROUPS, tiny_node, until
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from server.clock import SystemClock
-from server.world import RealWorld
+from ottla.server.clock import SystemClock
+from ottla.server.world import RealWorld
 from tests.server.tiny_node import until
 
 

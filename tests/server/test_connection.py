@@ -12,16 +12,16 @@ import psutil
 import pytest
 import uvloop
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from server.network.connection import HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.network.listener import ConnectionLimits
-from server.network.route import Route
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.heartbeat import HeartbeatResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.server.network.connection import HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.route import Route
 from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, heartbeat, request, tiny_node, until
 
 FETCH_RECORDS = b"r" * 200_000
@@ -113,7 +113,7 @@ async def test_cleaning_up_goes_on_when_one_part_of_it_fails(caplog: pytest.LogC
 
 
 async def test_a_closing_connection_does_not_wait_for_ever_for_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.network.listener.LINGER_MS", 50)
+    monkeypatch.setattr("ottla.server.network.listener.LINGER_MS", 50)
     async with tiny_node(Route(FETCH, fetch)) as node:
         client = await node.client()
         client.writer.transport.pause_reading()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from protocol.api import APIS, ApiKey
-from protocol.compile import decode, encode
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema import Field, Struct, WireType, fields
-from server.network.error_reply import error_reply
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decode, encode
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema import Field, Struct, WireType, fields
+from ottla.server.network.error_reply import error_reply
 
 CASES = [(api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
 #: An answer without log directories is all that Kafka says here.

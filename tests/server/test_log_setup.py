@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.log_setup import QUEUED_MAX, set_up
+from ottla.server.log_setup import QUEUED_MAX, set_up
 
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING|ERROR) (.*) \((.*)\)")
 
@@ -28,8 +28,8 @@ def root_as_it_was() -> Iterator[None]:
 def test_lines_have_kafkas_form() -> None:
     out = io.StringIO()
     writer = set_up("info", out)
-    logging.getLogger("server.network").info("[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092)
-    logging.getLogger("server.network").debug("not this")
+    logging.getLogger("ottla.server.network").info("[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092)
+    logging.getLogger("ottla.server.network").debug("not this")
     writer.close()
     (line,) = out.getvalue().splitlines()
     match = LINE.fullmatch(line)

@@ -8,10 +8,10 @@ import struct
 
 import pytest
 
-from server.network.connection_rate import ConnectionRate
-from server.network.frames import GROWTH, POOLED_BYTES, FrameProtocol, ReceiveBuffer
-from server.network.listener import ConnectionLimits
-from server.network.transport import ACCEPTS_PER_TURN
+from ottla.server.network.connection_rate import ConnectionRate
+from ottla.server.network.frames import GROWTH, POOLED_BYTES, FrameProtocol, ReceiveBuffer
+from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.transport import ACCEPTS_PER_TURN
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 CLAIM = struct.pack(">i", 100 << 20)

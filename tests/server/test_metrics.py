@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_groups import ListGroupsRequest
-from server.clock import SystemClock
-from server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
-from server.network.network_metrics import listener_metrics, request_metrics
-from server.network.route import Route
-from server.prometheus import PrometheusEndpoint, scrape
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.server.clock import SystemClock
+from ottla.server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
+from ottla.server.network.network_metrics import listener_metrics, request_metrics
+from ottla.server.network.route import Route
+from ottla.server.prometheus import PrometheusEndpoint, scrape
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 

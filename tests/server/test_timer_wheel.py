@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from server.timer_wheel import TICK_MS, TimerWheel
+from ottla.server.timer_wheel import TICK_MS, TimerWheel
 
 
 class Handle:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from server.network.context import RequestContext
-from server.network.route import Route
-from server.network.turn import SLOW_NS, TURN_NS, Turn
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.route import Route
+from ottla.server.network.turn import SLOW_NS, TURN_NS, Turn
 from tests.broker.replication.test_partition import Timers
 from tests.server.tiny_node import LIST_GROUPS, request, tiny_node
 

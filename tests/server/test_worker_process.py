@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from server.worker_process import OwnProcess, WorkerEnded, WorkFailed
-from server.workers import ThreadWorkers
-from storage.errors import StorageFailure
-from storage.files import OsFiles
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.worker_process import OwnProcess, WorkerEnded, WorkFailed
+from ottla.server.workers import ThreadWorkers
+from ottla.storage.errors import StorageFailure
+from ottla.storage.files import OsFiles
 from tests.broker.conftest import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ async def test_it_holds_no_lock_of_a_log_directory_and_no_descriptor_of_the_node
     names = await worker.call("files")
     assert not [name for name in names if str(tmp_path) in name or "socket" in name]
     lock.release()
-    command = f"from storage.files import OsFiles; OsFiles().lock({str(tmp_path / '.lock')!r})"
+    command = f"from ottla.storage.files import OsFiles; OsFiles().lock({str(tmp_path / '.lock')!r})"
     done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", command], cwd=ROOT)
     assert done.returncode == 0
     await worker.close()
@@ -128,8 +128,8 @@ def test_it_ends_when_the_node_is_killed(busy: bool) -> None:
     script = f"""
 import asyncio, os, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from server.worker_process import OwnProcess
-from server.workers import ThreadWorkers
+from ottla.server.worker_process import OwnProcess
+from ottla.server.workers import ThreadWorkers
 
 async def main():
     worker = OwnProcess(ThreadWorkers(asyncio.get_running_loop(), threads=1))

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from server.workers import ThreadWorkers
+from ottla.server.workers import ThreadWorkers
 from tests.server.tiny_node import until
 
 
@@ -28,7 +28,7 @@ async def test_an_exception_comes_back_to_the_caller() -> None:
 
 
 async def test_callers_beyond_the_bound_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.workers.QUEUED_MAX", 2)
+    monkeypatch.setattr("ottla.server.workers.QUEUED_MAX", 2)
     workers = ThreadWorkers(asyncio.get_running_loop(), threads=1)
     gate, begun = threading.Event(), []
 

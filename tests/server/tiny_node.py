@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from protocol.compile import encode
-from protocol.headers import encode_request_header
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from server.handlers.api_versions import ApiVersionsHandler, Features
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from server.network.dispatch import Dispatcher
-from server.network.frames import ReceiveBuffer
-from server.network.listener import ConnectionLimits, Endpoint, Listener
-from server.network.route import Route, RouteTable
-from server.timer_wheel import TimerWheel
-from server.world import RealWorld
+from ottla.protocol.compile import encode
+from ottla.protocol.headers import encode_request_header
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import RealWorld
 
 HEARTBEAT, API_VERSIONS, PRODUCE, FETCH, LIST_GROUPS = 12, 18, 0, 1, 16
 ANSWER_TIMEOUT_S = 10

@@ -1,4 +1,4 @@
-"""A cluster of the real node code: each node is `ottla.server.Server` on a simulated host, in turns of its own."""
+"""A cluster of the real node code: each node is `ottla.node.Server` on a simulated host, in turns of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.server import FAILED_TO_START, Server
-from storage.errors import StorageFailure
+from ottla.node import FAILED_TO_START, Server
+from ottla.storage.errors import StorageFailure
 from tests.sim.disk import Killed
 from tests.sim.history import Violation
 from tests.sim.loop import LANE, OUTSIDE, Lane
@@ -18,7 +18,7 @@ from tests.sim.network import SimHub
 from tests.sim.world import SimHost
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from ottla.broker.replication.partition import Partition
 
 BROKER_PORT, CONTROLLER_PORT = 9092, 9093
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"

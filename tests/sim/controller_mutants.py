@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controller import runtime
-from controller.decisions import broker_heartbeat, brokers, directories, state
-from controller.decisions import partition_change as change
-from controller.decisions.partition_change import PartitionChange
-from controller.handlers import broker_heartbeat as heartbeat_handler
-from controller.handlers import broker_registration
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.partitions import PartitionRegistration
-from controller.raft import log_state
-from controller.raft.election_store import ElectionStore
-from controller.raft.log_state import LogState
-from protocol.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from ottla.controller import runtime
+from ottla.controller.decisions import broker_heartbeat, brokers, directories, state
+from ottla.controller.decisions import partition_change as change
+from ottla.controller.decisions.partition_change import PartitionChange
+from ottla.controller.handlers import broker_heartbeat as heartbeat_handler
+from ottla.controller.handlers import broker_registration
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.raft import log_state
+from ottla.controller.raft.election_store import ElectionStore
+from ottla.controller.raft.log_state import LogState
+from ottla.protocol.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 Patch = tuple[Any, str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.config import LogConfig
+from ottla.storage.config import LogConfig
 from tests.sim.cleaner_history import CleanerHistory
 from tests.sim.storage_history import StorageHistory
 
@@ -101,7 +101,7 @@ class FrozenProducers(StorageHistory):
 
     def run(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
+            patch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
             super().run()
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
+from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
 from tests.sim.inodes import Directory, Inode, is_held, poison
 
 CAPACITY_BYTES = 1 << 40

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from protocol.records.builder import build_batch
-from protocol.records.control import end_txn_batch
-from storage.config import NEVER, LogConfig
-from storage.log import Log, Origin
-from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
-from storage.logs import Logs
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import end_txn_batch
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.log import Log, Origin
+from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from ottla.storage.logs import Logs
 from tests.sim.disk import SimDisk
 
 DATA = "/data"

@@ -16,9 +16,9 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from controller.raft.voters import ReplicaKey
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from storage.errors import StorageFailure
+from ottla.controller.raft.voters import ReplicaKey
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.storage.errors import StorageFailure
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import SUPERVISOR_SECONDS, SimCluster, SimNode
 from tests.sim.disk import CAPACITY_BYTES

@@ -11,17 +11,17 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.partitions import partition_for
-from controller.metadata.image import MetadataImage
-from controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
-from controller.raft.roles import Candidate, Leader
-from storage.log import Log
+from ottla.broker.coordinator.partitions import partition_for
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
+from ottla.controller.raft.roles import Candidate, Leader
+from ottla.storage.log import Log
 from tests.controller.images import same_content
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.history import TopicPartition, Violation
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from ottla.broker.replication.partition import Partition
 
 METADATA = (b"__cluster_metadata", 0)
 #: Where a replica's log was looked at: who, in which life, which of its logs.

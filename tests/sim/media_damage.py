@@ -11,12 +11,12 @@ import copy
 import random
 from collections.abc import Sequence
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import iter_batches
-from storage.errors import DamagedPartition, InconsistentLogDirectory, LogDirectoryOffline, StorageFailure
-from storage.log import Log
-from storage.log_dirs import open_log_dirs
-from storage.logs import ConfigFor, Logs
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.errors import DamagedPartition, InconsistentLogDirectory, LogDirectoryOffline, StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import open_log_dirs
+from ottla.storage.logs import ConfigFor, Logs
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.disk import SimDisk
 from tests.sim.inodes import POISON, SECTOR_BYTES, Inode, poison

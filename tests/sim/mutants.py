@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.coordinator import runtime as coordinator
-from broker.groups.shard import GroupShard
-from broker.handlers import fetch
-from broker.node import BrokerNode
-from broker.replication import partition, read
-from broker.replication.fetch_session import FetchSession
-from broker.replication.partition import Partition
-from broker.transactions.shard import TransactionShard
-from controller.decisions import alter_partition, brokers
-from controller.decisions.state import ControlState
-from controller.raft import driver, roles
-from controller.raft.election_store import ElectionStore
-from controller.raft.leader import Leader
-from protocol.errors import ErrorCode, KafkaError
-from storage import replay
-from storage.epochs import LeaderEpochs
-from storage.log import Log
-from storage.producers import ProducerState
-from storage.segment import Segment
+from ottla.broker.coordinator import runtime as coordinator
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.handlers import fetch
+from ottla.broker.node import BrokerNode
+from ottla.broker.replication import partition, read
+from ottla.broker.replication.fetch_session import FetchSession
+from ottla.broker.replication.partition import Partition
+from ottla.broker.transactions.shard import TransactionShard
+from ottla.controller.decisions import alter_partition, brokers
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.raft import driver, roles
+from ottla.controller.raft.election_store import ElectionStore
+from ottla.controller.raft.leader import Leader
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage import replay
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.log import Log
+from ottla.storage.producers import ProducerState
+from ottla.storage.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants

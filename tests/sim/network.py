@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from server.network.transport import DEFAULT_OPTIONS, ProtocolFactory, SocketOptions
+from ottla.server.network.transport import DEFAULT_OPTIONS, ProtocolFactory, SocketOptions
 from tests.sim.loop import LANE, OUTSIDE, Lane
 
 #: Linux gives up an established connection after some fifteen minutes; thirty seconds show the same within a run.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from protocol.records.batch import HEADER, iter_batches
-from storage.log import Log
-from storage.producers import ProducerStates
-from storage.replay import take_in
+from ottla.protocol.records.batch import HEADER, iter_batches
+from ottla.storage.log import Log
+from ottla.storage.producers import ProducerStates
+from ottla.storage.replay import take_in
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
 

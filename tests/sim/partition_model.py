@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from protocol.records.batch import BatchView
-from protocol.records.record import Record
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.record import Record
 
 SEQUENCES = 2**31
 REMEMBERED = 5

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from protocol.errors import KafkaError
-from protocol.records.batch import LOG_OVERHEAD_BYTES
-from protocol.records.builder import build_batch
-from protocol.records.control import end_txn_batch
-from storage import cleaner_pass
-from storage.cleaner import Cleaner
-from storage.errors import UnexpectedAppendOffset
-from storage.log import Log, Origin
-from storage.logs import Logs
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import end_txn_batch
+from ottla.storage import cleaner_pass
+from ottla.storage.cleaner import Cleaner
+from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.log import Log, Origin
+from ottla.storage.logs import Logs
 from tests.protocol.records.reference import patch_offset
 from tests.sim.partition_checks import batches_of, check_batches, check_pass
 from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Producers, Stored

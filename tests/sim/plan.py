@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from controller.metadata import publisher
-from controller.raft.snapshots import write_bootstrap, write_initial_voters
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.metadata import publisher
+from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import prepare
-from protocol.metadata_records import FeatureLevelRecord, encode_record
-from storage.log_dirs import read_meta_properties
+from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
+from ottla.storage.log_dirs import read_meta_properties
 from tests.sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SimCluster, SimNode
 
 BOTH = "broker,controller"

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from controller.decisions.state import is_directory_online
+from ottla.controller.decisions.state import is_directory_online
 from tests.sim.checker import check_history
 from tests.sim.clients.admin import UNCLEAN, Admin
 from tests.sim.clients.connection import Client

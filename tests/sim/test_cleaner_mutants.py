@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import BatchView
-from storage import checkpoint, cleaner, log_files
-from storage.cleaner_filter import Keep, TransactionsSeen
-from storage.cleaner_plan import Plan
-from storage.log import Log
-from storage.logs import Logs
-from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.protocol.records.batch import BatchView
+from ottla.storage import checkpoint, cleaner, log_files
+from ottla.storage.cleaner_filter import Keep, TransactionsSeen
+from ottla.storage.cleaner_plan import Plan
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
+from ottla.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 from tests.sim.cleaner_history import CleanerHistory
 from tests.sim.directed_histories import SwapsCutShort
 from tests.sim.storage_history import StorageHistory

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from storage.errors import DiskFull
-from storage.log_dirs import open_log_dirs
-from storage.logs import Logs
-from storage.removal import REMOVED_AT_ONCE
+from ottla.storage.errors import DiskFull
+from ottla.storage.log_dirs import open_log_dirs
+from ottla.storage.logs import Logs
+from ottla.storage.removal import REMOVED_AT_ONCE
 from tests.sim.disk import Killed
 from tests.sim.disk_node import DATA, NOW_MS, TOPIC_ID, DiskNode, fills
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from storage.errors import DiskFull, StorageFailure
+from ottla.storage.errors import DiskFull, StorageFailure
 from tests.sim.disk import Killed, SimDisk
 
 

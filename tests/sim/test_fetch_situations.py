@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from server.network.client import Channel
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.network.client import Channel
 from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
@@ -137,7 +137,7 @@ def test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered(monkeypatch:
         def broken(*args: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr("broker.handlers.fetch.read", broken)
+        monkeypatch.setattr("ottla.broker.handlers.fetch.read", broken)
         answer = await waiting
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from broker.replication.partition import Partition
-from controller.metadata.image import MetadataImage
-from controller.raft.snapshots import write_bootstrap
+from ottla.broker.replication.partition import Partition
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.raft.snapshots import write_bootstrap
 from ottla.formatting import prepare
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.metadata_records import FeatureLevelRecord, encode_record
-from server.network.client import Channel
-from storage.errors import StorageFailure
-from storage.log import Log
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
+from ottla.server.network.client import Channel
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Log
 from tests.broker.records import batch
 from tests.sim.clients.admin import UNCLEAN
 from tests.sim.cluster import BROKER_PORT, CLUSTER_ID, SimNode

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.records.crc import crc32c
-from storage import checkpoint, flush, logs, producer_snapshot, recovery, replay, segment_file, snapshot_files
-from storage.cold import ColdBytes
-from storage.config import NEVER
-from storage.epochs import LeaderEpochs
-from storage.files import Files
-from storage.log import Log
-from storage.log_dirs import CLEAN_SHUTDOWN, LogDir
-from storage.logs import Logs
-from storage.producers import ProducerState, ProducerStates
-from storage.segment import Segment
-from storage.segment_file import SegmentFile
-from storage.txn_index import TransactionIndex
-from storage.walk import WALK
+from ottla.protocol.records.crc import crc32c
+from ottla.storage import checkpoint, flush, logs, producer_snapshot, recovery, replay, segment_file, snapshot_files
+from ottla.storage.cold import ColdBytes
+from ottla.storage.config import NEVER
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.files import Files
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import CLEAN_SHUTDOWN, LogDir
+from ottla.storage.logs import Logs
+from ottla.storage.producers import ProducerState, ProducerStates
+from ottla.storage.segment import Segment
+from ottla.storage.segment_file import SegmentFile
+from ottla.storage.txn_index import TransactionIndex
+from ottla.storage.walk import WALK
 from tests.effort import seeds
 from tests.sim.directed_histories import (
     CheckpointsBeside,

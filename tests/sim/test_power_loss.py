@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import KafkaError
-from protocol.records.batch import LOG_OVERHEAD_BYTES
-from protocol.records.builder import build_batch
-from storage import checkpoint, roll
-from storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
-from storage.log import Origin
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES
+from ottla.protocol.records.builder import build_batch
+from ottla.storage import checkpoint, roll
+from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
+from ottla.storage.log import Origin
 from tests.protocol.records.reference import patch_offset
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.disk_node import DATA, NOW_MS, SMALL, TOPIC_ID, DiskNode, fills, nodes, offsets

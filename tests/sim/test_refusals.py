@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from server.network.client import Channel
-from storage.errors import StorageFailure
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.network.client import Channel
+from ottla.storage.errors import StorageFailure
 from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster
@@ -195,7 +195,7 @@ def test_metadata_of_all_topics_that_cannot_be_encoded_is_an_error_of_the_broker
             raise ZeroDivisionError
 
         with monkeypatch.context() as patched:
-            patched.setattr("broker.handlers.metadata.encode_topic", broken)
+            patched.setattr("ottla.broker.handlers.metadata.encode_topic", broken)
             assert (await cluster.ask(1, MetadataRequest(topics=None), 13)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         answer = await cluster.ask(1, MetadataRequest(topics=None), 13)
         assert (answer.error_code, [topic.name for topic in answer.topics]) == (ErrorCode.NONE, [TOPIC])

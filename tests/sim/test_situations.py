@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
-from ottla.server import Server
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from server.network.client import Channel
-from storage.log_dirs import read_meta_properties
+from ottla.node import Server
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.server.network.client import Channel
+from ottla.storage.log_dirs import read_meta_properties
 from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode

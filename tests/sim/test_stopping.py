@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.closing import LOGS_PER_CALL
-from storage import roll
-from storage.log import Log
-from storage.logs import Logs
+from ottla.storage import roll
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.history import History

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from server.service import Tasks
-from server.world import World
+from ottla.server.service import Tasks
+from ottla.server.world import World
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Lane, SimLoop
 from tests.sim.network import SimHub

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from storage.cleaner import Advance, Begin, Step, Sync
-from storage.cleaner_pass import CleaningPass, Progress
-from storage.files import Files
+from ottla.storage.cleaner import Advance, Begin, Step, Sync
+from ottla.storage.cleaner_pass import CleaningPass, Progress
+from ottla.storage.files import Files
 
 
 def steps_done(steps: Generator[Step, Progress | None, object], files: Files) -> Generator[Step, None, object]:

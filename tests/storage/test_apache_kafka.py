@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Origin
-from storage.log_dirs import open_log_dirs, read_meta_properties
-from storage.logs import Logs
+from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Origin
+from ottla.storage.log_dirs import open_log_dirs, read_meta_properties
+from ottla.storage.logs import Logs
 from tests.needs import needs_apache_kafka
 from tests.storage.logs_for_tests import NOW_MS, append, batch, marker, open_at, read_all
 from tools import apache_kafka

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.builder import build_batch
-from storage.cleaner import Cleaner, LogChanged, Pause, Step, clean, plan_for
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log, Origin
-from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
-from storage.logs import Logs
+from ottla.protocol.records.builder import build_batch
+from ottla.storage.cleaner import Cleaner, LogChanged, Pause, Step, clean, plan_for
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log, Origin
+from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from ottla.storage.logs import Logs
 from tests.storage.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
 

@@ -11,22 +11,22 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import compression
-from protocol.records.builder import build_batch, pack_batch
-from protocol.records.record import encode_record
-from storage.cleaner import SEGMENTS_PER_TURN, Advance, Begin, Cleaner, LogChanged, Pause, clean, plan_for
-from storage.cleaner_pass import CleaningPass, Progress
-from storage.cleaner_plan import GROUP_SEGMENTS_MAX, SegmentFacts, group_segments
-from storage.config import LogConfig
-from storage.errors import CorruptFile, DiskFull, StorageFailure
-from storage.files import OsFiles
-from storage.log import Log, Origin
-from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
-from storage.logs import Logs
-from storage.mapped_file import OsMappedFile
-from storage.offset_map import TOMBSTONE, VALUE, OffsetMap
-from storage.walk import DamagedLog
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import compression
+from ottla.protocol.records.builder import build_batch, pack_batch
+from ottla.protocol.records.record import encode_record
+from ottla.storage.cleaner import SEGMENTS_PER_TURN, Advance, Begin, Cleaner, LogChanged, Pause, clean, plan_for
+from ottla.storage.cleaner_pass import CleaningPass, Progress
+from ottla.storage.cleaner_plan import GROUP_SEGMENTS_MAX, SegmentFacts, group_segments
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import CorruptFile, DiskFull, StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log, Origin
+from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from ottla.storage.logs import Logs
+from ottla.storage.mapped_file import OsMappedFile
+from ottla.storage.offset_map import TOMBSTONE, VALUE, OffsetMap
+from ottla.storage.walk import DamagedLog
 from tests.storage.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
 

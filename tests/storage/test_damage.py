@@ -13,18 +13,18 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage import index_file, roll
-from storage.config import LogConfig
-from storage.errors import DamagedPartition, DiskFull, StorageFailure
-from storage.files import MappedFile, OsFiles
-from storage.index import OffsetIndex, TimeIndex
-from storage.log import Log, Origin
-from storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
-from storage.logs import Logs
-from storage.mapped_file import OsMappedFile, WriteDescriptors
-from storage.producers import EndTransaction, ProducerStates
-from storage.walk import DamagedLog
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage import index_file, roll
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
+from ottla.storage.files import MappedFile, OsFiles
+from ottla.storage.index import OffsetIndex, TimeIndex
+from ottla.storage.log import Log, Origin
+from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from ottla.storage.logs import Logs
+from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
+from ottla.storage.producers import EndTransaction, ProducerStates
+from ottla.storage.walk import DamagedLog
 from tests.protocol.records.reference import patch_offset
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, offsets, open_at, read_all
 
@@ -40,7 +40,7 @@ class DiesInIt:
 
 def die_between_copy_and_stamp(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("storage.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
+        patch.setattr("ottla.storage.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
         with pytest.raises(KeyboardInterrupt):
             append(log, batch(fill=9), epoch=1)
 
@@ -211,13 +211,13 @@ def test_what_is_right_is_checked_once(tmp_path: Path, monkeypatch: pytest.Monke
     filled(tmp_path, 40).close()
     log = open_at(tmp_path, clean=True)
     expected = read_all(log)
-    monkeypatch.setattr("storage.cold.crc32c", lambda data: pytest.fail("checked again"))
+    monkeypatch.setattr("ottla.storage.cold.crc32c", lambda data: pytest.fail("checked again"))
     assert read_all(log) == expected
 
 
 def test_one_read_checks_no_more_than_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path, 40).close()
-    monkeypatch.setattr("storage.cold.BATCHES_MAX", 4)
+    monkeypatch.setattr("ottla.storage.cold.BATCHES_MAX", 4)
     log = open_at(tmp_path, clean=True)
     assert log.read(0, max_bytes=10_000).next_offset == 4
     assert offsets(log) == list(range(40)) and len(read_all(log, 10_000)) == log.size
@@ -390,9 +390,9 @@ def test_a_time_index_is_searched_in_its_file_as_in_memory(tmp_path: Path) -> No
 
 HELD = """
 from pathlib import Path
-from protocol.records.builder import build_batch
-from storage.config import LogConfig
-from storage.log import Origin
+from ottla.protocol.records.builder import build_batch
+from ottla.storage.config import LogConfig
+from ottla.storage.log import Origin
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at
 log = open_at(Path({path!r}), LogConfig(segment_bytes=1 << 20, segment_ms=1000))
 for i in range(50):
@@ -424,7 +424,7 @@ def test_a_roll_after_a_truncation_does_not_take_pages_away_from_a_view(tmp_path
 LOST_PAGES = """
 import os
 from pathlib import Path
-from storage.errors import StorageFailure
+from ottla.storage.errors import StorageFailure
 from tests.storage.logs_for_tests import filled
 log = filled(Path({path!r}), 40)
 log.close()
@@ -466,11 +466,11 @@ def test_what_this_process_wrote_is_brought_into_memory_again_once_its_mapping_w
 NO_SPACE = """
 import resource
 from pathlib import Path
-from storage.config import LogConfig
+from ottla.storage.config import LogConfig
 from tests.storage.logs_for_tests import append, batch, open_at
-from storage.mappings import Mappings
-from storage.files import OsFiles
-from storage.recovery import open_log
+from ottla.storage.mappings import Mappings
+from ottla.storage.files import OsFiles
+from ottla.storage.recovery import open_log
 from tests.storage.logs_for_tests import NOW_MS, TOPIC_ID
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 mappings, logs = Mappings(), []

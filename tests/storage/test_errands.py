@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.work import TooLong, Turn
-from storage.config import LogConfig
-from storage.errors import StorageFailure
-from storage.files import OsFiles
-from storage.log import Log
-from storage.preparation import Prepared
-from storage.producer_snapshot import decode
+from ottla.protocol.work import TooLong, Turn
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.preparation import Prepared
+from ottla.storage.producer_snapshot import decode
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
 from tests.storage.test_logs import FILES, A, formatted, opened
 
@@ -160,7 +160,7 @@ def of_producer(producer_id: int, sequence: int = 0) -> bytes:
 def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 10)
+    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 10)
     log = open_at(tmp_path)
     for producer_id in range(10):
         append(log, of_producer(producer_id))
@@ -183,7 +183,7 @@ def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the
 
 
 def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
+    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
     log = open_at(tmp_path)
     for producer_id in range(4):
         append(log, of_producer(producer_id))

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchView, iter_batches, patch_timestamp
-from protocol.records.builder import build_batch
-from protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
-from storage import lookup
-from storage.config import LogConfig
-from storage.errors import UnexpectedAppendOffset
-from storage.log import Log, Origin
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import BatchView, iter_batches, patch_timestamp
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
+from ottla.storage import lookup
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.log import Log, Origin
 from tests.protocol.records.reference import crc_is_valid
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
 
@@ -31,7 +31,7 @@ def refused(log: Log, records: bytes, origin: Origin = Origin.CLIENT) -> str:
 
 
 def patched(records: bytes, at: int, value: bytes, fix_crc: bool = True) -> bytes:
-    from protocol.records.crc import crc32c
+    from ottla.protocol.records.crc import crc32c
 
     data = bytearray(records)
     data[at : at + len(value)] = value

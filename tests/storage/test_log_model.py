@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from protocol.records.batch import BatchView, iter_batches
-from storage.log import Log
+from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.storage.log import Log
 from tests.storage.logs_for_tests import NOW_MS, SMALL, batch, open_at
 
 

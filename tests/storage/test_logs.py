@@ -10,18 +10,18 @@ from random import Random
 
 import pytest
 
-from storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
-from storage.cleaner import Cleaner
-from storage.config import LogConfig
-from storage.errors import (
+from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
+from ottla.storage.cleaner import Cleaner
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import (
     CorruptFile,
     InconsistentLogDirectory,
     LogDirectoryLocked,
     LogDirectoryOffline,
     StorageFailure,
 )
-from storage.files import OsFiles
-from storage.log_dirs import (
+from ottla.storage.files import OsFiles
+from ottla.storage.log_dirs import (
     MetaProperties,
     id_from_text,
     id_to_text,
@@ -29,9 +29,9 @@ from storage.log_dirs import (
     read_meta_properties,
     write_meta_properties,
 )
-from storage.logs import Logs
-from storage.mappings import Mappings
-from storage.partition_dir import name_with_suffix, partition_of, read_topic_id
+from ottla.storage.logs import Logs
+from ottla.storage.mappings import Mappings
+from ottla.storage.partition_dir import name_with_suffix, partition_of, read_topic_id
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
 
 FILES = OsFiles()
@@ -377,7 +377,7 @@ def test_directories_of_another_node_or_cluster_or_twice_the_same_are_refused(tm
 def test_a_directory_in_use_by_another_process_is_refused(node: Path) -> None:
     holder = f"""
 import sys; sys.path.insert(0, {os.getcwd()!r})
-from storage.files import OsFiles
+from ottla.storage.files import OsFiles
 OsFiles().lock({str(node / ".lock")!r}); print("held", flush=True); sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

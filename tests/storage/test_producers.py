@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.errors import CorruptFile
-from storage.producer_snapshot import decode, encode
-from storage.producers import EndTransaction, Origin, ProducerState, ProducerStates
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage.errors import CorruptFile
+from ottla.storage.producer_snapshot import decode, encode
+from ottla.storage.producers import EndTransaction, Origin, ProducerState, ProducerStates
 
 COMMIT, ABORT = EndTransaction(True, 0), EndTransaction(False, 0)
 

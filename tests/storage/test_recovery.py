@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.crc import crc32c
-from storage.config import LogConfig
-from storage.errors import UnexpectedAppendOffset
-from storage.log import Log
-from storage.producers import Origin
+from ottla.protocol.records.crc import crc32c
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.log import Log
+from ottla.storage.producers import Origin
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
 
 BATCH_BYTES = len(batch())

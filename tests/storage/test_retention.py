@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.config import LogConfig
-from storage.retention import SegmentFacts, segments_to_delete
+from ottla.storage.config import LogConfig
+from ottla.storage.retention import SegmentFacts, segments_to_delete
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at
 
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from broker.groups.classic.member import Member, Protocols
-from broker.groups.classic.state import (
+from ottla.broker.groups.classic.member import Member, Protocols
+from ottla.broker.groups.classic.state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -23,8 +23,8 @@ from broker.groups.classic.state import (
     TRANSITIONS,
     GroupState,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.group_records import GroupMetadataValue, MemberMetadata
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records import GroupMetadataValue, MemberMetadata
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_TIMESTAMP = -1

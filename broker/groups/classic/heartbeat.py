@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.broker.groups.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import GroupShard
+    from ottla.broker.groups.shard import GroupShard
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.outcome import Outcome, Pending
-from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import GroupShard
+    from ottla.broker.groups.shard import GroupShard
 
 
 def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.outcome import Pending
 
 # (name, metadata) in the member's order of preference.
 Protocols = tuple[tuple[str, bytes], ...]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import Outcome, Pending
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.state import (
+from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.classic.state import (
     CAN_REBALANCE,
     COMPLETING_REBALANCE,
     DEAD,
@@ -22,13 +22,13 @@ from broker.groups.classic.state import (
     PREPARING_REBALANCE,
     STABLE,
 )
-from broker.groups.records import group_metadata_record
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.sync_group import SyncGroupResponse
+from ottla.broker.groups.records import group_metadata_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import GroupShard
+    from ottla.broker.groups.shard import GroupShard
 
 # The record of a group that became empty is not urgent: nobody waits for it.
 EMPTY_RETRY_MS = 5_000

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import replace as copy_with
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import Outcome, Pending
-from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup, select_protocol
-from broker.groups.classic.member import Member, Protocols
-from broker.groups.classic.state import COMPLETING_REBALANCE, STABLE
-from broker.groups.records import group_metadata_record
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import ClassicGroup, select_protocol
+from ottla.broker.groups.classic.member import Member, Protocols
+from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, STABLE
+from ottla.broker.groups.records import group_metadata_record
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Client, GroupShard
+    from ottla.broker.groups.shard import Client, GroupShard
 
 # KIP-814
 SKIP_ASSIGNMENT_SINCE = 9

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.outcome import Outcome, Pending
-from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
-from broker.groups.records import group_metadata_record
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.broker.groups.records import group_metadata_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import GroupShard
+    from ottla.broker.groups.shard import GroupShard
 
 
 def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pending) -> Outcome:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import (
     AddVoter,
     BeginQuorumEpoch,
     BeginQuorumEpochReply,
@@ -23,20 +23,20 @@ from controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
-from controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
-from controller.raft.voters import Endpoint, Endpoints, ReplicaKey, Voter
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import begin_quorum_epoch as begin_api
-from protocol.messages import end_quorum_epoch as end_api
-from protocol.messages import fetch as fetch_api
-from protocol.messages import fetch_snapshot as snapshot_api
-from protocol.messages import update_raft_voter as update_api
-from protocol.messages import vote as vote_api
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
+from ottla.controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
+from ottla.controller.raft.voters import Endpoint, Endpoints, ReplicaKey, Voter
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import begin_quorum_epoch as begin_api
+from ottla.protocol.messages import end_quorum_epoch as end_api
+from ottla.protocol.messages import fetch as fetch_api
+from ottla.protocol.messages import fetch_snapshot as snapshot_api
+from ottla.protocol.messages import update_raft_voter as update_api
+from ottla.protocol.messages import vote as vote_api
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
 
 #: The first version of each API whose response may carry the leader's endpoint.
 _ENDPOINTS_SINCE = {

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.raft.batches import read_batches
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft.batches import read_batches
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import (
     AddVoter,
     Batch,
     BeginQuorumEpoch,
@@ -30,20 +30,20 @@ from controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
-from controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
-from controller.raft.voters import Endpoint, Endpoints
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from protocol.features import KRAFT_VERSION
-from protocol.messages import begin_quorum_epoch as begin_api
-from protocol.messages import end_quorum_epoch as end_api
-from protocol.messages import fetch as fetch_api
-from protocol.messages import fetch_snapshot as snapshot_api
-from protocol.messages import update_raft_voter as update_api
-from protocol.messages import vote as vote_api
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.primitives import ZERO_UUID
+from ottla.controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
+from ottla.controller.raft.voters import Endpoint, Endpoints
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from ottla.protocol.features import KRAFT_VERSION
+from ottla.protocol.messages import begin_quorum_epoch as begin_api
+from ottla.protocol.messages import end_quorum_epoch as end_api
+from ottla.protocol.messages import fetch as fetch_api
+from ottla.protocol.messages import fetch_snapshot as snapshot_api
+from ottla.protocol.messages import update_raft_voter as update_api
+from ottla.protocol.messages import vote as vote_api
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.primitives import ZERO_UUID
 
 INT32_MAX = 2**31 - 1
 

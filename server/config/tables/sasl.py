@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from server.config.key import ConfigKey, table
-from server.config.validators import between, names, one_of_ignoring_case
-from server.config.words import (
+from ottla.server.config.key import ConfigKey, table
+from ottla.server.config.validators import between, names, one_of_ignoring_case
+from ottla.server.config.words import (
     BOOLEAN,
     CLASS,
     DOUBLE,

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from server.security.authorizer import STANDARD_AUTHORIZER
-from server.security.operations import (
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.security.authorizer import STANDARD_AUTHORIZER
+from ottla.server.security.operations import (
     ALL,
     CLUSTER,
     CLUSTER_NAME,

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from broker.authorization.actions import on_cluster, on_each_group, on_group
-from broker.authorization.answers import only_visible_groups
-from broker.authorization.guard import After, Each, Whole, guarded, is_async
-from broker.authorization.rules import RULES
-from broker.handlers.routes import FORWARD, ROUTES
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from server.network.deferred import Deferred
-from server.security.acl import AccessControlEntry
-from server.security.authorizer import AllowAll, StandardAuthorizer
-from server.security.operations import ALL, ALLOW, CLUSTER_ACTION, DELETE, GROUP, LITERAL, READ
+from ottla.broker.authorization.actions import on_cluster, on_each_group, on_group
+from ottla.broker.authorization.answers import only_visible_groups
+from ottla.broker.authorization.guard import After, Each, Whole, guarded, is_async
+from ottla.broker.authorization.rules import RULES
+from ottla.broker.handlers.routes import FORWARD, ROUTES
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.acl import AccessControlEntry
+from ottla.server.security.authorizer import AllowAll, StandardAuthorizer
+from ottla.server.security.operations import ALL, ALLOW, CLUSTER_ACTION, DELETE, GROUP, LITERAL, READ
 from tests.server.security.callers import caller
 
 EACH = (Each("groups_names", "results", on_each_group(DELETE)),)

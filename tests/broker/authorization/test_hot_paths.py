@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.offset_for_leader_epoch import (
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from server.security.operations import (
+from ottla.server.security.operations import (
     ALL,
     DENY,
     IDEMPOTENT_WRITE,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import CreateAclsRequest
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from server.security.operations import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_acls import CreateAclsRequest
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.security.operations import (
     ALLOW,
     ALTER_CONFIGS,
     CLUSTER,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from struct import pack_into
 
-from broker.coordinator.partition_log import TopicPartition
-from protocol.errors import KafkaError
-from protocol.records.batch import BatchView, iter_batches
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import BatchView, iter_batches
 from tests.protocol.records.reference import crc_is_valid
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator import loading
-from broker.coordinator.outcome import Outcome
-from broker.coordinator.runtime import CoordinatorRuntime
-from broker.coordinator.timers import Timers
-from broker.groups.records import GroupRecordCodec, offset_commit_record
-from protocol.errors import ErrorCode, KafkaError
-from protocol.group_records import OffsetCommitValue
-from protocol.records.builder import build_batch
+from ottla.broker.coordinator import loading
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.records.builder import build_batch
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = ("__consumer_offsets", 0)

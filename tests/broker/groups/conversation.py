@@ -18,38 +18,38 @@ from struct import pack, unpack
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from broker.metadata_cache import MetadataCache
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import EMPTY
-from protocol.api import APIS, ApiKey
-from protocol.compile import decode, decoder, encode
-from protocol.headers import request_header_version, response_header_version
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import EMPTY
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decode, decoder, encode
+from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import (
+from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tests.broker.groups.lab import Lab, subscription
 
 PARTITIONS = {"dt": 2, "du": 1, "__consumer_offsets": 50}
@@ -136,7 +136,7 @@ class InProcess:
         peer = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT", local_host="localhost", local_port=1)
         context = SimpleNamespace(api_version=version, client_id=client_id_of(name), connection=peer)
         request = decode(request.__plain__, encode(request, version), version)
-        answer = import_module(f"broker.handlers.{api}").handle(self._broker, request, context)
+        answer = import_module(f"ottla.broker.handlers.{api}").handle(self._broker, request, context)
         answers = self._answers.setdefault(name, [])
         if type(answer).__name__ != "Deferred":
             answers.append((answer, version))

@@ -11,18 +11,18 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from broker.coordinator.outcome import Producer
-from broker.groups.classic.group import NO_TIMESTAMP, subscription_topics
-from broker.groups.classic.state import EMPTY, STABLE
-from broker.groups.shard import GroupShard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.group_records import GroupMetadataKey
-from protocol.messages.txn_offset_commit import (
+from ottla.broker.coordinator.outcome import Producer
+from ottla.broker.groups.classic.group import NO_TIMESTAMP, subscription_topics
+from ottla.broker.groups.classic.state import EMPTY, STABLE
+from ottla.broker.groups.shard import GroupShard
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.control import EndTxnMarker
+from ottla.protocol.records.control import EndTxnMarker
 from tests.broker.groups.lab import TP, Lab, LabClient
 from tests.broker.groups.replayed import compacted, group_view, replayed
 

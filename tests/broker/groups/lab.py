@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.outcome import Pending
-from broker.groups.config import GroupCoordinatorConfig
-from broker.groups.records import GroupRecordCodec
-from broker.groups.service import TOPIC, GroupCoordinator
-from broker.groups.shard import Client, GroupShard
-from protocol.errors import ErrorCode
-from protocol.group_records import GroupMetadataKey
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.records import GroupRecordCodec
+from ottla.broker.groups.service import TOPIC, GroupCoordinator
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.records.batch import BatchView
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.records.batch import BatchView
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = (TOPIC, 0)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator import runtime
-from broker.coordinator.outcome import Outcome
-from broker.groups import offsets
-from broker.groups.classic import heartbeat, rebalance
-from broker.groups.classic.group import ClassicGroup, recorded_group
-from broker.groups.classic.member import Member
-from broker.groups.committed import CommittedOffsets
-from broker.groups.shard import GroupShard
-from protocol.errors import ErrorCode
+from ottla.broker.coordinator import runtime
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups import offsets
+from ottla.broker.groups.classic import heartbeat, rebalance
+from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
+from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.committed import CommittedOffsets
+from ottla.broker.groups.shard import GroupShard
+from ottla.protocol.errors import ErrorCode
 from tests.broker.coordinator.mutant import mutant
 
 _replay_commit = CommittedOffsets.replay_commit

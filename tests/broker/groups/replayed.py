@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.timers import Timers
-from broker.groups.config import GroupCoordinatorConfig
-from broker.groups.shard import GroupShard
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.shard import GroupShard
 
 
 def empty_shard() -> GroupShard:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator import sweep
-from broker.groups import listing
-from protocol.errors import ErrorCode
+from ottla.broker.coordinator import sweep
+from ottla.broker.groups import listing
+from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.lab import TP, Lab, LabClient
 
 GROUPS, LOOKS = 100, 20

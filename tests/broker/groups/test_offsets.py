@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.groups.records import GroupRecordCodec, offset_commit_record
-from protocol.coordinator_records import encode_key, encode_value
-from protocol.errors import ErrorCode
-from protocol.group_records import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
-from protocol.records.builder import build_batch
+from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
+from ottla.protocol.coordinator_records import encode_key, encode_value
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.group_records import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.records.builder import build_batch
 from tests.broker.groups.lab import TP, Lab
 
 OLD, NEW = b"\1" * 16, b"\2" * 16

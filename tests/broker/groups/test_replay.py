@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.classic.state import EMPTY, STABLE
-from protocol.errors import ErrorCode, KafkaError
+from ottla.broker.groups.classic.state import EMPTY, STABLE
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.groups.lab import PARKED, Lab, LabClient
 from tests.broker.groups.replayed import compacted, group_view, replayed
 

@@ -19,37 +19,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.replication.fetch_session import FetchPartition
-from broker.replication.partition import Partition
-from broker.replication.read import Reader, read, record_position
-from broker.replication.truncation import EndOfEpoch, truncation_offset
-from broker.replication.waiting import Wakeups
-from controller.decisions.alter_partition import alter_partition
-from controller.decisions.brokers import register_broker
-from controller.decisions.elections import elect_leaders, elect_unclean_leaders
-from controller.decisions.reassignment import alter_partition_reassignments
-from controller.metadata.partitions import PartitionRegistration
-from protocol.errors import ErrorCode, KafkaError
-from protocol.features import supported_levels
-from protocol.messages.alter_partition import (
+from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.read import Reader, read, record_position
+from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.broker.replication.waiting import Wakeups
+from ottla.controller.decisions.alter_partition import alter_partition
+from ottla.controller.decisions.brokers import register_broker
+from ottla.controller.decisions.elections import elect_leaders, elect_unclean_leaders
+from ottla.controller.decisions.reassignment import alter_partition_reassignments
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from protocol.messages.alter_partition_reassignments import (
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.fetch import PartitionData
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.fetch import PartitionData
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Timers
 from tests.controller.situation import CLUSTER_ID, Situation, directory, join, topic_id

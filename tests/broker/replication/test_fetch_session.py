@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from broker.replication.fetch_session import (
+from ottla.broker.replication.fetch_session import (
     EPOCH_MAX,
     EVICTION_MS_MIN,
     FetchPartition,
     FetchSession,
     FetchSessionCache,
 )
-from protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 def wanted(*indexes: int) -> dict[tuple[bytes | str, int], FetchPartition]:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.replication.fetcher import TURN_MS, FetcherSettings, LeaderFetcher
-from broker.replication.partition import Partition
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from server.world import World
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log_files import create_files
-from storage.mappings import Mappings
-from storage.recovery import new_log
+from ottla.broker.replication.fetcher import TURN_MS, FetcherSettings, LeaderFetcher
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.server.world import World
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log_files import create_files
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import new_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Timers, Wakeups
 

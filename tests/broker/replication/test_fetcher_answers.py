@@ -10,29 +10,29 @@ from typing import Any
 
 import pytest
 
-from broker.replication.fetcher import (
+from ottla.broker.replication.fetcher import (
     CONNECT_RETRY_MS_MIN,
     NEWS_DELAY_MS,
     FetcherSettings,
     LeaderAddress,
     LeaderFetcher,
 )
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.list_offsets import (
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from server.world import World
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.log_files import create_files
-from storage.mappings import Mappings
-from storage.recovery import new_log
+from ottla.server.world import World
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.log_files import create_files
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import new_log
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Timers, Wakeups

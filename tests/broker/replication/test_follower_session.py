@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.follower_session import FollowerSession
-from broker.replication.partition import Partition
-from protocol.messages.fetch import FetchRequest
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.broker.replication.follower_session import FollowerSession
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Timers, Wakeups
 

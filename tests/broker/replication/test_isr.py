@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replication.isr import ReplicaProgress, effective_min_isr, may_join, next_high_watermark, out_of_sync
+from ottla.broker.replication.isr import ReplicaProgress, effective_min_isr, may_join, next_high_watermark, out_of_sync
 
 LAG_MS = 30_000
 

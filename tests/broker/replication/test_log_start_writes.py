@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.replication.log_start_writes import LogStartWrites
-from server.service import Tasks
-from server.world import World
-from storage import checkpoint
-from storage.errors import DiskFull
-from storage.files import OsFiles
-from storage.log_dirs import LogDir
+from ottla.broker.replication.log_start_writes import LogStartWrites
+from ottla.server.service import Tasks
+from ottla.server.world import World
+from ottla.storage import checkpoint
+from ottla.storage.errors import DiskFull
+from ottla.storage.files import OsFiles
+from ottla.storage.log_dirs import LogDir
 from tests.broker.records import batch
 from tests.storage.logs_for_tests import SMALL
 from tests.storage.test_logs import NOW_MS, A, B, formatted, opened

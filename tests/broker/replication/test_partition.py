@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.append import WaitingAppends
-from broker.replication.fetch_session import FetchPartition, FetchSession
-from broker.replication.partition import Partition
-from broker.replication.waiting import Wakeups
-from protocol.errors import ErrorCode, KafkaError
-from server.timer_wheel import TimerWheel
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.broker.replication.append import WaitingAppends
+from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.waiting import Wakeups
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.timer_wheel import TimerWheel
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 from tests.broker.records import batch
 
 TOPIC_ID = bytes(range(16))

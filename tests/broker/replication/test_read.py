@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetch_session import FetchPartition
-from broker.replication.partition import Partition
-from broker.replication.read import Reader, read
-from broker.replication.read_replica import nearer_replica
-from broker.replication.throttle import Throttle
-from broker.replication.waiting import Wakeups
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.read import Reader, read
+from ottla.broker.replication.read_replica import nearer_replica
+from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.waiting import Wakeups
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
 from tests.controller.situation import Situation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.throttle import UNLIMITED, Throttle, is_throttled
+from ottla.broker.replication.throttle import UNLIMITED, Throttle, is_throttled
 
 
 class Clock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
 
 NOTHING = EndOfEpoch(-1, -1)
 

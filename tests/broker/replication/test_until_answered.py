@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from broker.controller_channel import ControllerAddress, ControllerChannel
-from broker.replication.until_answered import PARTITIONS_A_REQUEST, UntilAnswered
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from server.world import RealWorld, World
+from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.replication.until_answered import PARTITIONS_A_REQUEST, UntilAnswered
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.server.world import RealWorld, World
 from tests.server.tiny_node import tiny_node, until
 
 RETRY_MS = 20

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from broker.replication.partition import Partition
-from protocol.errors import KafkaError
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import KafkaError
 from tests.broker.replication.lab import TOPIC, Broker, Lab
 from tests.controller.situation import Situation
 

@@ -12,8 +12,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from broker.coordinator.outcome import Pending
-from protocol.errors import ErrorCode
+from ottla.broker.coordinator.outcome import Pending
+from ottla.protocol.errors import ErrorCode
 from tests.broker.transactions.history import Violation
 from tests.broker.transactions.test_admission import Stage
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from broker.coordinator import batches
-from broker.transactions.records import TransactionRecordCodec
-from broker.transactions.state import COMPLETION, IDLE, PREPARED, State
-from broker.transactions.transaction import Transaction, from_record
-from protocol.errors import ErrorCode, KafkaError
+from ottla.broker.coordinator import batches
+from ottla.broker.transactions.records import TransactionRecordCodec
+from ottla.broker.transactions.state import COMPLETION, IDLE, PREPARED, State
+from ottla.broker.transactions.transaction import Transaction, from_record
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.lab import TP, Lab, LabProducer, parse
 from tests.broker.transactions.replayed import compacted, replayed
 

@@ -20,21 +20,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.coordinator.outcome import Pending
-from broker.coordinator.partition_log import TopicPartition
-from broker.transactions.config import TransactionConfig
-from broker.transactions.markers import MarkerRoutes
-from broker.transactions.records import TransactionRecordCodec
-from broker.transactions.service import TOPIC, TransactionCoordinator
-from broker.transactions.shard import TransactionShard
-from broker.transactions.state import State
-from broker.transactions.transaction import from_record
-from broker.transactions.write_markers import Results
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.write_txn_markers import (
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.records import TransactionRecordCodec
+from ottla.broker.transactions.service import TOPIC, TransactionCoordinator
+from ottla.broker.transactions.shard import TransactionShard
+from ottla.broker.transactions.state import State
+from ottla.broker.transactions.transaction import from_record
+from ottla.broker.transactions.write_markers import Results
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -42,7 +42,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.batch import BatchView
+from ottla.protocol.records.batch import BatchView
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = (TOPIC, 0)
@@ -339,7 +339,7 @@ class Player:
         key, value = transaction.record()
         _, encoded = TransactionRecordCodec(lambda: 2).encode(key, value)
         assert encoded is not None
-        from broker.coordinator import batches
+        from ottla.broker.coordinator import batches
 
         for batch, _ in batches.build(
             TransactionRecordCodec(lambda: 2), [(key, value)], self.lab.clock.wall_ms(), None

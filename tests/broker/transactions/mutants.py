@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.coordinator import runtime
-from broker.coordinator.outcome import Outcome
-from broker.transactions import begin, end, partitions, state
-from broker.transactions.markers import MarkerSending
-from broker.transactions.shard import TransactionShard
-from broker.transactions.state import PREPARED, State
-from broker.transactions.transaction import Transaction
-from protocol.errors import ErrorCode, KafkaError
-from storage.producers import ProducerStates
+from ottla.broker.coordinator import runtime
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.transactions import begin, end, partitions, state
+from ottla.broker.transactions.markers import MarkerSending
+from ottla.broker.transactions.shard import TransactionShard
+from ottla.broker.transactions.state import PREPARED, State
+from ottla.broker.transactions.transaction import Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage.producers import ProducerStates
 from tests.broker.coordinator.mutant import mutant
 
 _end = end.end

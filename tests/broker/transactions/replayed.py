@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.timers import Timers
-from broker.transactions.config import TransactionConfig
-from broker.transactions.shard import TransactionShard
-from broker.transactions.transaction import Transaction
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.shard import TransactionShard
+from ottla.broker.transactions.transaction import Transaction
 from tests.broker.transactions.lab import Lab
 
 

@@ -9,25 +9,25 @@ from typing import Any, cast
 
 import pytest
 
-from broker.coordinator.outcome import Pending
-from broker.handlers import produce
-from broker.parts import BrokerParts
-from broker.replication.partition import Partition
-from broker.replication.waiting import Wakeups
-from broker.transactions.markers import MarkerRoutes
-from broker.transactions.service import TransactionCoordinator
-from broker.transactions.verify import AppendVerifier
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.control import end_txn_batch
-from protocol.work import Turn
-from server.network.context import RequestContext
-from server.network.deferred import Deferred
-from storage.config import LogConfig
-from storage.files import OsFiles
-from storage.log import Origin
-from storage.mappings import Mappings
-from storage.recovery import open_log
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.handlers import produce
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.waiting import Wakeups
+from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.service import TransactionCoordinator
+from ottla.broker.transactions.verify import AppendVerifier
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.control import end_txn_batch
+from ottla.protocol.work import Turn
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Origin
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
 from tests.broker.coordinator.memory_log import ManualClock
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.records import TransactionRecordCodec
-from broker.transactions.service import TransactionCoordinator
-from broker.transactions.state import State
-from broker.transactions.transaction import Transaction
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.builder import build_batch
+from ottla.broker.transactions.records import TransactionRecordCodec
+from ottla.broker.transactions.service import TransactionCoordinator
+from ottla.broker.transactions.state import State
+from ottla.broker.transactions.transaction import Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.builder import build_batch
 from tests.broker.transactions.lab import TP, Lab, LabProducer
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.transactions.state import COMPLETION, PREPARED, State
-from broker.transactions.transaction import from_record
-from protocol.errors import ErrorCode, KafkaError
+from ottla.broker.transactions.state import COMPLETION, PREPARED, State
+from ottla.broker.transactions.transaction import from_record
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.lab import PARKED, TP, Lab, LabProducer
 from tests.broker.transactions.replayed import compacted, replayed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.transactions.state import (
+from ottla.broker.transactions.state import (
     BY_NAME,
     COMPLETION,
     END_TXN_V1,
@@ -13,7 +13,7 @@ from broker.transactions.state import (
     End,
     State,
 )
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 WRITTEN = set(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
 

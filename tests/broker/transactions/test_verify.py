@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.outcome import Pending
-from broker.transactions.markers import MarkerRoutes
-from broker.transactions.verify import ASKED_AGAIN_MAX, WAITING_MAX, AppendVerifier, Expectation, Operation
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.verify import ASKED_AGAIN_MAX, WAITING_MAX, AppendVerifier, Expectation, Operation
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from storage.producers import EndTransaction, ProducerStates
+from ottla.storage.producers import EndTransaction, ProducerStates
 from tests.broker.transactions.lab import HERE, TP, Lab, LabProducer, parse
 
 T0, T1 = parse("t-0"), parse("t-1")

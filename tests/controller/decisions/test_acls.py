@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from controller.decisions.acls import create_acls, delete_acls
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation
-from protocol.messages.delete_acls import DeleteAclsFilter
+from ottla.controller.decisions.acls import create_acls, delete_acls
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_acls import AclCreation
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter
 from tests.controller.situation import Situation
 
 TOPIC, ANY, MATCH, LITERAL, PREFIXED, READ, ALLOW = 2, 1, 2, 3, 4, 3, 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.decisions.alter_partition import alter_partition
-from protocol.compile import decoder, encoder
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_partition import (
+from ottla.controller.decisions.alter_partition import alter_partition
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     PartitionDataRequest,

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from controller.decisions.brokers import (
+from ottla.controller.decisions.brokers import (
     MV_UNREGISTER_CONTROLLER,
     register_broker,
     register_controller,
     unregister_broker,
     unregister_controller,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.features import supported_levels
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.messages.controller_registration import ControllerRegistrationRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.metadata_records import RegisterBrokerRecord
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.metadata_records import RegisterBrokerRecord
 from tests.controller.situation import CLUSTER_ID, Situation, directory
 
 

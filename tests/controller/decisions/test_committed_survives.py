@@ -12,23 +12,23 @@ from random import Random
 
 import pytest
 
-from controller.decisions.alter_partition import alter_partition
-from controller.decisions.brokers import offline_directories_records, register_broker
-from controller.decisions.configs import ConfigOp
-from controller.decisions.directories import assign_replicas_to_directories
-from controller.decisions.elections import return_to_preferred_leaders
-from controller.decisions.reassignment import alter_partition_reassignments
-from controller.metadata.configs import ResourceType
-from controller.metadata.partitions import PartitionRegistration
-from protocol.features import supported_levels
-from protocol.messages import alter_partition as alter
-from protocol.messages import assign_replicas_to_dirs as assign
-from protocol.messages.alter_partition_reassignments import (
+from ottla.controller.decisions.alter_partition import alter_partition
+from ottla.controller.decisions.brokers import offline_directories_records, register_broker
+from ottla.controller.decisions.configs import ConfigOp
+from ottla.controller.decisions.directories import assign_replicas_to_directories
+from ottla.controller.decisions.elections import return_to_preferred_leaders
+from ottla.controller.decisions.reassignment import alter_partition_reassignments
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages import alter_partition as alter
+from ottla.protocol.messages import assign_replicas_to_dirs as assign
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tests.controller.situation import CLUSTER_ID, Situation, directory, topic_id
 from tests.sim.mutants import applied
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller.decisions.configs import ConfigOp
-from controller.metadata.configs import ResourceType
-from protocol.errors import ErrorCode
+from ottla.controller.decisions.configs import ConfigOp
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.errors import ErrorCode
 from tests.controller.images import same_content
 from tests.controller.situation import Situation
 

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from controller.decisions.elections import (
+from ottla.controller.decisions.elections import (
     PREFERRED,
     UNCLEAN,
     elect_leaders,
     elect_unclean_leaders,
     return_to_preferred_leaders,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.controller.situation import Situation
 
 

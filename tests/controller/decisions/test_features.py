@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.bootstrap import bootstrap_records, completed
-from controller.decisions.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, QuorumFeatures, update_features
-from protocol.errors import ErrorCode
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
+from ottla.controller.bootstrap import bootstrap_records, completed
+from ottla.controller.decisions.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, QuorumFeatures, update_features
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
 from tests.controller.images import same_content
 from tests.controller.situation import Situation
 

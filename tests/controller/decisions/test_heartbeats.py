@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.decisions.broker_heartbeat import process_heartbeat
-from controller.decisions.heartbeats import NEVER_MS, BrokerControlState, Heartbeats
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.controller.decisions.broker_heartbeat import process_heartbeat
+from ottla.controller.decisions.heartbeats import NEVER_MS, BrokerControlState, Heartbeats
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.controller.situation import Situation, directory
 
 SESSION_MS = 9_000

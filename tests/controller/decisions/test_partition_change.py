@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.decisions.brokers import register_broker
-from controller.decisions.configs import ConfigOp
-from controller.metadata.configs import ResourceType
-from protocol.features import supported_levels
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.metadata_records import FeatureLevelRecord
+from ottla.controller.decisions.brokers import register_broker
+from ottla.controller.decisions.configs import ConfigOp
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.metadata_records import FeatureLevelRecord
 from tests.controller.situation import CLUSTER_ID, Situation, directory
 
 
@@ -139,7 +139,7 @@ def test_a_lower_minimum_clears_what_was_eligible_under_the_higher() -> None:
 
 
 def test_a_replica_in_a_failed_directory_may_not_lead() -> None:
-    from controller.decisions.brokers import offline_directories_records
+    from ottla.controller.decisions.brokers import offline_directories_records
 
     cluster = Situation(brokers=0)
     for broker_id in (1, 2):

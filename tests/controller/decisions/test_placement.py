@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decisions.placement import UsableBroker, place
-from protocol.errors import ErrorCode, KafkaError
+from ottla.controller.decisions.placement import UsableBroker, place
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 def brokers(*racks: str | None, fenced: tuple[int, ...] = ()) -> list[UsableBroker]:

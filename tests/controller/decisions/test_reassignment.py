@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from controller.decisions.reassignment import alter_partition_reassignments, list_partition_reassignments
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from ottla.controller.decisions.reassignment import alter_partition_reassignments, list_partition_reassignments
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.list_partition_reassignments import (
+from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

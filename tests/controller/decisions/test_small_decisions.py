@@ -7,31 +7,31 @@ import hmac
 
 import pytest
 
-from controller.decisions.brokers import unregister_broker
-from controller.decisions.client_quotas import alter_client_quotas
-from controller.decisions.directories import assign_replicas_to_directories
-from controller.decisions.elections import UNCLEAN, elect_leaders
-from controller.decisions.producer_ids import allocate_producer_ids
-from controller.decisions.scram import alter_user_scram_credentials
-from controller.metadata.client_quotas import quota_entity
-from controller.metadata.partitions import LOST_DIR, NO_LEADER
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
-from protocol.messages.alter_user_scram_credentials import (
+from ottla.controller.decisions.brokers import unregister_broker
+from ottla.controller.decisions.client_quotas import alter_client_quotas
+from ottla.controller.decisions.directories import assign_replicas_to_directories
+from ottla.controller.decisions.elections import UNCLEAN, elect_leaders
+from ottla.controller.decisions.producer_ids import allocate_producer_ids
+from ottla.controller.decisions.scram import alter_user_scram_credentials
+from ottla.controller.metadata.client_quotas import quota_entity
+from ottla.controller.metadata.partitions import LOST_DIR, NO_LEADER
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
+from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.messages.assign_replicas_to_dirs import (
+from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.metadata_records import RegisterBrokerRecord
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.metadata_records import RegisterBrokerRecord
 from tests.controller.situation import Situation, directory, topic_id
 
 

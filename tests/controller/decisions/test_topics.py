@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.decisions.topics import create_partitions, create_topics, delete_topics
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
-from protocol.messages.create_topics import (
+from ottla.controller.decisions.topics import create_partitions, create_topics, delete_topics
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.decisions.brokers import fence_records, unfence_records
-from controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
-from controller.decisions.partition_change import PartitionChange
-from controller.decisions.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, settle
+from ottla.controller.decisions.brokers import fence_records, unfence_records
+from ottla.controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
+from ottla.controller.decisions.partition_change import PartitionChange
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, settle
 from tests.controller.decisions.test_heartbeats import Beating
 from tests.controller.situation import Situation, topic_id
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from server.network.context import RequestContext
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.server.network.context import RequestContext
 from tests.broker.test_lifecycle import Client
 from tests.controller.handlers.test_handlers import connected
 
@@ -21,7 +21,7 @@ async def test_a_bug_in_the_decision_is_an_error_of_the_forwarded_request(
         raise ZeroDivisionError
 
     async with connected(tmp_path) as (node, _):
-        monkeypatch.setattr("controller.handlers.create_topics.create_topics", broken)
+        monkeypatch.setattr("ottla.controller.handlers.create_topics.create_topics", broken)
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
         context = RequestContext(ApiKey.CREATE_TOPICS, 7, "tool", Client())
         try:

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from controller.handlers.envelope import FORWARDABLE
-from controller.routes import ROUTES
-from protocol.api import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import create_acls, delete_acls, describe_cluster, envelope
-from protocol.messages import create_topics as ct
-from protocol.messages import delete_topics as dt
-from protocol.messages import incremental_alter_configs as iac
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
-from server.network.client import Channel
-from server.network.context import RequestContext
+from ottla.controller.handlers.envelope import FORWARDABLE
+from ottla.controller.routes import ROUTES
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import create_acls, delete_acls, describe_cluster, envelope
+from ottla.protocol.messages import create_topics as ct
+from ottla.protocol.messages import delete_topics as dt
+from ottla.protocol.messages import incremental_alter_configs as iac
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.server.network.client import Channel
+from ottla.server.network.context import RequestContext
 from tests.controller.node import CLUSTER_ID, Node, create, running
 
 

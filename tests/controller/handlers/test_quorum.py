@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from controller.handlers.quorum import QUORUM_OPERATIONS, guard_quorum
-from controller.raft.routes import quorum_routes
-from protocol.errors import ErrorCode, KafkaError
-from server.network.route import Route
-from server.security.acl import AccessControlEntry
-from server.security.authorizer import AllowAll, StandardAuthorizer
-from server.security.operations import ALLOW, CLUSTER, CLUSTER_NAME, LITERAL
-from server.security.principal import Principal
+from ottla.controller.handlers.quorum import QUORUM_OPERATIONS, guard_quorum
+from ottla.controller.raft.routes import quorum_routes
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.route import Route
+from ottla.server.security.acl import AccessControlEntry
+from ottla.server.security.authorizer import AllowAll, StandardAuthorizer
+from ottla.server.security.operations import ALLOW, CLUSTER, CLUSTER_NAME, LITERAL
+from ottla.server.security.principal import Principal
 from tests.server.security.callers import caller
 
 NODE: Any = None  # the routes are only looked at

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from controller.metadata.acl_publisher import AclPublisher
-from controller.metadata.delta import MetadataDelta
-from controller.metadata.image import EMPTY, MetadataImage
-from protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from server.security.authorizer import StandardAuthorizer
+from ottla.controller.metadata.acl_publisher import AclPublisher
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.server.security.authorizer import StandardAuthorizer
 
 
 def record(number: int, name: str = "") -> AccessControlEntryRecord:

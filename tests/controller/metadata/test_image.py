@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.decisions.index import ClusterIndex
-from controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.image import EMPTY, MetadataImage
-from controller.metadata.loader import MetadataLoader
-from protocol import metadata_records as records
-from protocol.metadata_records import RECORDS, decode_record
-from protocol.work import Turn, do_now
+from ottla.controller.decisions.index import ClusterIndex
+from ottla.controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.protocol import metadata_records as records
+from ottla.protocol.metadata_records import RECORDS, decode_record
+from ottla.protocol.work import Turn, do_now
 from tests.controller.images import same_content
 
 NAMES = ["a", "b.c", "b_c", "d"]

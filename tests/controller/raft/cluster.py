@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from controller.raft.config import RaftConfig
-from controller.raft.core import NotLeader, RaftCore
-from controller.raft.effects import Effects, ElectionState, Reply, Request
-from controller.raft.leader import Leader
-from controller.raft.log_state import LogState, OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.core import NotLeader, RaftCore
+from ottla.controller.raft.effects import Effects, ElectionState, Reply, Request
+from ottla.controller.raft.leader import Leader
+from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.messages import (
     Answered,
     Batch,
     Failed,
@@ -31,8 +31,8 @@ from controller.raft.messages import (
     SupportedVersions,
     SupportedVersionsReply,
 )
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
-from protocol.errors import ErrorCode
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
+from ottla.protocol.errors import ErrorCode
 
 CLUSTER_ID = "cluster"
 LISTENER = "CONTROLLER"

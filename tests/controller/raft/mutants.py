@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from controller.raft import elections, log_state, reconfiguration, replication, roles, transitions
-from controller.raft.leader import Leader, Progress
-from controller.raft.log_state import LogState
-from controller.raft.state import RaftState
+from ottla.controller.raft import elections, log_state, reconfiguration, replication, roles, transitions
+from ottla.controller.raft.leader import Leader, Progress
+from ottla.controller.raft.log_state import LogState
+from ottla.controller.raft.state import RaftState
 from tests.controller.raft.cluster import Replica
 
 Patch = pytest.MonkeyPatch

@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.raft.batches import CommittedBatch
-from controller.raft.config import RaftConfig
-from controller.raft.driver import RaftNode
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.routes import quorum_routes
-from controller.raft.snapshots import SnapshotReader
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol.api import ApiKey
-from server.handlers.api_versions import ApiVersionsHandler, Features
-from server.network.dispatch import Dispatcher
-from server.network.frames import ReceiveBuffer
-from server.network.listener import ConnectionLimits, Listener
-from server.network.listener import Endpoint as ListenerEndpoint
-from server.network.route import Route, RouteTable
-from server.timer_wheel import TimerWheel
-from server.world import RealWorld
+from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.driver import RaftNode
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.routes import quorum_routes
+from ottla.controller.raft.snapshots import SnapshotReader
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.api import ApiKey
+from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.listener import ConnectionLimits, Listener
+from ottla.server.network.listener import Endpoint as ListenerEndpoint
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import RealWorld
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"

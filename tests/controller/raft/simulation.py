@@ -10,12 +10,12 @@ import sys
 from random import Random
 from typing import Any
 
-from controller.raft.core import NotLeader
-from controller.raft.effects import Effects, ElectionState
-from controller.raft.leader import Leader
-from controller.raft.messages import AddVoter, Received, RemoveVoter, Vote, VoteReply
-from controller.raft.roles import Candidate
-from controller.raft.voters import ReplicaKey
+from ottla.controller.raft.core import NotLeader
+from ottla.controller.raft.effects import Effects, ElectionState
+from ottla.controller.raft.leader import Leader
+from ottla.controller.raft.messages import AddVoter, Received, RemoveVoter, Vote, VoteReply
+from ottla.controller.raft.roles import Candidate
+from ottla.controller.raft.voters import ReplicaKey
 from tests.controller.raft.cluster import Checks, Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
 
 FAULTS_MS = 20_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.raft.agreement import QuorumDisagreement, check_changed_voters
-from controller.raft.voters import VoterHistory
+from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
+from ottla.controller.raft.voters import VoterHistory
 from tests.controller.raft.cluster import static_voters
 
 

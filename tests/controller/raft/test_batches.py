@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.raft.batches import CommittedBatch, as_batch, control_bytes, data_batch, read_control, split
-from controller.raft.messages import ControlRecords, LeaderChange
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol.errors import MalformedMessage
-from protocol.records.batch import BatchView
+from ottla.controller.raft.batches import CommittedBatch, as_batch, control_bytes, data_batch, read_control, split
+from ottla.controller.raft.messages import ControlRecords, LeaderChange
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.records.batch import BatchView
 from tests.protocol.records.reference import crc_is_valid
 
 #: The first batch of a log written by Apache Kafka 4.3.1 and our own agree in this: LeaderChangeMessage v0 of the only

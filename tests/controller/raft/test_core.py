@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from controller.raft.core import NotLeader, RaftCore
-from controller.raft.effects import Effects, ElectionState
-from controller.raft.log_state import LogState, OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft.core import NotLeader, RaftCore
+from ottla.controller.raft.effects import Effects, ElectionState
+from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.messages import (
     Answered,
     Batch,
     BeginQuorumEpoch,
@@ -25,9 +25,9 @@ from controller.raft.messages import (
     Vote,
     VoteReply,
 )
-from controller.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from controller.raft.voters import ReplicaKey, VoterHistory
-from protocol.errors import ErrorCode
+from ottla.controller.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from ottla.controller.raft.voters import ReplicaKey, VoterHistory
+from ottla.protocol.errors import ErrorCode
 from tests.controller.raft.cluster import directory_of, endpoint_of, make_config, static_voters
 
 NONE = ErrorCode.NONE

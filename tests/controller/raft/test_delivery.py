@@ -8,23 +8,23 @@ from random import Random
 
 import pytest
 
-from controller.metadata import publisher
-from controller.metadata.delta import REPLAY_UNITS, MetadataDelta
-from controller.metadata.encoding import encode_metadata
-from controller.metadata.image import MetadataImage
-from controller.metadata.loader import MetadataLoader
-from controller.raft.batches import CommittedBatch
-from controller.raft.config import RaftConfig
-from controller.raft.core import RaftCore
-from controller.raft.delivery import Delivery
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import Batch
-from controller.raft.metadata_log import MetadataLog
-from controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol.metadata_records import PartitionRecord, TopicRecord
-from protocol.work import Work
-from storage.files import OsFiles
+from ottla.controller.metadata import publisher
+from ottla.controller.metadata.delta import REPLAY_UNITS, MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.core import RaftCore
+from ottla.controller.raft.delivery import Delivery
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import Batch
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.metadata_records import PartitionRecord, TopicRecord
+from ottla.protocol.work import Work
+from ottla.storage.files import OsFiles
 from tests.controller.test_runtime import HandClock
 
 ENDPOINT = Endpoint("CONTROLLER", "host", 9093)
@@ -150,8 +150,8 @@ def test_a_snapshot_that_a_newer_one_replaces_while_it_is_read_is_given_up(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newer one takes the older one's file away, and nothing of the older one is seen."""
-    monkeypatch.setattr("controller.raft.snapshots.READ_BYTES", 2_000)
-    monkeypatch.setattr("controller.raft.snapshots.BATCH_BYTES_MAX", 1_000)
+    monkeypatch.setattr("ottla.controller.raft.snapshots.READ_BYTES", 2_000)
+    monkeypatch.setattr("ottla.controller.raft.snapshots.BATCH_BYTES_MAX", 1_000)
     replica.receive(OffsetAndEpoch(200, 1), "old")
     replica.delivery.run()
     replica.next_turn()

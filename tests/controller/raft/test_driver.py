@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from controller.raft import transitions
-from controller.raft.core import NotLeader
-from controller.raft.driver import RaftNode
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.snapshots import SnapshotReader, write_initial_voters
-from controller.raft.voters import ReplicaKey, Voter, VoterSet
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.work import RECORDS_A_TURN
-from server.network.client import Channel
-from server.world import RealWorld
-from storage.errors import CorruptFile
-from storage.files import OsFiles
+from ottla.controller.raft import transitions
+from ottla.controller.raft.core import NotLeader
+from ottla.controller.raft.driver import RaftNode
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.snapshots import SnapshotReader, write_initial_voters
+from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.work import RECORDS_A_TURN
+from ottla.server.network.client import Channel
+from ottla.server.world import RealWorld
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import OsFiles
 from tests.controller.raft.nodes import (
     CLUSTER_ID,
     Node,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from controller.raft.config import RaftConfig
-from controller.raft.effects import ElectionState
-from controller.raft.election_store import ElectionStore
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.metadata_log import MetadataLog
-from controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol.records.crc import crc32c
-from protocol.work import do_now
-from storage.errors import CorruptFile
-from storage.files import OsFiles
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.effects import ElectionState
+from ottla.controller.raft.election_store import ElectionStore
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.work import do_now
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import OsFiles
 
 FILES = OsFiles()
 DIRECTORY_ID = bytes(range(16))

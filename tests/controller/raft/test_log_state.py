@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.raft.log_state import VALID, Diverging, LogState, NeedsSnapshot, OffsetAndEpoch
+from ottla.controller.raft.log_state import VALID, Diverging, LogState, NeedsSnapshot, OffsetAndEpoch
 
 
 def log(*epochs: tuple[int, int], end: int, start: int = 0, snapshots: tuple[tuple[int, int], ...] = ()) -> LogState:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from controller.raft.batches import CommittedBatch
-from controller.raft.config import RaftConfig
-from controller.raft.log_state import LogState, OffsetAndEpoch
-from controller.raft.messages import Batch, ControlRecords
-from controller.raft.metadata_log import MetadataLog
-from controller.raft.snapshots import SnapshotWriter
-from controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from protocol.records.control import ControlType, control_batch
-from storage import recovery
-from storage.errors import CorruptFile
-from storage.files import OsFiles
+from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.messages import Batch, ControlRecords
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.snapshots import SnapshotWriter
+from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.records.control import ControlType, control_batch
+from ottla.storage import recovery
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import OsFiles
 
 ENDPOINT = Endpoint("CONTROLLER", "host", 9093)
 VOTERS = VoterSet.of([Voter(ReplicaKey(1), (ENDPOINT,))])

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from controller.raft import transitions
-from controller.raft.quorum import TRANSITIONS, check_transition
-from controller.raft.roles import Follower, Resigned, Role, Unattached, Votes
-from controller.raft.voters import ReplicaKey
+from ottla.controller.raft import transitions
+from ottla.controller.raft.quorum import TRANSITIONS, check_transition
+from ottla.controller.raft.roles import Follower, Resigned, Role, Unattached, Votes
+from ottla.controller.raft.voters import ReplicaKey
 from tests.controller.raft.simulation import run
 
 

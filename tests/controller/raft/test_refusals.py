@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch_snapshot import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch_snapshot import (
     FetchSnapshotRequest,
     PartitionSnapshotRequest,
     SnapshotId,
     TopicSnapshotRequest,
 )
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.controller.raft.nodes import CLUSTER_ID, directory_id
 from tests.controller.raft.test_driver import ask, dynamic_quorum, quorum, take_snapshot, until
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import add_raft_voter as add
-from protocol.messages import begin_quorum_epoch as begin
-from protocol.messages import end_quorum_epoch as end
-from protocol.messages import fetch, vote
-from protocol.messages import fetch_snapshot as snapshot
-from protocol.messages import remove_raft_voter as remove
-from protocol.messages import update_raft_voter as update
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
-from server.network.client import Channel
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import add_raft_voter as add
+from ottla.protocol.messages import begin_quorum_epoch as begin
+from ottla.protocol.messages import end_quorum_epoch as end
+from ottla.protocol.messages import fetch, vote
+from ottla.protocol.messages import fetch_snapshot as snapshot
+from ottla.protocol.messages import remove_raft_voter as remove
+from ottla.protocol.messages import update_raft_voter as update
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.server.network.client import Channel
 from tests.controller.raft.nodes import CLUSTER_ID, quorum
 
 TOPIC = "__cluster_metadata"

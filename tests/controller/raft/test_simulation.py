@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from controller.raft.core import RaftCore
-from controller.raft.effects import ElectionState
-from controller.raft.log_state import LogState, OffsetAndEpoch
-from controller.raft.messages import Received, Vote
-from controller.raft.voters import ReplicaKey, VoterHistory
+from ottla.controller.raft.core import RaftCore
+from ottla.controller.raft.effects import ElectionState
+from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.messages import Received, Vote
+from ottla.controller.raft.voters import ReplicaKey, VoterHistory
 from tests.controller.raft.cluster import directory_of, make_config, static_voters
 from tests.controller.raft.mutants import (
     MUTANTS,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller.raft.core import RaftCore
-from controller.raft.effects import Effects
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.messages import (
+from ottla.controller.raft.core import RaftCore
+from ottla.controller.raft.effects import Effects
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.messages import (
     Answered,
     Batch,
     BeginQuorumEpoch,
@@ -17,8 +17,8 @@ from controller.raft.messages import (
     Received,
     SnapshotReceived,
 )
-from controller.raft.roles import Follower
-from protocol.errors import ErrorCode
+from ottla.controller.raft.roles import Follower
+from ottla.protocol.errors import ErrorCode
 from tests.controller.raft.cluster import endpoint_of
 from tests.controller.raft.test_core import following, reply_to
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.raft.messages import AddVoter, Received, RemoveVoter
-from controller.raft.voters import ReplicaKey
+from ottla.controller.raft.messages import AddVoter, Received, RemoveVoter
+from ottla.controller.raft.voters import ReplicaKey
 from tests.controller.raft.cluster import Cluster, Settings, directory_of, endpoint_of, make_cluster
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.raft.messages import AddVoter, ControlRecords, Received, RemoveVoter
-from controller.raft.reconfiguration import voters_with_directories
-from controller.raft.voters import ReplicaKey
-from protocol.errors import ErrorCode
+from ottla.controller.raft.messages import AddVoter, ControlRecords, Received, RemoveVoter
+from ottla.controller.raft.reconfiguration import voters_with_directories
+from ottla.controller.raft.voters import ReplicaKey
+from ottla.protocol.errors import ErrorCode
 from tests.controller.raft.cluster import Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
 
 

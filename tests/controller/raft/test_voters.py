@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from ottla.controller.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -6,9 +6,9 @@ from typing import cast
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, Consumer
-from protocol.messages.fetch import AbortedTransaction, PartitionData
-from protocol.records import build_batch
-from protocol.records.control import end_txn_batch
+from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
+from ottla.protocol.records import build_batch
+from ottla.protocol.records.control import end_txn_batch
 
 NOW = 1_700_000_000_000
 NO_CLUSTER = cast(ClusterClient, None)

@@ -9,11 +9,11 @@ import pytest
 
 from ottla.errors import OK, UNHEALTHY, USAGE
 from ottla.main import main
-from protocol.coordinator_records import encode_key, encode_value
-from protocol.group_records import GROUP_RECORDS
-from protocol.metadata_records import FeatureLevelRecord, encode_record
-from protocol.records import build_batch
-from protocol.records.control import end_txn_batch
+from ottla.protocol.coordinator_records import encode_key, encode_value
+from ottla.protocol.group_records import GROUP_RECORDS
+from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
+from ottla.protocol.records import build_batch
+from ottla.protocol.records.control import end_txn_batch
 
 NOW = 1_700_000_000_000
 SEGMENT = "00000000000000000000.log"

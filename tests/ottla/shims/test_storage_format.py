@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from controller.raft.log_state import OffsetAndEpoch
-from controller.raft.metadata_log import DIRECTORY
-from controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
-from controller.raft.voters import VoterSet
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.metadata_log import DIRECTORY
+from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
+from ottla.controller.raft.voters import VoterSet
 from ottla.shims.storage import main
 from ottla.shims.storage_format import Refused, feature_levels, read_initial_controllers
-from protocol.metadata_records import decode_record
-from protocol.primitives import uuid_to_str
-from storage.files import OsFiles
-from storage.log_dirs import read_meta_properties
+from ottla.protocol.metadata_records import decode_record
+from ottla.protocol.primitives import uuid_to_str
+from ottla.storage.files import OsFiles
+from ottla.storage.log_dirs import read_meta_properties
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 ONE, TWO = "1@127.0.0.1:9093:JEXY6aqzQY-32P5TStzaFg", "2@127.0.0.1:9094:J1CIaj2qeYvUf_RBjfxxGQ"

@@ -15,7 +15,7 @@ import pytest
 from ottla.shims.__main__ import TOOLS
 from ottla.shims.console_consumer import formatter
 from ottla.shims.console_producer import Reader
-from protocol.records import Record
+from ottla.protocol.records import Record
 from tests.ottla.conftest import ROOT, Cli, Finished
 
 Tool = Callable[..., Finished]

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 

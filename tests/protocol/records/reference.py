@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from protocol.records.batch import ATTRIBUTES_AT, BatchView
-from protocol.records.convert import recompressing
-from protocol.records.crc import crc32c
-from protocol.records.record import Record, iter_records
-from protocol.work import Turn, do_now
+from ottla.protocol.records.batch import ATTRIBUTES_AT, BatchView
+from ottla.protocol.records.convert import recompressing
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.record import Record, iter_records
+from ottla.protocol.work import Turn, do_now
 
 
 def crc_is_valid(view: BatchView) -> bool:

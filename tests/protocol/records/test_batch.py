@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import BatchView, build_batch, check_batch, iter_batches, patch_timestamp
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import BatchView, build_batch, check_batch, iter_batches, patch_timestamp
 from tests.protocol.records.reference import patch_offset
 
 NOW = 1_700_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records import BatchView, NewRecord, Record, build_batch, check_batch, rebuild_batch
+from ottla.protocol.records import BatchView, NewRecord, Record, build_batch, check_batch, rebuild_batch
 
 NOW = 1_700_000_000_000
 rows = st.lists(

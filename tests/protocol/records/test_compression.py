@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lz4 import frame as lz4_frame
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.compression import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.compression import (
     CODECS,
     GZIP,
     LZ4,
@@ -27,7 +27,7 @@ from protocol.records.compression import (
     expanding,
     lz4_blocks_are_linked,
 )
-from protocol.work import BYTES_A_TURN, TooLong, Turn, do_at_once, do_now
+from ottla.protocol.work import BYTES_A_TURN, TooLong, Turn, do_at_once, do_now
 
 MB = 1024 * 1024
 TEXT = b"".join(b"line %d of a text that repeats itself\n" % i for i in range(8000))
@@ -166,7 +166,7 @@ def test_a_million_bytes_of_empty_gzip_members_are_looked_at_once(monkeypatch: p
         def __getattr__(self, name: str) -> object:
             return getattr(self._inner, name)
 
-    monkeypatch.setattr("protocol.records.compression.zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error))
+    monkeypatch.setattr("ottla.protocol.records.compression.zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error))
     members = gzip.compress(b"") * 5_000
     assert decompress(GZIP, members) == b""
     assert copied < 30 * len(members), "what follows a member is copied for each of them"
@@ -179,7 +179,7 @@ def test_members_of_every_size_are_joined() -> None:
 
 @pytest.mark.parametrize("codec", PACKED, ids=[codec.name for codec in CODECS[1:]])
 def test_no_caller_may_ask_for_more_than_the_limit_of_all(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.records.compression.DECOMPRESSED_BYTES_MAX", MB)
+    monkeypatch.setattr("ottla.protocol.records.compression.DECOMPRESSED_BYTES_MAX", MB)
     packed = compress(codec, bytes(MB + 1))
     with pytest.raises(KafkaError, match=f"over {MB} bytes"):
         decompress(codec, packed, 2**31 - 9)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import BatchView, build_batch, rebuild_batch
-from protocol.records.control import ControlType, control_key, control_type, end_txn_batch, end_txn_marker
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import BatchView, build_batch, rebuild_batch
+from ottla.protocol.records.control import ControlType, control_key, control_type, end_txn_batch, end_txn_marker
 
 NOW = 1_700_000_000_000
 

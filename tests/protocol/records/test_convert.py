@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import BatchView, build_batch, check_batch
-from protocol.records.convert import TARGET_CODECS
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import BatchView, build_batch, check_batch
+from ottla.protocol.records.convert import TARGET_CODECS
 from tests.protocol.records.reference import recompress
 
 NOW = 1_700_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from protocol.records import BatchView, NewRecord, build_batch, check_batch
-from protocol.records.compression import CODECS
+from ottla.protocol.records import BatchView, NewRecord, build_batch, check_batch
+from ottla.protocol.records.compression import CODECS
 from tests.protocol.records.golden_batches import LONG_ROWS, PLAIN_ROWS, TIME, moved
 
 ROWS = PLAIN_ROWS + moved(LONG_ROWS, len(PLAIN_ROWS))

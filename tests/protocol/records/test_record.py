@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.record import HEADERS_A_STEP, Record, encode_record, iter_times, skim_records
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.record import HEADERS_A_STEP, Record, encode_record, iter_times, skim_records
 from tests.protocol.records.reference import decode_records
 
 NOW = 1_700_000_000_000

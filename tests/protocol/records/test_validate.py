@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import RecordRules, RecordsRejected, build_batch, check_batch, validate_header, validate_records
-from protocol.records.batch import BatchView
-from protocol.records.builder import pack_batch
-from protocol.records.compression import EXPANSION_MAX, compress
-from protocol.records.crc import crc32c
-from protocol.records.record import encode_record
-from protocol.records.validate import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import RecordRules, RecordsRejected, build_batch, check_batch, validate_header, validate_records
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.builder import pack_batch
+from ottla.protocol.records.compression import EXPANSION_MAX, compress
+from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.record import encode_record
+from ottla.protocol.records.validate import (
     RECORD_ERRORS_MAX,
     RECORDS_MAX,
     TIMESTAMP_BOUND_NONE,
@@ -29,7 +29,7 @@ from protocol.records.validate import (
     check_records,
     restamp,
 )
-from protocol.work import RECORDS_A_TURN, Turn
+from ottla.protocol.work import RECORDS_A_TURN, Turn
 from tests.protocol.records.reference import patch_offset
 
 NOW = 1_700_000_000_000
@@ -155,8 +155,8 @@ def test_no_header_makes_a_leader_count_up_to_what_it_claims(
         return tuple.__new__(RecordError, values)
 
     looked_at = []
-    monkeypatch.setattr("protocol.records.validate.RecordError", make)
-    monkeypatch.setattr("protocol.records.validate.skim_records", lambda *args: looked_at.append(args))
+    monkeypatch.setattr("ottla.protocol.records.validate.RecordError", make)
+    monkeypatch.setattr("ottla.protocol.records.validate.skim_records", lambda *args: looked_at.append(args))
     batch = claiming(KAFKA_AGREES[name][0], count)
     view = memoryview(batch)
     try:

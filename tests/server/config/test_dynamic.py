@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from server.config.dynamic import (
+from ottla.protocol.errors import ErrorCode
+from ottla.server.config.dynamic import (
     Described,
     check_broker_configs,
     describe_broker,
@@ -18,8 +18,8 @@ from server.config.dynamic import (
     describe_group,
     describe_topic,
 )
-from server.config.errors import ConfigError
-from server.config.load import NodeConfig
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig
 
 #: Per resource (type:name) its rows: name, value, read-only, source, sensitive, type, synonyms.
 GOLDEN: dict[str, list[list[Any]]] = json.loads(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from server.config.broker import BROKER_CONFIGS
-from server.config.dynamic import check_broker_configs
-from server.config.effects import REFUSED, check_effects
-from server.config.errors import ConfigError
-from server.config.key import Type
-from server.config.load import NodeConfig, log_ignored
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.dynamic import check_broker_configs
+from ottla.server.config.effects import REFUSED, check_effects
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import Type
+from ottla.server.config.load import NodeConfig, log_ignored
 
 ROOT = Path(__file__).parent.parent.parent.parent
 NODE = {

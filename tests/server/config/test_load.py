@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from server.config.dynamic import describe_broker
-from server.config.errors import ConfigError
-from server.config.load import NodeConfig, load
-from server.network.listener import Endpoint
-from storage.files import OsFiles
+from ottla.server.config.dynamic import describe_broker
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig, load
+from ottla.server.network.listener import Endpoint
+from ottla.storage.files import OsFiles
 
 COMBINED = {
     "process.roles": "broker,controller",

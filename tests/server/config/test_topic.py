@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from server.config.broker import BROKER_CONFIGS
-from server.config.client_metrics import check_client_metrics
-from server.config.errors import ConfigError
-from server.config.group import check_group_configs
-from server.config.topic import check_topic_configs, topic_values
+from ottla.protocol.errors import ErrorCode
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.client_metrics import check_client_metrics
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.group import check_group_configs
+from ottla.server.config.topic import check_topic_configs, topic_values
 
 DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items()}
 

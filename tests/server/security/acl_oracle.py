@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from server.security.acl import AccessControlEntry, Decision
+from ottla.server.security.acl import AccessControlEntry, Decision
 
 ALL, READ, WRITE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 2, 3, 4, 6, 7, 8, 10, 11
 LITERAL, PREFIXED, DENY, ALLOW = 3, 4, 2, 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from protocol.api import ApiKey
-from server.network.context import RequestContext
-from server.security.principal import ANONYMOUS, Principal
+from ottla.protocol.api import ApiKey
+from ottla.server.network.context import RequestContext
+from ottla.server.security.principal import ANONYMOUS, Principal
 
 
 def caller(principal: Principal = ANONYMOUS, host: str = "10.0.0.1", api_key: int = ApiKey.PRODUCE) -> RequestContext:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.security.acl import AccessControlEntry, AclIndex, Decision
-from server.security.operations import (
+from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision
+from ottla.server.security.operations import (
     ALLOW,
     ALTER_CONFIGS,
     DENY,

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from server.config.errors import ConfigError
-from server.security import authorizer as module
-from server.security.acl import AccessControlEntry
-from server.security.authorizer import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.config.errors import ConfigError
+from ottla.server.security import authorizer as module
+from ottla.server.security.acl import AccessControlEntry
+from ottla.server.security.authorizer import (
     ALLOW_EVERYONE,
     STANDARD_AUTHORIZER,
     SUPER_USERS,
@@ -19,7 +19,7 @@ from server.security.authorizer import (
     java_host,
     make_authorizer,
 )
-from server.security.operations import (
+from ottla.server.security.operations import (
     ALL,
     ALLOW,
     CLUSTER,
@@ -37,7 +37,7 @@ from server.security.operations import (
     WRITE,
     bit_field,
 )
-from server.security.principal import Principal
+from ottla.server.security.principal import Principal
 from tests.server.security.callers import caller
 
 ALICE = Principal("User", "alice")

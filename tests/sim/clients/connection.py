@@ -7,10 +7,10 @@ import random
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from server.network.client import Channel, ChannelClosed
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.network.client import Channel, ChannelClosed
 from tests.sim.history import History, TopicPartition
 from tests.sim.network import SimHub
 from tests.sim.world import SimHost

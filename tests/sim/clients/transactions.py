@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import build_batch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records import build_batch
 from tests.sim.clients.connection import BACKOFF_SECONDS, REQUEST_TIMEOUT_MS, Client, Unreachable
 from tests.sim.history import TopicPartition, Violation
 

@@ -16,16 +16,16 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from broker.configs import BrokerConfigs
-from broker.controller_channel import ControllerAddress, ControllerChannel
-from broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
-from broker.metrics import broker_metrics
-from broker.node import BrokerNode
-from controller.decisions.config_schema import TableSchema
-from controller.metadata.acl_publisher import AclPublisher
-from controller.metadata.brokers import Endpoint as RegisteredEndpoint
-from controller.node import ControllerNode, MetadataNode
-from controller.raft.agreement import QuorumDisagreement
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
+from ottla.broker.metrics import broker_metrics
+from ottla.broker.node import BrokerNode
+from ottla.controller.decisions.config_schema import TableSchema
+from ottla.controller.metadata.acl_publisher import AclPublisher
+from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.closing import close_logs
 from ottla.commands.start import PIPES_VARIABLE
@@ -39,26 +39,26 @@ from ottla.node_parts import (
     refuse_unserved_protocols,
     registered,
 )
-from protocol.api import ApiKey
-from server import log_setup
-from server.config.errors import ConfigError
-from server.config.load import NodeConfig, log_ignored
-from server.handlers.api_versions import ApiVersionsHandler
-from server.metrics import Registry
-from server.network.dispatch import Dispatcher
-from server.network.frames import ReceiveBuffer
-from server.network.listener import ConnectionLimits, Endpoint, Listener
-from server.network.network_metrics import listener_metrics, request_metrics
-from server.network.route import Route, RouteTable
-from server.prometheus import PrometheusEndpoint
-from server.security.authorizer import StandardAuthorizer
-from server.timer_wheel import TimerWheel
-from server.world import RealWorld, World
-from storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
-from storage.log_dirs import LogDir, open_log_dirs
-from storage.logs import Logs
+from ottla.protocol.api import ApiKey
+from ottla.server import log_setup
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig, log_ignored
+from ottla.server.handlers.api_versions import ApiVersionsHandler
+from ottla.server.metrics import Registry
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
+from ottla.server.network.network_metrics import listener_metrics, request_metrics
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.prometheus import PrometheusEndpoint
+from ottla.server.security.authorizer import StandardAuthorizer
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import RealWorld, World
+from ottla.storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
+from ottla.storage.log_dirs import LogDir, open_log_dirs
+from ottla.storage.logs import Logs
 
-log = logging.getLogger("ottla.server")
+log = logging.getLogger("ottla.node")
 
 FAILED_TO_START = (
     ConfigError,
