@@ -20,12 +20,12 @@ from ottla.server.metrics import Registry
 from ottla.server.world import World
 
 if TYPE_CHECKING:
-    from ottla.node import Server
+    from ottla.node import Node
 
 ADMIN_LISTENER = "ottla.admin.listener"
 
 
-def admin_server(node: Server) -> AdminServer | None:
+def admin_server(node: Node) -> AdminServer | None:
     """None where it is not configured."""
     text = node.config.own[ADMIN_LISTENER]
     if not text:
@@ -58,7 +58,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
 
 
-def live(node: Server) -> Iterator[Check]:
+def live(node: Node) -> Iterator[Check]:
     """Whether a restart could help: the loop turns (or nobody would answer), and the disks that it cannot do without work."""
     yield Check("event loop", True)
     if node.started_metadata:
@@ -69,7 +69,7 @@ def live(node: Server) -> Iterator[Check]:
         yield Check("log directories", bool(usable), f"{len(usable)} of {len(node.logs.directories)} usable")
 
 
-def ready(node: Server) -> Iterator[Check]:
+def ready(node: Node) -> Iterator[Check]:
     """Whether clients should be sent here."""
     yield from live(node)
     if not node.started_metadata:
@@ -82,7 +82,7 @@ def ready(node: Server) -> Iterator[Check]:
         yield _broker_check(node)
 
 
-def _broker_check(node: Server) -> Check:
+def _broker_check(node: Node) -> Check:
     state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
     if state is not BrokerState.RUNNING:
         return Check("broker", False, state.name)

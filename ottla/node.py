@@ -16,19 +16,19 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
+from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
 from ottla.broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
 from ottla.broker.metrics import broker_metrics
 from ottla.broker.node import BrokerNode
+from ottla.closing import close_logs
+from ottla.commands.start import PIPES_VARIABLE
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
-from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
-from ottla.closing import close_logs
-from ottla.commands.start import PIPES_VARIABLE
 from ottla.formatting import prepare
 from ottla.loop_watch import LoopWatch
 from ottla.node_parts import (
@@ -77,7 +77,7 @@ FAILED_TO_START = (
 GC_THRESHOLDS = (10_000, 4, 2_500)
 
 
-class Server:
+class Node:
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
@@ -359,12 +359,12 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
     ready_fd, alive_fd = _pipes()
     if alive_fd >= 0:
         loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
-    server: Server | None = None
+    server: Node | None = None
     _tune_collector()
     watch = LoopWatch(loop)
     watch.start()
     try:
-        server = Server(real.world, properties, where)
+        server = Node(real.world, properties, where)
         server.metrics.add(watch)
         starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
@@ -393,7 +393,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
     return 0
 
 
-async def _started(server: Server) -> BaseException | None:
+async def _started(server: Node) -> BaseException | None:
     """What is expected to go wrong is a result: as an exception of a task it would be logged as our own mistake."""
     try:
         await server.start()

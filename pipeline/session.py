@@ -21,7 +21,7 @@ from ottla.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).resolve().parent
 #: pyspark 4.0 runs on these; what it needs beside itself is checked before a JVM is started.
 NEEDED_MODULES = ("pyspark", "pyarrow", "pandas", "fastavro", "confluent_kafka")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
@@ -138,8 +138,9 @@ def send_package(spark: SparkSession) -> None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
     archive = Path(folder) / "pipeline.zip"
     with zipfile.ZipFile(archive, "w") as target:
+        target.writestr("ottla/__init__.py", "")
         for file in sorted(PACKAGE.rglob("*.py")):
-            target.write(file, Path("pipeline") / file.relative_to(PACKAGE))
+            target.write(file, Path("ottla/pipeline") / file.relative_to(PACKAGE))
     context.addPyFile(str(archive))
 
 

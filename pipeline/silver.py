@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parent.parent)
+    # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
+    sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
 from ottla.pipeline import bronze
 from ottla.pipeline.config import Config

@@ -1,6 +1,6 @@
 """Logging: one line per event in Kafka's form, written by a thread, so that a slow terminal or pipe never holds the loop.
 
-[2026-11-21 09:00:00,123] INFO [PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092. (server.network.listener)
+[2026-11-21 09:00:00,123] INFO [PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092. (ottla.server.network.listener)
 """
 
 from __future__ import annotations

@@ -26,7 +26,13 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.builder import pack_batch, rebuild_batch
 from ottla.protocol.records.compression import decompress
-from ottla.protocol.records.encoded import EncodedRecord, join_records, split_records, timestamp_delta, with_timestamp_delta
+from ottla.protocol.records.encoded import (
+    EncodedRecord,
+    join_records,
+    split_records,
+    timestamp_delta,
+    with_timestamp_delta,
+)
 from ottla.storage.config import LogConfig
 from ottla.storage.offset_map import GONE, TOMBSTONE, OffsetMap
 from ottla.storage.producers import ProducerState

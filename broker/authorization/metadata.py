@@ -17,7 +17,12 @@ from ottla.broker.encoded_metadata import EncodedMetadata
 from ottla.broker.handlers.metadata import asks_for_all, check
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
 from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC

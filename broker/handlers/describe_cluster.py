@@ -8,7 +8,11 @@ from __future__ import annotations
 from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from ottla.server.network.context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2

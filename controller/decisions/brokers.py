@@ -15,7 +15,10 @@ from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import METADATA_VERSION_MIN
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from ottla.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.metadata_records import (
     BrokerEndpoint,

@@ -7,7 +7,11 @@ from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.config_requests import sort_out
 from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 from ottla.server.network.context import RequestContext
 from ottla.server.network.deferred import Deferred
 

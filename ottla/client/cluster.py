@@ -15,7 +15,12 @@ from ottla.client.failures import check, code_of, failure
 from ottla.errors import TIMED_OUT, CommandFailed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
 from ottla.server.world import World
 

@@ -14,9 +14,9 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
 from ottla.errors import USAGE, CommandFailed
+from ottla.protocol.records import Record
 from ottla.record_json import to_line
 from ottla.times import parse_time_ms
-from ottla.protocol.records import Record
 
 app = App(name="consume", version_flags=[], help="Read records of a topic.")
 

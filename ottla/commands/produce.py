@@ -15,9 +15,9 @@ from ottla.client.producer import Producer
 from ottla.errors import USAGE, CommandFailed
 from ottla.lines import read_lines
 from ottla.output import note
-from ottla.record_json import Incoming, from_line
 from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.record_json import Incoming, from_line
 from ottla.server.clock import Clock
 
 app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")

@@ -7,9 +7,9 @@ import sys
 from ottla.client.cluster import ClusterClient
 from ottla.client.health import describe_cluster
 from ottla.errors import CommandFailed
-from ottla.shims.tool import Parser, reason, with_cluster
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.shims.tool import Parser, reason, with_cluster
 
 
 def main(arguments: list[str]) -> int:

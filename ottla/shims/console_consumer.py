@@ -15,8 +15,8 @@ from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
 from ottla.errors import CommandFailed
-from ottla.shims.tool import Parser, pairs, reason, with_cluster
 from ottla.protocol.records import Record
+from ottla.shims.tool import Parser, pairs, reason, with_cluster
 
 
 def main(arguments: list[str]) -> int:

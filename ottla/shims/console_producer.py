@@ -8,9 +8,9 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.producer import Producer
 from ottla.errors import CommandFailed
 from ottla.lines import read_lines
-from ottla.shims.tool import Parser, pairs, reason, with_cluster
 from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.shims.tool import Parser, pairs, reason, with_cluster
 
 
 class Reader:

@@ -10,8 +10,8 @@ from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.groups import GroupDescription
 from ottla.errors import CommandFailed
-from ottla.shims.tool import Parser, reason, with_cluster
 from ottla.protocol.errors import ErrorCode
+from ottla.shims.tool import Parser, reason, with_cluster
 
 NOT_HERE = ("delete", "reset-offsets", "delete-offsets")
 ROW = "{:<15} {:<15} {:<10} {:<15} {:<15} {:<15} {:<15} {:<15} {}"

@@ -7,9 +7,9 @@ import sys
 from random import SystemRandom
 from typing import NoReturn
 
-from ottla.shims.tool import read_client_properties
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.errors import ConfigError
+from ottla.shims.tool import read_client_properties
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import MetaProperties, id_to_text, read_meta_properties

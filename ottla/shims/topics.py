@@ -12,7 +12,6 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.failures import check
 from ottla.errors import CommandFailed
-from ottla.shims.tool import Parser, reason, with_cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -20,6 +19,7 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from ottla.shims.tool import Parser, reason, with_cluster
 from ottla.storage.log_dirs import id_to_text
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")

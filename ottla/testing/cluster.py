@@ -16,10 +16,10 @@ from typing import Any
 
 from ottla import local_directory, local_nodes
 from ottla.local_nodes import HOST
-from ottla.testing.links import Direction, Links
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import decode_response_header, encode_request_header
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.testing.links import Direction, Links
 
 METADATA_KEY, METADATA_VERSION = 3, 12
 STOP_SECONDS_MAX = 30.0

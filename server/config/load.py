@@ -251,7 +251,7 @@ def check_roles(config: NodeConfig) -> None:
     if not config.is_broker and own - controllers:
         raise _requirement(
             "listeners",
-            "The listeners config must only contain KRaft controller listeners from ottla.controller.listener.names when "
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller",
         )
     if config.is_broker:

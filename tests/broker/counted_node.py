@@ -15,7 +15,7 @@ import pytest
 import ottla.protocol.records.compression
 import ottla.protocol.records.validate
 import ottla.storage.lookup
-from ottla.node import Server
+from ottla.node import Node
 from ottla.server.world import RealWorld
 from tests.broker.wire import Wire
 from tests.ports import free_ports
@@ -101,7 +101,7 @@ class CountedNode:
 
     async def _serve(self) -> None:
         real = RealWorld(self.loop)
-        self.server = Server(real.world, self.properties)
+        self.server = Node(real.world, self.properties)
         await self.server.start()
         self._started.set()
         await self._stop.wait()
@@ -122,7 +122,9 @@ class CountedNode:
             self.work.expanded.append((len(made), threading.current_thread() is self._thread))
             return made
 
-        decompress = protocol.records.compression.decompress
-        monkeypatch.setattr(protocol.records.compression, "decompress", expanding)
-        monkeypatch.setattr(protocol.records.validate, "skim_records", counted(protocol.records.validate.skim_records))
-        monkeypatch.setattr(storage.lookup, "iter_times", counted(storage.lookup.iter_times))
+        decompress = ottla.protocol.records.compression.decompress
+        monkeypatch.setattr(ottla.protocol.records.compression, "decompress", expanding)
+        monkeypatch.setattr(
+            ottla.protocol.records.validate, "skim_records", counted(ottla.protocol.records.validate.skim_records)
+        )
+        monkeypatch.setattr(ottla.storage.lookup, "iter_times", counted(ottla.storage.lookup.iter_times))

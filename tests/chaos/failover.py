@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from ottla.testing import Cluster
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.testing import Cluster
 from tests.broker.wire import Wire
 from tests.chaos.history import IMPATIENT, Load, judge, read_everything
 from tests.chaos.roles import active_controller, leader_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ottla.testing import Cluster
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.testing import Cluster
 from tests.broker.wire import Wire
 
 FOUND_SECONDS_MAX = 30

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing import Cluster
 from ottla.protocol.errors import ErrorCode
+from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 from tests.chaos.disks import fill, small_disk

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from ottla.testing import Cluster
 from ottla.protocol.errors import ErrorCode
+from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos.cluster_cycles import replicas_differ
 from tests.chaos.direct import ALL, LEADER, DirectProducer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ottla.testing import Cluster
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.testing import Cluster
 from tests.broker.wire import Wire
 
 GROUP, TRANSACTION = 0, 1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing import Cluster
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read

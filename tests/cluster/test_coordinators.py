@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing import Cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing import Cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest
@@ -27,6 +26,7 @@ from ottla.protocol.messages.envelope import EnvelopeRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from ottla.protocol.messages.vote import VoteRequest
+from ottla.testing import Cluster
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ottla.testing import Cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -23,6 +22,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.testing import Cluster
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 from tests.cluster.coordinators import TRANSACTION, group_coordinator, transaction_coordinator

@@ -34,7 +34,8 @@ MEMORY_BYTES_MAX = 64 * 1024 * 1024
 NOTICED_BYTES = 8 * 1024 * 1024
 TICK_S = 0.25
 RERUNS = 3
-PRODUCT = ("protocol", "storage", "server", "controller", "broker", "ottla")
+PRODUCT = ("ottla",)
+FOLDERS = ("protocol", "storage", "server", "controller", "broker", "ottla")
 TOO_LONG, TOO_MUCH = "takes too long", "takes too much memory"
 CLEAR_REFS = "/proc/self/clear_refs"
 
@@ -193,9 +194,11 @@ def kind_of(error: BaseException) -> str:
 def product_places(error: BaseException) -> list[str]:
     """File and function of the frames within the product, outermost first; of the harness, where there is none."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    places = [(Path(code.co_filename), code.co_name) for code in frames if code.co_filename.startswith(str(ROOT))]
+    places = [
+        (Path(code.co_filename).resolve(), code.co_name) for code in frames if code.co_filename.startswith(str(ROOT))
+    ]
     inside = [(path.relative_to(ROOT), name) for path, name in places]
-    return [f"{path}:{name}" for path, name in inside if path.parts[0] in PRODUCT] or [
+    return [f"{path}:{name}" for path, name in inside if path.parts[0] in FOLDERS] or [
         f"{path}:{name}" for path, name in inside if path.parts[0] == "tests" and path.name != "judge.py"
     ]
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ottla.testing import Cluster
 from ottla.pipeline import config as configuration
 from ottla.pipeline import session, verify
+from ottla.testing import Cluster
 from tests.pipeline.conftest import why_not
 from tests.pipeline.installed import installed
 from tests.pipeline.spark_cluster import SparkCluster, until

@@ -35,8 +35,8 @@ def installed(folder: Path) -> tuple[str, dict[str, str]]:
     python = folder / "python"
     python.write_text(INTERPRETER.format(python=sys.executable, libraries=sysconfig.get_path("purelib")))
     python.chmod(0o755)
-    alone = subprocess.run([str(python), "-c", "import pipeline"], capture_output=True, text=True, cwd=folder)
-    assert "No module named 'pipeline'" in alone.stderr, "executors would not need what the driver sends"
+    alone = subprocess.run([str(python), "-c", "import ottla.pipeline"], capture_output=True, text=True, cwd=folder)
+    assert "No module named 'ottla'" in alone.stderr, "executors would not need what the driver sends"
     environment = {
         "PYTHONPATH": str(target),
         "PYSPARK_PYTHON": str(python),

@@ -13,10 +13,10 @@ from tests.needs import needs_packages
 needs_packages("confluent_kafka", "fastavro")
 pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
 
-from ottla.testing import Cluster
 from ottla.pipeline import topics
 from ottla.pipeline.config import load
 from ottla.pipeline.errors import PipelineError
+from ottla.testing import Cluster
 from tests.pipeline.conftest import ROOT, Node
 
 

@@ -22,7 +22,7 @@ def test_row_agrees_with_the_classes(api: Api) -> None:
         ]
     assert api.request.__name__ == f"{api.name}Request"
     assert api.response.__name__ == f"{api.name}Response"
-    assert api.request.__module__ == f"protocol.messages.{api.key.name.lower()}"
+    assert api.request.__module__ == f"ottla.protocol.messages.{api.key.name.lower()}"
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

@@ -15,8 +15,18 @@ from ottla.protocol.compile import decode, decoder, encode, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError, UnsupportedVersion
 from ottla.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData, ReplicaState
-from ottla.protocol.messages.fetch_snapshot import FetchSnapshotResponse, PartitionSnapshotResponse, TopicSnapshotResponse
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.protocol.messages.fetch_snapshot import (
+    FetchSnapshotResponse,
+    PartitionSnapshotResponse,
+    TopicSnapshotResponse,
+)
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -150,4 +160,4 @@ def test_traceback_shows_the_compiled_source() -> None:
     except Exception:
         text = traceback.format_exc()
     assert "obj.generation_id" in text
-    assert any("encode protocol.messages.heartbeat.HeartbeatRequest v4" in name for name in linecache.cache)
+    assert any("encode ottla.protocol.messages.heartbeat.HeartbeatRequest v4" in name for name in linecache.cache)

@@ -139,7 +139,7 @@ def expected_default(own: Field, fact: Fact) -> Any:
 
 def test_all_apis_together_stay_short() -> None:
     """The whole wire should be readable in an afternoon; docstrings do not count."""
-    assert sum(code_lines(path) for path in Path(protocol.messages.__path__[0]).glob("*.py")) < CODE_LINES_MAX
+    assert sum(code_lines(path) for path in Path(ottla.protocol.messages.__path__[0]).glob("*.py")) < CODE_LINES_MAX
 
 
 def code_lines(path: Path) -> int:

@@ -123,6 +123,6 @@ def test_zero_uuid_is_the_default() -> None:
 
 def test_start_up_imports_no_message_module() -> None:
     """A broker must be up in well under a second; messages are imported when their API is first used."""
-    code = "import sys, protocol.api, protocol.headers; print([m for m in sys.modules if m.startswith('protocol.messages')])"
+    code = "import sys, ottla.protocol.api, ottla.protocol.headers; print([m for m in sys.modules if m.startswith('ottla.protocol.messages')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -22,7 +22,7 @@ class Source(NamedTuple):
 
     @property
     def package(self) -> str:
-        return self.module.partition(".")[0]
+        return layer_of(self.module)
 
 
 @cache
@@ -32,9 +32,17 @@ def sources() -> tuple[Source, ...]:
         for file in sorted((ROOT / layer).rglob("*.py")):
             path = file.relative_to(ROOT)
             text = file.read_text()
-            module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            parts = path.with_suffix("").parts
+            module = ".".join(parts if layer == "ottla" else ("ottla", *parts)).removesuffix(".__init__")
             found.append(Source(str(path), module, text.splitlines(), ast.parse(text)))
     return tuple(found)
+
+
+def layer_of(module: str) -> str:
+    """`storage` for ottla.storage.log, `ottla` for ottla.node; empty for a module of others."""
+    top, _, rest = module.partition(".")
+    inner = rest.partition(".")[0]
+    return "" if top != "ottla" else inner if inner in LAYERS else "ottla"
 
 
 def imported_modules(tree: ast.AST) -> list[tuple[int, str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.rules.sources import LAYERS, Source, dotted, imported_modules, sources
+from tests.rules.sources import LAYERS, ROOT, Source, dotted, imported_modules, layer_of, sources
 
 #: What a broker may see of the controller.
-SEEN_BY_BROKER = ("controller.metadata", "controller.raft", "controller.node", "controller.runtime")
+SEEN_BY_BROKER = tuple(f"ottla.controller.{name}" for name in ("metadata", "raft", "node", "runtime"))
 
 #: Packages whose modules can be read one after the other: there imports for type checkers and late ones count as imports, too.
 WITHOUT_HIDDEN_CIRCLES = ("protocol", "storage", "controller")
@@ -73,9 +73,28 @@ def test_each_layer_imports_only_what_is_left_of_it() -> None:
     for source in sources():
         allowed = LAYERS[: LAYERS.index(source.package) + 1]
         for line, name in imported_modules(source.tree):
-            top = name.partition(".")[0]
-            if top in LAYERS and top not in allowed:
+            if (layer := layer_of(name)) and layer not in allowed:
                 wrong.append(f"{source.path}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_import_of_ours_begins_with_ottla() -> None:
+    """The folders at the top are parts of the package: by their bare names Python would load a second copy of each module."""
+    wrong = []
+    for folder in (*LAYERS, "pipeline", "tests", "benchmarks", "tools"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for line, name in imported_modules(ast.parse(file.read_text())):
+                if name.partition(".")[0] in (*LAYERS[:-1], "pipeline"):
+                    wrong.append(f"{file.relative_to(ROOT)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_pipeline_imports_nothing_of_the_cluster() -> None:
+    wrong = []
+    for file in sorted((ROOT / "pipeline").rglob("*.py")):
+        for line, name in imported_modules(ast.parse(file.read_text())):
+            if layer_of(name) and not name.startswith("ottla.pipeline"):
+                wrong.append(f"{file.relative_to(ROOT)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -85,7 +104,7 @@ def test_a_broker_sees_little_of_the_controller() -> None:
         for source in sources()
         if source.package == "broker"
         for line, name in imported_modules(source.tree)
-        if name.startswith("controller.") and not name.startswith(SEEN_BY_BROKER)
+        if layer_of(name) == "controller" and not name.startswith(SEEN_BY_BROKER)
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -57,7 +57,7 @@ def test_handlers_of_a_broker_are_named_as_their_apis_and_are_routed() -> None:
     routed_names = {name.lower() for name in routed(*ROUTE_TABLES[0])}
     for source in sources():
         folder, _, name = source.module.rpartition(".")
-        if folder == "broker.handlers" and name not in NOT_ONE_API and not name.startswith("_"):
+        if folder == "ottla.broker.handlers" and name not in NOT_ONE_API and not name.startswith("_"):
             assert name in routed_names, source.path
 
 

@@ -28,13 +28,19 @@ def root_as_it_was() -> Iterator[None]:
 def test_lines_have_kafkas_form() -> None:
     out = io.StringIO()
     writer = set_up("info", out)
-    logging.getLogger("ottla.server.network").info("[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092)
+    logging.getLogger("ottla.server.network").info(
+        "[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092
+    )
     logging.getLogger("ottla.server.network").debug("not this")
     writer.close()
     (line,) = out.getvalue().splitlines()
     match = LINE.fullmatch(line)
     assert match is not None
-    assert match.groups() == ("INFO", "[PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092.", "server.network")
+    assert match.groups() == (
+        "INFO",
+        "[PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092.",
+        "ottla.server.network",
+    )
 
 
 @pytest.mark.usefixtures("root_as_it_was")

@@ -1,4 +1,4 @@
-"""A cluster of the real node code: each node is `ottla.node.Server` on a simulated host, in turns of its own."""
+"""A cluster of the real node code: each node is `ottla.node.Node` on a simulated host, in turns of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.node import FAILED_TO_START, Server
+from ottla.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
 from tests.sim.disk import Killed
 from tests.sim.history import Violation
@@ -34,7 +34,7 @@ class SimNode:
         self.number, self.host, self.properties = number, host, dict(properties)
         self.life = 0
         self.disks = 1  # that it has had: with an empty one it begins anew
-        self.server: Server | None = None
+        self.server: Node | None = None
         self.is_serving = self.is_leaving = False
         self.failure: BaseException | None = None
 
@@ -83,10 +83,10 @@ class SimNode:
         self.is_serving = self.is_leaving = False
         self.failure = None
         context = self.host.lane.context
-        self.server = context.run(Server, world, self.properties)
+        self.server = context.run(Node, world, self.properties)
         context.run(world.spawn, self._live(self.server), "start")
 
-    async def _live(self, server: Server) -> None:
+    async def _live(self, server: Node) -> None:
         try:
             await server.start()
             self.is_serving = True
@@ -107,7 +107,7 @@ class SimNode:
         await asyncio.wait([stopping], timeout=STOP_SECONDS_MAX)
         await self.crash(power=False)
 
-    async def _leave(self, server: Server) -> None:
+    async def _leave(self, server: Node) -> None:
         # A full or broken disk: the next start finds it unclean.
         with contextlib.suppress(StorageFailure, Killed):
             await server.stop()

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from ottla.server.config.key import DOUBLE_MAX, LONG_MAX, ConfigKey, table
 from ottla.server.config.validators import at_least, between, gzip_level, names, one_of
-from ottla.server.config.words import BOOLEAN, CLUSTER_WIDE, DOUBLE, HIGH, INT, LIST, LONG, LOW, MEDIUM, PER_BROKER, STRING
+from ottla.server.config.words import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PER_BROKER,
+    STRING,
+)
 
 # fmt: off
 LOG = table(

@@ -9,7 +9,12 @@ import pytest
 from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
 from ottla.protocol.coordinator_records import encode_key, encode_value
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.group_records import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.group_records import (
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from ottla.protocol.records.builder import build_batch
 from tests.broker.groups.lab import TP, Lab
 

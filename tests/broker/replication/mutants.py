@@ -211,7 +211,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in COPIED:
-            shutil.copytree(ROOT / name, folder / name)
+            shutil.copytree(ROOT / name, folder / name, symlinks=True)
         shutil.copy2(ROOT / "pyproject.toml", folder)
 
     def run(self, mutant: Mutant | None, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller.bootstrap import bootstrap_records, completed
-from ottla.controller.decisions.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, QuorumFeatures, update_features
+from ottla.controller.decisions.features import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    QuorumFeatures,
+    update_features,
+)
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord

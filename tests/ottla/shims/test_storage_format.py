@@ -10,10 +10,10 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
 from ottla.controller.raft.voters import VoterSet
-from ottla.shims.storage import main
-from ottla.shims.storage_format import Refused, feature_levels, read_initial_controllers
 from ottla.protocol.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
+from ottla.shims.storage import main
+from ottla.shims.storage_format import Refused, feature_levels, read_initial_controllers
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import read_meta_properties
 

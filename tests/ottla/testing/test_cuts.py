@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing import Cluster
 from ottla.protocol.errors import ErrorCode
+from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 

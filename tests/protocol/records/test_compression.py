@@ -166,7 +166,9 @@ def test_a_million_bytes_of_empty_gzip_members_are_looked_at_once(monkeypatch: p
         def __getattr__(self, name: str) -> object:
             return getattr(self._inner, name)
 
-    monkeypatch.setattr("ottla.protocol.records.compression.zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error))
+    monkeypatch.setattr(
+        "ottla.protocol.records.compression.zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error)
+    )
     members = gzip.compress(b"") * 5_000
     assert decompress(GZIP, members) == b""
     assert copied < 30 * len(members), "what follows a member is copied for each of them"

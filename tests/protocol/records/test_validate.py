@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import RecordRules, RecordsRejected, build_batch, check_batch, validate_header, validate_records
+from ottla.protocol.records import (
+    RecordRules,
+    RecordsRejected,
+    build_batch,
+    check_batch,
+    validate_header,
+    validate_records,
+)
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import pack_batch
 from ottla.protocol.records.compression import EXPANSION_MAX, compress

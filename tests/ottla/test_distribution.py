@@ -1,0 +1,92 @@
+"""The wheel and the sdist, each installed into an environment of its own beside a project whose folders have generic names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+THEIRS = ("protocol", "storage", "server", "broker", "controller", "pipeline")
+WHEEL_MB_MAX = 3.0
+PYTEST = """
+import broker, controller, pipeline, protocol, server, storage
+from ottla.testing import Cluster
+
+
+def test_the_projects_own_packages_are_the_ones_that_are_imported():
+    assert all(each.MINE for each in (broker, controller, pipeline, protocol, server, storage))
+
+
+def test_the_plugins_cluster_answers(kafka_proc):
+    assert isinstance(kafka_proc, Cluster)
+    assert [broker.node_id for broker in kafka_proc.metadata().brokers] == [1]
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
+    return {"wheel": next(folder.glob("*.whl")), "sdist": next(folder.glob("*.tar.gz"))}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    for name in THEIRS:
+        package = folder / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("MINE = True\n")
+    (folder / "test_theirs.py").write_text(PYTEST)
+    return folder
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Callable[[Path], Path]:
+    """Installs a file into an empty environment; answers that environment's interpreter."""
+
+    def install(file: Path) -> Path:
+        venv.create(tmp_path / "env", symlinks=True)
+        python = tmp_path / "env/bin/python"
+        pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check")
+        run(*pip, "--no-compile", file, "pytest", cwd=tmp_path)
+        return python
+
+    return install
+
+
+def test_the_wheel_has_one_name_and_stays_small(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        names = wheel.namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"ottla"}
+    for part in (*THEIRS, "testing"):
+        assert f"ottla/{part}/__init__.py" in names
+    assert "ottla/py.typed" in names
+    assert built["wheel"].stat().st_size <= WHEEL_MB_MAX * 1e6
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_beside_packages_of_the_same_names_a_node_starts_and_the_plugin_works(
+    kind: str, built: dict[str, Path], project: Path, installed: Callable[[Path], Path]
+) -> None:
+    python = installed(built[kind])
+    run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
+    code = "import sys, ottla.node; print(*{name.partition('.')[0] for name in sys.modules})"
+    assert not set(THEIRS) & set(run(python, "-c", code, cwd=project).split())
