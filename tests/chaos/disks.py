@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+UNMOUNT_SECONDS_MAX = 30.0
 IMAGE_BYTES = 512 << 20
 SKIP_REASON = "needs root, mkfs.ext4 and loop mounts"
 
@@ -84,7 +86,15 @@ class ImageDisk:
         _run("mount", "-o", "loop,commit=300", str(self._image), str(self.path))
 
     def _unmount(self) -> None:
-        _run("umount", str(self.path))
+        """The worker process of a node that was killed ends when its pipe is closed, and may have a file open until then."""
+        end = time.monotonic() + UNMOUNT_SECONDS_MAX
+        while True:
+            try:
+                return _run("umount", str(self.path))
+            except OSError as error:
+                if "busy" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
 
 @contextmanager

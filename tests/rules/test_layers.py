@@ -89,15 +89,6 @@ def test_every_import_of_ours_begins_with_ottla() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_pipeline_imports_nothing_of_the_cluster() -> None:
-    wrong = []
-    for file in sorted((ROOT / "pipeline").rglob("*.py")):
-        for line, name in imported_modules(ast.parse(file.read_text())):
-            if layer_of(name) and not name.startswith("ottla.pipeline"):
-                wrong.append(f"{file.relative_to(ROOT)}:{line} imports {name}")
-    assert not wrong, "\n".join(wrong)
-
-
 def test_a_broker_sees_little_of_the_controller() -> None:
     wrong = [
         f"{source.path}:{line} imports {name}"

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
-from ottla.node import Server
+from ottla.node import Node
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.network.client import Channel
@@ -257,7 +257,7 @@ def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -
         node = situation.cluster.by_number[1]
         for milliseconds in range(0, 40, 3):
             await node.crash(power=False)
-            dropped = Server(node.host.boot(), node.properties).start()
+            dropped = Node(node.host.boot(), node.properties).start()
             task = node.host.lane.context.run(asyncio.ensure_future, dropped)
             await asyncio.sleep(milliseconds / 1000)
             if not task.done():
