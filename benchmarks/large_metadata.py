@@ -60,7 +60,7 @@ def _image_of(log: MetadataLog) -> MetadataImage:
 
 
 def _topics(partitions: int, node_id: int) -> Iterator[Any]:
-    """The other brokers are not registered, and this one is in no ISR, as after a fence: nobody decides anything meanwhile."""
+    """The other brokers are not registered, and this one is in no ISR, as after a fence: no election changes a partition meanwhile."""
     brokers = [node_id, *range(1000, 1000 + BROKERS - 1)]
     for number in range(-(-partitions // PARTITIONS_OF_A_TOPIC)):
         topic_id = (number + 1).to_bytes(16, "big")

@@ -50,7 +50,10 @@ class LeaderEpochs:
         self.assigned = self.latest
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """A leader begins; the file gets it once the epoch has a batch, because no replica asks where another one ended."""
+        """An epoch begins, in memory. The file gets it once the epoch has a batch, because no replica asks where another one ended.
+
+        Recovery reads epochs from the batches by it, and saves once at its end.
+        """
         self._set(self._with(epoch, start_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -68,10 +71,6 @@ class LeaderEpochs:
             return self.entries
         kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
         return [*kept, (epoch, start_offset)]
-
-    def assign_in_memory(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, for recovery, which saves once at its end."""
-        self._set(self._with(epoch, start_offset))
 
     def forget_from(self, offset: int) -> None:
         """In memory: recovery reads the epochs from here on from the batches. The file may be from before a truncation."""

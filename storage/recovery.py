@@ -453,7 +453,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
         else:
             leap = None
         if epoch > known:
-            history.assign_in_memory(epoch, base)
+            history.begin(epoch, base)
         expected = last + 1
         segment.indexes.add(position, following - position, last, max_timestamp)
         position = following
@@ -526,4 +526,4 @@ def _read_epochs(log: Log) -> None:
                 reason = f"its batch is of leader epoch {epoch}, and one before it of {history.latest}"
                 raise DamagedLog(segment.log_path, position, reason)
             if epoch > history.latest:
-                history.assign_in_memory(epoch, base)
+                history.begin(epoch, base)

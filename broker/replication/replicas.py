@@ -323,7 +323,7 @@ class Replicas:
         return self.update_configs(list(self.by_name))
 
     def resign_all(self) -> None:
-        """The node is stopping: appends are refused, whoever waits is told to look elsewhere, and no metadata gives it a role."""
+        """The node is stopping: appends are refused, and pending requests get NOT_LEADER_OR_FOLLOWER. No metadata gives it a role."""
         self._resigned = True
         if self.fetchers is not None:
             self.fetchers.close()

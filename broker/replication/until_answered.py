@@ -1,6 +1,6 @@
-"""What is told to the controller until it has answered: what waits, in bounded requests, one at a time.
+"""Requests to the controller that are repeated until they are answered: bounded, and one at a time.
 
-What is said anew meanwhile stands for what was asked before. What a refusal means is for those who ask.
+A newer value of a key replaces the one that is not sent yet. The caller decides what a refusal means.
 """
 
 from __future__ import annotations

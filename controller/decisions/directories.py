@@ -112,7 +112,7 @@ def _is_empty_beside_others(
     """The partition has no leader, this replica lost its directory, and a broker that is still registered has another one.
 
     Elected as last known leader (KIP-966) or by an operator's unclean election, it would destroy the copies of the others.
-    It may lead where unclean elections are allowed, or once all other brokers are unregistered: then nobody waits for them.
+    It may lead where unclean elections are allowed, or once all other brokers are unregistered: then no copy is expected to come back.
     """
     return (
         not partition.has_leader

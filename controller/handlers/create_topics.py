@@ -1,7 +1,7 @@
 """CreateTopics: every topic by itself, with the reason where it failed.
 
 Duplicates in the request, the metadata log's own topic, and topics the caller may not create are answered here; the rest
-is decided in decisions/topics.py. v5 tells the configs of what was created, if the caller may read them.
+is decided in decisions/topics.py. v5 lists the configs of each new topic, if the caller may read them.
 """
 
 from __future__ import annotations

@@ -26,6 +26,6 @@ class Publisher(Protocol):
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None] | None:
         """`delta.image` is the image before, `image` the one after. Called in log order, committed metadata only.
 
-        The work, if there is any, is done before the next publisher is told.
+        The work, if there is any, is done before the next publisher is called.
         """
         ...

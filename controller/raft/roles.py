@@ -66,6 +66,17 @@ def is_voted_for(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
     return voted.id == candidate.id and (not voted.knows_directory or voted == candidate)
 
 
+def grants_without_leader(
+    role: Unattached | Prospective, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool
+) -> bool:
+    """The answer of a role that follows no leader; an epoch whose leader is known by name has had its election."""
+    if pre_vote:
+        return log_is_up_to_date
+    if role.voted is not None:
+        return is_voted_for(role.voted, candidate)
+    return role.leader_id < 0 and log_is_up_to_date
+
+
 @dataclass(slots=True)
 class Unattached:
     epoch: int
@@ -83,11 +94,7 @@ class Unattached:
         return self.election_deadline_ms if is_voter else NEVER
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
-        if pre_vote:
-            return log_is_up_to_date
-        if self.voted is not None:
-            return is_voted_for(self.voted, candidate)
-        return self.leader_id < 0 and log_is_up_to_date
+        return grants_without_leader(self, candidate, log_is_up_to_date, pre_vote)
 
 
 @dataclass(slots=True)
@@ -111,11 +118,7 @@ class Prospective:
         return min(self.election_deadline_ms, self.retry_ms)
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
-        if pre_vote:
-            return log_is_up_to_date
-        if self.voted is not None:
-            return is_voted_for(self.voted, candidate)
-        return self.leader_id < 0 and log_is_up_to_date
+        return grants_without_leader(self, candidate, log_is_up_to_date, pre_vote)
 
 
 @dataclass(slots=True)

@@ -75,7 +75,7 @@ class RaftState:
     def is_voter(self) -> bool:
         """Whether this replica holds elections. One that a record removes goes on until that record is committed.
 
-        Else nobody could: a leader of two that removed itself, and did not commit that, has the only log that can win.
+        Otherwise no replica could: a leader of two voters that removed itself, uncommitted, has the only log that can win.
         """
         voters = self.voters
         if not self.config.can_vote or voters.last.is_voter(self.key):

@@ -109,7 +109,7 @@ def _set_role(state: RaftState, role: Role) -> None:
     if type(role) is not type(old) or role.epoch != old.epoch:
         state.note(f"{type(old).__name__} -> {type(role).__name__} in epoch {role.epoch}, leader {state.leader_id}")
     if not isinstance(role, Leader):
-        # Resigned: the role still is this epoch's leader for votes, but nobody may append to it.
+        # Resigned: the role still is this epoch's leader for votes, but appends are refused.
         leader_id = -1 if isinstance(role, Resigned) else role.election.leader_id
         _notify_leader(state, LeaderAndEpoch(leader_id, role.epoch))
 
