@@ -1,4 +1,4 @@
-"""What one BrokerHeartbeat leads to. The soft state (heartbeats.py) changes here, the hard one only by the records."""
+"""Decision about one BrokerHeartbeat. It changes the soft state (heartbeats.py); the hard state changes only by the records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def process_heartbeat(
     log_end: int,
     now_ms: int,
 ) -> Outcome[BrokerHeartbeatResponse]:
-    """`log_end`: the offset the records will get."""
+    """`log_end`: the offset of the first record of the decision."""
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
     state.check_broker_epoch(broker_id, broker_epoch)
     # The broker epoch is the offset of its registration, the last record of that decision.
@@ -55,7 +55,7 @@ def process_heartbeat(
         heartbeats.begin_controlled_shutdown(broker_id, log_end + len(records) - 1)
     heartbeats.touch(broker_id, following.fenced, request.current_metadata_offset, now_ms)
     if not records:
-        # Fencing or moving leaders in the same batch would be decided on an image that does not show it yet.
+        # Fencing or moving leaders in the same batch would use an image without these records.
         records += offline_directories_records(state, broker_id, request.offline_log_dirs)
     records += cordoned_directories_records(state, broker_id, request.cordoned_log_dirs)
     response = BrokerHeartbeatResponse(

@@ -1,4 +1,4 @@
-"""BrokerRegistration: a broker makes itself known, fenced at first (KIP-631)."""
+"""BrokerRegistration: a broker registers, and is fenced at first (KIP-631)."""
 
 from __future__ import annotations
 

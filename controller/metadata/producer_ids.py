@@ -1,4 +1,4 @@
-"""The next producer id that no broker has been given yet."""
+"""The first producer id that is not yet allocated to a broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.metadata_records import ProducerIdsRecord
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsImage:
-    next_producer_id: int = -1  # -1: none was ever given out
+    next_producer_id: int = -1  # -1: no block has been allocated
 
     def to_records(self) -> Iterator[Any]:
         if self.next_producer_id >= 0:
@@ -29,7 +29,7 @@ class ProducerIdsDelta:
         self.next_producer_id = record.next_producer_id
 
     def finish_snapshot(self) -> None:
-        """Nothing to remove: a snapshot older than the image is never loaded over it."""
+        """Does nothing: a snapshot older than the image is never loaded."""
 
     def apply(self) -> ProducerIdsImage:
         return ProducerIdsImage(self.next_producer_id)
