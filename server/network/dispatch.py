@@ -20,6 +20,7 @@ from typing import Any
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
+from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.primitives import skip_tags
 from ottla.server.clock import Clock
@@ -293,13 +294,7 @@ class PendingReply:
 
 def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
     """The request in the frame buf[pos:end], whose header is read again."""
-    size = read_header(buf, pos)[3]
-    pos += HEADER_BYTES + max(0, size)
-    if codec.flexible_request:
-        if pos >= end:
-            raise MalformedMessage("request header: cut short")
-        pos = skip_tags(buf, pos + 1, end, buf[pos])
-    return codec.decode(buf, pos, end)[0]
+    return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
 
 
 def unreadable(name: str, version: int, error: ProtocolError) -> str:

@@ -273,6 +273,11 @@ async def test_a_request_that_cannot_be_decoded_closes_the_clients_connection(tm
             client = await front.client()
             client.send(request(ApiKey.CREATE_TOPICS, VERSION, broken))
             assert await client.is_closed_by_peer(), broken
+        client = await front.client()
+        # The header's tagged fields go on behind its end.
+        cut_short = bytes.fromhex("0013 0007 00000000 0004 66757a7a 02 02 75 00 01")
+        client.send(len(cut_short).to_bytes(4, "big") + cut_short)
+        assert await client.is_closed_by_peer()
         patient = await front.client()
         patient.send(create_topics())
         assert errors(await patient.frame())[0] == ("orders", ErrorCode.NONE)
