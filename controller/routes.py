@@ -2,7 +2,7 @@
 
 A request that is one decision is a row with that decision; a handler that does more is a file in handlers/.
 
-The server generates ApiVersions from these rows. broker/handlers/routes.py lists the other steps of a new API.
+The server generates ApiVersions from these rows. broker/routes.py lists the other steps of a new API.
 """
 
 from __future__ import annotations

@@ -42,14 +42,14 @@ def decode_request_header(buf: Buffer, pos: int, end: int) -> tuple[int, int, in
         pos += 10
         client_id = None
         if size >= 0:
-            client_id = str(buf[pos : pos + size], "utf-8")
+            client_id = str(buf[pos : pos + size], "utf-8", "replace")  # as Java reads it
             pos += size
         if 0 <= api_key < len(_FLEXIBLE_FROM) and api_version >= _FLEXIBLE_FROM[api_key]:
             tags = buf[pos]
             pos += 1
             if tags:
                 pos = skip_tags(buf, pos, end, tags)
-    except (IndexError, struct_error, UnicodeDecodeError) as error:
+    except (IndexError, struct_error) as error:
         raise MalformedMessage(f"request header: {error}") from error
     if pos > end:
         raise MalformedMessage("request header: cut short")

@@ -1,6 +1,6 @@
 """The log cleaner: it chooses the next log to clean, and swaps its segments for the ones that a pass has written.
 
-`Cleaner.run` is a generator that yields requests for work. A driver carries them out (`broker/compaction.py` in a process of
+`Cleaner.run` is a generator that yields requests for work. A driver carries them out (`broker/log_cleaner.py` in a process of
 its own, tests at once) and sends the results back. Between two steps appends and reads continue. The rules:
 
 - Only sealed segments below the last stable offset take part, and none is changed. New ones are written as `.cleaned` and

@@ -1,0 +1,123 @@
+"""A broker's way to the active controller: found through the quorum, one connection, asked again wherever it has moved to.
+
+    await channel.request(obj)    the broker's own requests (registration, heartbeats, AlterPartition, ...), and clients'
+                                  requests in the envelopes of forwarding.py
+
+A combined node goes the same way, over loopback to its own listener. A request whose connection breaks is sent again to
+whoever is the controller then: it may have taken effect already, as with Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreateTopicsResponse
+from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+#: Kafka's request.timeout.ms of brokers: how long a request looks for a controller before it gives up.
+REQUEST_TIMEOUT_MS = 30_000
+#: Between two attempts, doubled each time: a new controller is usually there within a second.
+RETRY_MS_MIN = 5
+RETRY_MS_MAX = 200
+
+NOT_CONTROLLER = int(ErrorCode.NOT_CONTROLLER)
+
+
+class ControllerAddress(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+class ControllerChannel:
+    def __init__(self, world: World, node_id: int, locate: Callable[[], ControllerAddress | None]) -> None:
+        """`locate` says who leads the quorum as far as this node knows, None while nobody does."""
+        self._world = world
+        self._client_id = f"broker-{node_id}"
+        self._locate = locate
+        self._channel: Channel | None = None
+        self._waiting: dict[asyncio.Event, None] = {}  # in order, so that a simulated run can be repeated
+        #: Told when another node leads the quorum.
+        self.on_leader_change: Callable[[], None] = lambda: None
+        self._closed = False
+
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        """The quorum has news: those who wait for a controller look again at once.
+
+        So do those whose requests went to the former one: it may be behind a cut cable and never answer, while the new
+        one fences every broker that it does not hear of in time.
+        """
+        if not self._closed:
+            self._to_controller()
+        for waiting in self._waiting:
+            waiting.set()
+        if leader_id >= 0:
+            self.on_leader_change()
+
+    def close(self) -> None:
+        self._closed = True
+        self.leader_changed(-1, -1)
+        if self._channel is not None:
+            self._channel.close()
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """Lowest and highest version of each API that the controller serves; empty while that is not known."""
+        return {} if self._channel is None else self._channel.known_versions
+
+    async def request(self, request: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+        """The active controller's answer; KafkaError(REQUEST_TIMED_OUT) if none could be had in time."""
+        deadline_ms = self._world.clock.mono_ms() + timeout_ms
+        retry_ms = RETRY_MS_MIN
+        while True:
+            left_ms = deadline_ms - self._world.clock.mono_ms()
+            if left_ms <= 0 or self._closed:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time")
+            channel = self._to_controller()
+            if channel is not None:
+                try:
+                    response = await channel.request(request, timeout_ms=left_ms)
+                except ChannelClosed as error:
+                    log.debug("Controller at %s: %s", channel.where, error)
+                else:
+                    if not says_not_controller(response):
+                        return response
+                    log.debug("The node at %s is not the active controller", channel.where)
+            await self._wait(min(retry_ms, max(0, deadline_ms - self._world.clock.mono_ms())))
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    def _to_controller(self) -> Channel | None:
+        address = self._locate()
+        if address is None:
+            return None
+        channel = self._channel
+        if channel is None or (channel.host, channel.port) != (address.host, address.port):
+            if channel is not None:
+                channel.close()
+            channel = self._channel = Channel(self._world, address.host, address.port, self._client_id)
+        return channel
+
+    async def _wait(self, delay_ms: int) -> None:
+        """Until there is news of the leader, or the time is up."""
+        news = asyncio.Event()
+        timer = self._world.clock.call_later(delay_ms, news.set)
+        self._waiting[news] = None
+        try:
+            await news.wait()
+        finally:
+            self._waiting.pop(news, None)
+            timer.cancel()
+
+
+def says_not_controller(response: Any) -> bool:
+    """A broker's own requests are answered with an error code at the top; only CreateTopics repeats it in each topic."""
+    if isinstance(response, CreateTopicsResponse):
+        return any(topic.error_code == NOT_CONTROLLER for topic in response.topics)
+    return bool(response.error_code == NOT_CONTROLLER)
