@@ -56,11 +56,10 @@ LEFT: dict[str, int] = {
     "broker": 208,
     "controller": 8,
     "docker": 1,
-    "docs": 26,
     "ottla": 39,
     "pipeline": 22,
-    "server": 48,
-    "tests": 575,
+    "server": 27,
+    "tests": 573,
 }
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
