@@ -242,6 +242,9 @@ class Node(NodeState):
         api_versions = ApiVersionsHandler(self.metadata.features)
         table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
         api_versions.set_routes(table.rows)
+        broker = self.broker
+        if broker is not None:
+            api_versions.controller_versions = lambda: broker.controller.versions
         if not self._request_metrics:
             # Of the broker's routes where there are two tables: both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))

@@ -1,4 +1,4 @@
-"""What the labs of this folder have in common: a process in place of each container, and its published ports forwarded."""
+"""What the harnesses of this folder have in common: a process in place of each container, and its published ports forwarded."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ asyncio.run(main())
 
 
 @dataclass
-class Lab(ABC):
-    """`with ...Lab(services, folder) as lab`: then `lab.start(service)` and `lab.run(where, ...)`."""
+class ContainerHarness(ABC):
+    """`with ...ContainerHarness(services, folder) as harness`: then `harness.start(service)` and `harness.run(where, ...)`."""
 
     services: list[Service]
     folder: Path

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.docker.compose_file import Service
-from tests.docker.lab import Lab
+from tests.docker.harness import ContainerHarness
 
 
 def available() -> bool:
@@ -30,7 +30,7 @@ def available() -> bool:
 
 
 @dataclass
-class NetworkLab(Lab):
+class NamespaceHarness(ContainerHarness):
     _namespaces: list[str] = field(default_factory=list)
 
     @property

@@ -1,10 +1,10 @@
-"""One long conversation with a group coordinator, request by request, and who it can be held with.
+"""Records one long sequence of requests to a group coordinator with its responses, on either of two sides.
 
-`OverTheWire` talks to any broker; `InProcess` to our handlers, on a log in memory and with time that tests move. What is
-said is normalised (ids, members in order of their names), so that two sides that answer alike read alike. To record the
+`OverTheWire` talks to any broker; `InProcess` to our handlers, on a log in memory and with time that tests move. Lines are
+normalised (ids, members in order of their names), so that two sides that answer alike read alike. To record the
 answers of a real Apache Kafka (group.initial.rebalance.delay.ms=0, topics dt with 2 partitions and du with 1, both by name):
 
-    python -m tests.broker.groups.conversation localhost 9092 > tests/broker/groups/kafka_answers.txt
+    python -m tests.broker.groups.request_recorder localhost 9092 > tests/broker/groups/kafka_answers.txt
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.broker.groups.lab import Lab, subscription
+from tests.broker.groups.harness import GroupCoordinatorHarness, subscription
 
 PARTITIONS = {"dt": 2, "du": 1, "__consumer_offsets": 50}
 # How long an answer may take before it counts as parked.
@@ -113,12 +113,12 @@ class InProcess:
     """Our handlers; requests and answers pass through their bytes, as by the wire."""
 
     def __init__(self) -> None:
-        self.lab = Lab(group_initial_rebalance_delay_ms=0)
+        self.harness = GroupCoordinatorHarness(group_initial_rebalance_delay_ms=0)
         self.topic_ids = {name: name.encode().ljust(16, b"!")[:16] for name in PARTITIONS}
-        self.lab.topic_ids = set(self.topic_ids.values())
+        self.harness.topic_ids = set(self.topic_ids.values())
         metadata = MetadataCache(1, "cluster")
         metadata.image = self._image()
-        self._broker = SimpleNamespace(groups=self.lab.coordinator, metadata=metadata)
+        self._broker = SimpleNamespace(groups=self.harness.coordinator, metadata=metadata)
         self._answers: dict[str, list[tuple[Any, int]]] = {}
 
     def _image(self) -> Any:
@@ -149,10 +149,10 @@ class InProcess:
             answers.append((answer.take(), version))
         else:
             answer.attach(SimpleNamespace(completed=lambda response: answers.append((response, version))))
-        self.lab.clock.advance(0)
+        self.harness.clock.advance(0)
 
     def receive(self, name: str) -> Any:
-        self.lab.clock.advance(0)
+        self.harness.clock.advance(0)
         if not self._answers.get(name):
             return None
         response, version = self._answers[name].pop(0)
@@ -164,8 +164,8 @@ def client_id_of(name: str) -> str:
     return name.rstrip("'")
 
 
-class Conversation:
-    """Says what the caller says, and writes down both sides."""
+class RequestRecorder:
+    """Sends requests to a side, and records them and the responses as lines."""
 
     def __init__(self, side: Side, group: str) -> None:
         self.side = side
@@ -329,7 +329,7 @@ def compact(value: Any) -> str:
     return f"({' '.join(said)})"
 
 
-def before_there_is_a_group(c: Conversation) -> None:
+def before_there_is_a_group(c: RequestRecorder) -> None:
     c.heartbeat("a", 1, "m")
     c.sync("a", 1, "m")
     for version in (2, 8, 9):
@@ -353,7 +353,7 @@ def before_there_is_a_group(c: Conversation) -> None:
     c.forget(group="")
 
 
-def bad_joins(c: Conversation) -> None:
+def bad_joins(c: RequestRecorder) -> None:
     for version in (0, 3, 4, 6, 7, 9):
         c.join("a", "unknown", version=version)
     c.join("a", session_ms=5_999)
@@ -368,7 +368,7 @@ def bad_joins(c: Conversation) -> None:
     c.sync("a", 1, "m", protocol=None)
 
 
-def first_member(c: Conversation) -> tuple[str, int]:
+def first_member(c: RequestRecorder) -> tuple[str, int]:
     a = c.join("a").member_id
     c.describe()
     c.heartbeat("a", 0, a)
@@ -391,7 +391,7 @@ def first_member(c: Conversation) -> tuple[str, int]:
     return a, generation
 
 
-def commits(c: Conversation, a: str, generation: int) -> None:
+def commits(c: RequestRecorder, a: str, generation: int) -> None:
     c.commit("a", generation, a, ("dt", {0: 10, 1: 11, 7: 1}), ("nope", {0: 1}), ("du", {0: 5}))
     c.commit("a", generation, a, ("dt", {0: 12}), (NOBODY, {0: 1}), version=10)
     c.commit("a", generation, a, ("nope", {0: 1}))
@@ -412,7 +412,7 @@ def commits(c: Conversation, a: str, generation: int) -> None:
     c.ask("x", DeleteGroupsRequest([c.group]), 1)
 
 
-def second_member(c: Conversation, a: str, generation: int) -> None:
+def second_member(c: RequestRecorder, a: str, generation: int) -> None:
     both = "range:dt,sticky:dt"
     b = c.join("b", protocols=both, version=5).member_id
     c.join("b", b, protocols=both)
@@ -442,7 +442,7 @@ def second_member(c: Conversation, a: str, generation: int) -> None:
     c.leave((b, None), version=3)
 
 
-def empty_group(c: Conversation) -> None:
+def empty_group(c: RequestRecorder) -> None:
     c.commit("x", -1, "", ("dt", {1: 77}))
     c.commit("x", 0, "", ("dt", {1: 78}))
     c.commit("x", 5, "q", ("dt", {1: 78}))
@@ -452,7 +452,7 @@ def empty_group(c: Conversation) -> None:
     c.fetch(all=True, version=9)
 
 
-def static_members(c: Conversation) -> None:
+def static_members(c: RequestRecorder) -> None:
     one = (c.join("a", instance="one") or c.hear("a")).member_id
     generation = 4
     c.sync("a", generation, one, {one: b"s1"}, instance="one")
@@ -483,7 +483,7 @@ def static_members(c: Conversation) -> None:
     c.describe()
 
 
-def at_last(c: Conversation) -> None:
+def at_last(c: RequestRecorder) -> None:
     c.ask("x", ListGroupsRequest(["bogus"], []), 5)
     c.ask("x", ListGroupsRequest([], ["bogus"]), 5)
     c.ask("x", ListGroupsRequest([], ["consumer"]), 5)
@@ -497,9 +497,9 @@ def at_last(c: Conversation) -> None:
     c.find(6, 2)
 
 
-def hold(side: Side, group: str) -> str:
-    """The whole conversation, written down."""
-    c = Conversation(side, group)
+def record(side: Side, group: str) -> str:
+    """The lines of the whole sequence."""
+    c = RequestRecorder(side, group)
     before_there_is_a_group(c)
     bad_joins(c)
     a, generation = first_member(c)
@@ -512,4 +512,4 @@ def hold(side: Side, group: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(hold(OverTheWire(sys.argv[1], int(sys.argv[2])), f"group{int(time.time())}"))
+    sys.stdout.write(record(OverTheWire(sys.argv[1], int(sys.argv[2])), f"group{int(time.time())}"))

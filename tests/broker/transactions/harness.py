@@ -1,18 +1,4 @@
-"""A transaction coordinator on a log in memory, partitions that take markers, and producers; time passes only when told to.
-
-`Lab` is for tests in Python. `play` runs a script of commands and gives the transcript: commands as they were, and below
-each, indented, what came of it. The files in transcripts/ are such scripts together with what they print.
-
-    init a [id=x] [timeout=60000] [resume]     a producer called a asks for its id; `resume` names the one it has
-    add a t-0 t-1 [v0]                         partitions join its transaction; without v0 as a broker adds them
-    verify a t-0 t-1
-    end a commit|abort [v0] [epoch=-1]         v0: a client before version 2; epoch: added to the one it has
-    wait 10000 · restart · hold · release      milliseconds; a new coordinator; commits of the log
-    refuse NOT_ENOUGH_REPLICAS · accept        the log's next appends
-    marker t-0 NOT_LEADER_OR_FOLLOWER|later|NONE    how the partition takes markers from now on; later: until told otherwise
-    leader t-0 2 · leader t-0 -1 · gone t-0    another broker leads, nobody does, the partition is deleted
-    describe x · list [state=Ongoing]
-"""
+"""A transaction coordinator on a log in memory, partitions that take markers, and producers; time passes only when a test advances the clock."""
 
 from __future__ import annotations
 
@@ -27,13 +13,10 @@ from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.records import TransactionRecordCodec
 from ottla.broker.transactions.service import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.shard import TransactionShard
-from ottla.broker.transactions.state import State
-from ottla.broker.transactions.transaction import from_record
 from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -75,7 +58,7 @@ class ProducerIds:
         receive(self.next - 1, ErrorCode.NONE)
 
 
-class Lab:
+class TransactionCoordinatorHarness:
     """One partition of `__transaction_state`, led by broker 1."""
 
     def __init__(self, *, transaction_version: int = 2, **config: Any) -> None:
@@ -182,11 +165,11 @@ class Lab:
                 answer()
 
 
-class LabProducer:
+class TransactionalProducer:
     """Remembers what a producer remembers: its id and epoch."""
 
-    def __init__(self, lab: Lab, transactional_id: str = "x") -> None:
-        self.lab = lab
+    def __init__(self, harness: TransactionCoordinatorHarness, transactional_id: str = "x") -> None:
+        self.harness = harness
         self.transactional_id = transactional_id
         self.producer_id = -1
         self.epoch = -1
@@ -197,23 +180,23 @@ class LabProducer:
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=timeout)
         if resume:
             request.producer_id, request.producer_epoch = self.producer_id, self.epoch
-        return self._receive(self.lab.coordinator.init_producer_id(request), self._learn)
+        return self._receive(self.harness.coordinator.init_producer_id(request), self._learn)
 
     def add(self, *partitions: str, version: int = 2) -> Any:
         added = frozenset(map(parse, partitions))
         return self._receive(
-            self.lab.coordinator.add_partitions(self.transactional_id, self.producer_id, self.epoch, added, version)
+            self.harness.coordinator.add_partitions(self.transactional_id, self.producer_id, self.epoch, added, version)
         )
 
     def verify(self, *partitions: str) -> Any:
         asked = frozenset(map(parse, partitions))
         return self._receive(
-            self.lab.coordinator.verify_partitions(self.transactional_id, self.producer_id, self.epoch, asked)
+            self.harness.coordinator.verify_partitions(self.transactional_id, self.producer_id, self.epoch, asked)
         )
 
     def end(self, commit: bool, *, version: int = 2, epoch: int = 0) -> Any:
         request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch + epoch, commit)
-        return self._receive(self.lab.coordinator.end(request, 5 if version == 2 else 4), self._learn)
+        return self._receive(self.harness.coordinator.end(request, 5 if version == 2 else 4), self._learn)
 
     def _learn(self, response: Any) -> None:
         if not response.error_code and response.producer_id >= 0:
@@ -228,7 +211,7 @@ class LabProducer:
             if learn is not None:
                 learn(response)
             if arrived:
-                self.lab.printed.append(f"then: {said(response)}")
+                self.harness.printed.append(f"then: {said(response)}")
             arrived.append(response)
             if then is not None:
                 then(response)
@@ -253,132 +236,3 @@ def said(response: Any) -> str:
         return " ".join(f"{text(tp)}={error.name}" for tp, error in sorted(response.items()))
     code = ErrorCode(response.error_code).name
     return f"{code} {response.producer_id}/{response.producer_epoch}" if response.producer_id >= 0 else code
-
-
-# ---- transcripts
-
-
-class Player:
-    """The commands of a script."""
-
-    def __init__(self, **config: Any) -> None:
-        self.lab = Lab(**config)
-        self.producers: dict[str, LabProducer] = {}
-        self._seen = 0
-
-    def run(self, line: str) -> list[str]:
-        words = line.split()
-        plain = [word for word in words[1:] if "=" not in word]
-        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-        self.lab.printed.clear()
-        answer = getattr(self, f"do_{words[0]}")(*plain, **options)
-        lines = [] if answer is None else [said(answer)]
-        return lines + self.lab.printed + self._new_records()
-
-    def _new_records(self) -> list[str]:
-        lines = []
-        for offset, key, value in self.lab.records(self._seen):
-            self._seen = offset + 1
-            if value is None:
-                lines.append(f"log {key.transactional_id} tombstone")
-                continue
-            t = from_record(key, value)
-            producer = f"{t.producer_id}/{t.producer_epoch}"
-            more = f" next {t.next_producer_id}" if t.next_producer_id >= 0 else ""
-            partitions = " ".join(map(text, sorted(t.partitions)))
-            lines.append(f"log {t.transactional_id} {t.state.kafka_name} {producer}{more} [{partitions}]")
-        return lines
-
-    def do_init(self, name: str, *flags: str, id: str = "x", timeout: str = "60000") -> Any:
-        producer = self.producers.setdefault(name, LabProducer(self.lab, id))
-        return producer.init(timeout=int(timeout), resume="resume" in flags)
-
-    def do_add(self, name: str, *words: str) -> Any:
-        return self.producers[name].add(*[w for w in words if w != "v0"], version=0 if "v0" in words else 2)
-
-    def do_verify(self, name: str, *partitions: str) -> Any:
-        return self.producers[name].verify(*partitions)
-
-    def do_end(self, name: str, outcome: str, *flags: str, epoch: str = "0") -> Any:
-        return self.producers[name].end(outcome == "commit", version=0 if "v0" in flags else 2, epoch=int(epoch))
-
-    def do_wait(self, ms: str) -> None:
-        self.lab.clock.advance(int(ms))
-
-    def do_restart(self) -> None:
-        self.lab.restart()
-
-    def do_hold(self) -> None:
-        self.lab.log.hold = True
-
-    def do_release(self) -> None:
-        self.lab.log.hold = False
-        self.lab.log.release(TP)
-
-    def do_refuse(self, error: str) -> None:
-        self.lab.log.refuse = KafkaError(ErrorCode[error])
-
-    def do_accept(self) -> None:
-        self.lab.log.refuse = None
-
-    def do_marker(self, partition: str, behaviour: str) -> None:
-        self.lab.marker_behaviour(partition, behaviour)
-
-    def do_leader(self, partition: str, node_id: str) -> None:
-        self.lab.leaders[parse(partition)] = int(node_id)
-
-    def do_gone(self, partition: str) -> None:
-        self.lab.gone.add(parse(partition))
-
-    def do_exhaust(self, transactional_id: str) -> None:
-        """As if the producer had ended transactions until one epoch is left."""
-        shard = self.lab.shard
-        transaction = shard.transactions[transactional_id].to(
-            State.EMPTY, self.lab.clock.wall_ms(), producer_epoch=32_765
-        )
-        key, value = transaction.record()
-        _, encoded = TransactionRecordCodec(lambda: 2).encode(key, value)
-        assert encoded is not None
-        from ottla.broker.coordinator import batches
-
-        for batch, _ in batches.build(
-            TransactionRecordCodec(lambda: 2), [(key, value)], self.lab.clock.wall_ms(), None
-        ):
-            self.lab.log.append(TP, batch)
-        self.lab.restart()
-
-    def do_describe(self, transactional_id: str) -> str:
-        (found,) = self.lab.coordinator.describe([transactional_id])
-        if found.error_code:
-            return ErrorCode(found.error_code).name
-        partitions = " ".join(f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions)
-        return f"{found.transaction_state} {found.producer_id}/{found.producer_epoch} [{partitions}]"
-
-    def do_list(self, **options: str) -> str:
-        request = ListTransactionsRequest(state_filters=[options["state"]] if "state" in options else [])
-        listed = self.lab.coordinator.list(request)
-        assert not isinstance(listed, Pending)
-        if listed.error_code:
-            return ErrorCode(listed.error_code).name
-        return " ".join(f"{t.transactional_id}={t.transaction_state}" for t in listed.transaction_states) or "none"
-
-
-def play(script: str) -> str:
-    """The script with what it prints; lines that start with # or are empty stay, indented ones are made anew."""
-    lines = script.splitlines()
-    config: dict[str, Any] = {}
-    out = []
-    player: Player | None = None
-    for line in lines:
-        if line.startswith(" "):
-            continue
-        out.append(line)
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("config "):
-            config.update((name, int(value)) for name, value in (word.split("=") for word in line.split()[1:]))
-            continue
-        if player is None:
-            player = Player(**config)
-        out.extend(f"    {printed}" for printed in player.run(line))
-    return "\n".join(out) + "\n"

@@ -1,14 +1,12 @@
-"""Situations that seeds have found, told step by step on a simulated cluster: the real nodes, in virtual time (invariant 8)."""
+"""Regressions that seeds have found, step by step on a simulated cluster: the real nodes, in virtual time (invariant 8)."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 
-from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.formatting import prepare
 from ottla.node import Node
 from ottla.protocol.errors import ErrorCode
@@ -16,70 +14,29 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.server.network.client import Channel
 from ottla.storage.log_dirs import read_meta_properties
 from tests.broker.records import batch
-from tests.sim.clients.admin import Admin
-from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
+from tests.sim.cluster import BROKER_PORT
 from tests.sim.disk import SimDisk
-from tests.sim.history import History, Violation
-from tests.sim.invariants import Invariants
+from tests.sim.harness import APART, TOGETHER, TOPIC, SimClusterHarness
+from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.mutants import MUTANTS, applied
-
-APART = {1: "broker", 2: "broker", 3: "broker", 4: "controller"}
-TOGETHER = dict.fromkeys((1, 2, 3), "broker,controller")
-TOPIC = "orders"
-
-
-class Situation:
-    """A running cluster with one topic of one partition, and an administrator."""
-
-    def __init__(self, roles: dict[int, str], settings: dict[str, str] | None = None) -> None:
-        self.cluster = SimCluster(random.Random(1), roles, settings or {})
-        self.invariants = Invariants(self.cluster, 2)
-        loop = asyncio.get_running_loop()
-        bootstrap = [(node.host.name, BROKER_PORT) for node in self.cluster.brokers]
-        self.admin = Admin("admin", self.cluster.hub, random.Random(2), bootstrap, History(loop.time))
-
-    async def begin(self) -> None:
-        self.cluster.start()
-        assert await self.cluster.all_serve(10)
-        assert await self.admin.spawn(self.admin.create(TOPIC, 1, {}, 3), "creates")
-
-    @property
-    def registration(self) -> PartitionRegistration:
-        active = self.cluster.active_controller
-        assert active is not None and active.server is not None
-        topic = active.server.metadata.loader.image.topics.by_name(TOPIC)
-        assert topic is not None
-        return topic.partitions[0]
-
-    async def until(self, what: str, is_so: Callable[[], bool], seconds: float = 30) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while not is_so():
-            assert loop.time() < end, f"{what}: not within {seconds} s"
-            await asyncio.sleep(0.05)
-
-    def leader(self) -> SimNode:
-        return self.cluster.by_number[self.registration.leader]
 
 
 def test_a_broker_with_a_replaced_disk_may_lead_again() -> None:
     """The controller elects no replica in a directory that it does not know: the broker has to tell of the new one."""
 
     async def main() -> None:
-        situation = Situation(APART)
-        await situation.begin()
-        replaced = situation.leader()
+        harness = SimClusterHarness(APART)
+        await harness.begin()
+        replaced = harness.leader()
         await replaced.crash(power=False)
         replaced.host.disk.remove_tree("/data")
         replaced.boot()
-        await situation.until(
-            "it is in sync", lambda: set(situation.registration.isr) == {1, 2, 3} and replaced.is_serving
-        )
-        for node in situation.cluster.brokers:
+        await harness.until("it is in sync", lambda: set(harness.registration.isr) == {1, 2, 3} and replaced.is_serving)
+        for node in harness.cluster.brokers:
             if node is not replaced:
                 await node.stop()
-        await situation.until("it leads", lambda: situation.registration.leader == replaced.number)
+        await harness.until("it leads", lambda: harness.registration.leader == replaced.number)
 
     run(main())
 
@@ -88,9 +45,9 @@ def test_a_broker_that_starts_leads_nothing_by_the_metadata_of_before_its_crash(
     """It would append, in an epoch that the others know, where its log has lost what they have."""
 
     async def main() -> None:
-        situation = Situation(APART, {"broker.session.timeout.ms": "60000"})
-        await situation.begin()
-        leader = situation.leader()
+        harness = SimClusterHarness(APART, {"broker.session.timeout.ms": "60000"})
+        await harness.begin()
+        leader = harness.leader()
         await leader.crash(power=True)
         leader.boot()
         led = []
@@ -105,9 +62,9 @@ def test_a_broker_that_starts_leads_nothing_by_the_metadata_of_before_its_crash(
 @pytest.mark.parametrize("days", [3, -3])
 def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_that_is(days: int) -> None:
     async def main() -> None:
-        situation = Situation(APART)
-        await situation.begin()
-        leader = situation.leader()
+        harness = SimClusterHarness(APART)
+        await harness.begin()
+        leader = harness.leader()
         (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
         # In the one turn in which the followers do not have it.
         partition.append(batch([b"x"]), 1, leader.host.clock.wall_ms())
@@ -127,23 +84,23 @@ def test_a_new_leader_tells_no_end_that_is_smaller_than_the_last_one_has_told() 
     """Its watermark is one fetch old, and the replica that it has to wait for is out of its reach."""
 
     async def main() -> None:
-        situation = Situation(APART)
-        await situation.begin()
-        old, new, cut_off = (situation.cluster.by_number[n] for n in situation.registration.replicas)
-        hub = situation.cluster.hub
+        harness = SimClusterHarness(APART)
+        await harness.begin()
+        old, new, cut_off = (harness.cluster.by_number[n] for n in harness.registration.replicas)
+        hub = harness.cluster.hub
         hub.partition([cut_off.host.name], [old.host.name, new.host.name])
         (partition,) = (p for p in old.partitions() if p.topic == TOPIC)
         for _ in range(5):
             partition.append(batch([b"x"]), 1, old.host.clock.wall_ms())
         (successor,) = (p for p in new.partitions() if p.topic == TOPIC)
-        await situation.until("it has them", lambda: successor.log is not None and successor.log.log_end_offset == 5)
+        await harness.until("it has them", lambda: successor.log is not None and successor.log.log_end_offset == 5)
         await old.crash(power=False)
-        await situation.until("it leads", lambda: successor.leader_log is not None)
+        await harness.until("it leads", lambda: successor.leader_log is not None)
 
         async def end(version: int) -> tuple[int, int]:
             asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
             request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
-            channel = Channel(situation.admin.world, new.host.name, BROKER_PORT, "asks")
+            channel = Channel(harness.admin.world, new.host.name, BROKER_PORT, "asks")
             answer = (await channel.request(request, version=version)).topics[0].partitions[0]
             channel.close()
             return answer.error_code, answer.offset
@@ -151,7 +108,7 @@ def test_a_new_leader_tells_no_end_that_is_smaller_than_the_last_one_has_told() 
         assert await end(5) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
         assert await end(4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1), "what older clients know"
         hub.heal()
-        await situation.until("it has caught up", lambda: not successor.high_watermark_lags_epoch())
+        await harness.until("it has caught up", lambda: not successor.high_watermark_lags_epoch())
         assert await end(5) == (ErrorCode.NONE, 5)
 
     run(main())
@@ -161,25 +118,25 @@ async def commit_beside_a_proposed_isr() -> None:
     """A leader that is cut off from the controller and from one follower wants to go on with the other alone. Until the
     controller has agreed it may elect the one that lags (KAFKA-13582, invariant 6)."""
     settings = {"replica.lag.time.max.ms": "2500", "broker.session.timeout.ms": "9000"}
-    situation = Situation(APART, {**settings, "broker.heartbeat.interval.ms": "2000"})
-    await situation.begin()
-    leader, lagging, other = (situation.cluster.by_number[n] for n in situation.registration.replicas)
-    controller = situation.cluster.by_number[4]
-    situation.cluster.hub.partition([leader.host.name], [lagging.host.name, controller.host.name])
+    harness = SimClusterHarness(APART, {**settings, "broker.heartbeat.interval.ms": "2000"})
+    await harness.begin()
+    leader, lagging, other = (harness.cluster.by_number[n] for n in harness.registration.replicas)
+    controller = harness.cluster.by_number[4]
+    harness.cluster.hub.partition([leader.host.name], [lagging.host.name, controller.host.name])
     (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
     await asyncio.sleep(0.5)
     partition.append(batch([b"x"]), -1, leader.host.clock.wall_ms())
-    await situation.until(
+    await harness.until(
         "it goes on without the one that lags",
         lambda: partition.proposed_isr is not None or lagging.number not in partition.isr,
     )
     partition.append(batch([b"y"]), -1, leader.host.clock.wall_ms())
     await asyncio.sleep(0.5)
-    situation.invariants.check()
-    await situation.until("another leads", lambda: situation.registration.leader not in (leader.number, -1))
-    (successor,) = (p for p in situation.leader().partitions() if p.topic == TOPIC)
-    await situation.until("it knows", lambda: successor.leader_log is not None)
-    situation.invariants.check()
+    harness.invariants.check()
+    await harness.until("another leads", lambda: harness.registration.leader not in (leader.number, -1))
+    (successor,) = (p for p in harness.leader().partitions() if p.topic == TOPIC)
+    await harness.until("it knows", lambda: successor.leader_log is not None)
+    harness.invariants.check()
     assert other.is_serving
 
 
@@ -192,20 +149,20 @@ def test_what_only_a_proposed_isr_has_is_not_committed() -> None:
 
 async def metadata_comes_after_the_proposal_that_was_made_on_it() -> None:
     """The controller has made the next ISR already, and its answer is on the way: a replica that has joined by it may lead."""
-    situation = Situation(APART, {"replica.lag.time.max.ms": "1000"})
-    await situation.begin()
-    leader, other, joining = (situation.cluster.by_number[n] for n in situation.registration.replicas)
-    hub = situation.cluster.hub
+    harness = SimClusterHarness(APART, {"replica.lag.time.max.ms": "1000"})
+    await harness.begin()
+    leader, other, joining = (harness.cluster.by_number[n] for n in harness.registration.replicas)
+    hub = harness.cluster.hub
     (partition,) = (p for p in leader.partitions() if p.topic == TOPIC)
     hub.partition([leader.host.name], [joining.host.name])
     partition.append(batch([b"x"]), -1, leader.host.clock.wall_ms())
     without = {leader.number, other.number}
-    await situation.until("it is out", lambda: set(situation.registration.isr) == partition.isr == without)
-    known = situation.registration
-    await situation.until("the leader knows", lambda: partition.partition_epoch == known.partition_epoch)
+    await harness.until("it is out", lambda: set(harness.registration.isr) == partition.isr == without)
+    known = harness.registration
+    await harness.until("the leader knows", lambda: partition.partition_epoch == known.partition_epoch)
     hub.heal()
     hub.cut("n4", leader.host.name)
-    await situation.until("it joins", lambda: len(situation.registration.isr) == 3)
+    await harness.until("it joins", lambda: len(harness.registration.isr) == 3)
     assert partition.proposed_isr == {1, 2, 3} and partition.isr == without
     hub.partition([leader.host.name], [joining.host.name])
     assert partition.log is not None
@@ -221,7 +178,7 @@ async def metadata_comes_after_the_proposal_that_was_made_on_it() -> None:
         partition.append(batch([record]), -1, leader.host.clock.wall_ms())
         # One that is about to join is waited for too, until it has lagged for too long.
         await asyncio.sleep(1.1 if record == b"y" else 0.2)
-    situation.invariants.check()
+    harness.invariants.check()
 
 
 def test_metadata_that_comes_late_forgets_no_proposed_isr() -> None:
@@ -233,12 +190,12 @@ def test_metadata_that_comes_late_forgets_no_proposed_isr() -> None:
 
 def test_a_controller_whose_disk_has_failed_does_not_keep_a_core_busy_with_sessions_that_end() -> None:
     async def main() -> None:
-        situation = Situation(TOGETHER)
-        await situation.begin()
-        active = situation.cluster.active_controller
+        harness = SimClusterHarness(TOGETHER)
+        await harness.begin()
+        active = harness.cluster.active_controller
         assert active is not None and active.server is not None
         active.host.disk.fail_after(1)
-        for node in situation.cluster.nodes:
+        for node in harness.cluster.nodes:
             if node is not active:
                 await node.crash(power=False)
         await asyncio.sleep(20)
@@ -251,10 +208,10 @@ def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -
     """A process that is gone cannot wait: its coroutines are closed by the garbage collector, and must let that happen."""
 
     async def main() -> None:
-        situation = Situation(APART)
-        situation.cluster.start()
-        assert await situation.cluster.all_serve(10)
-        node = situation.cluster.by_number[1]
+        harness = SimClusterHarness(APART)
+        harness.cluster.start()
+        assert await harness.cluster.all_serve(10)
+        node = harness.cluster.by_number[1]
         for milliseconds in range(0, 40, 3):
             await node.crash(power=False)
             dropped = Node(node.host.boot(), node.properties).start()

@@ -38,7 +38,7 @@ LIBRDKAFKA: dict[str, Any] = {
 }
 
 
-class Copier:
+class TransactionalMessageCopier:
     """Runs in a thread until everything is copied, or nothing was for STALLED_SECONDS_MAX."""
 
     def __init__(self, bootstrap: str, transactional_id: str, group_id: str, count: int, seed: int = 0) -> None:
@@ -89,7 +89,7 @@ class Copier:
         raise NotImplementedError
 
 
-class LibrdkafkaCopier(Copier):
+class LibrdkafkaMessageCopier(TransactionalMessageCopier):
     def _live(self) -> bool:
         from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -152,7 +152,7 @@ class LibrdkafkaCopier(Copier):
         return function(*args)
 
 
-class JavaCopier(Copier):
+class JavaMessageCopier(TransactionalMessageCopier):
     """Copies partition by partition, and aborts a third of its transactions."""
 
     def _live(self) -> bool:

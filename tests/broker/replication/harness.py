@@ -1,4 +1,4 @@
-"""One partition on three brokers without network or clock: the real partitions, logs and controller decisions, driven by words.
+"""One partition on three brokers without network or clock: the real partitions, logs and controller decisions, driven by commands.
 
     topic min_isr=2                    on brokers 1, 2 and 3, led by 1; `replicas=1,2 unclean=true elr=off` change that
     produce 1 3 [acks=1]               broker 1 appends three records, each a batch
@@ -11,7 +11,7 @@
     allow-unclean, reassign 2,3, elect what an operator asks of the controller
     show                               where everybody stands
 
-Nothing happens by itself: what is not said in a script has not been delivered yet.
+Nothing happens by itself: without its command a message has not been delivered yet.
 """
 
 from __future__ import annotations
@@ -52,44 +52,45 @@ from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Timers
-from tests.controller.situation import CLUSTER_ID, Situation, directory, join, topic_id
+from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, join, topic_id
+from tests.transcripts import Command
 
 TOPIC = "t"
 LAG_MS = 30_000
-#: Epochs of registrations are offsets of the metadata log, above those that a Situation begins with.
+#: Epochs of registrations are offsets of the metadata log, above those that a DecisionHarness begins with.
 EPOCHS = 1_000
 
 
 class Broker:
     """One broker's replica. Also its way to the controller: proposals wait in `proposal` until they are delivered."""
 
-    def __init__(self, lab: Lab, broker_id: int, log: Log) -> None:
+    def __init__(self, harness: ReplicationHarness, broker_id: int, log: Log) -> None:
         self.id = broker_id
-        self.lab = lab
+        self.harness = harness
         self.log = log
-        self.epoch = lab.situation.epoch(broker_id)
+        self.epoch = harness.controller.epoch(broker_id)
         self.start()
 
     def start(self) -> None:
         self.partition = Partition(
-            self.id, TOPIC, 0, topic_id(TOPIC), Wakeups(self.lab.clock), Flushes(), LAG_MS, self
+            self.id, TOPIC, 0, topic_id(TOPIC), Wakeups(self.harness.clock), Flushes(), LAG_MS, self
         )  # fmt: skip
         self.proposal: frozenset[int] | None = None
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
-        broker = self.lab.situation.image.cluster.brokers.get(replica_id)
+        broker = self.harness.controller.image.cluster.brokers.get(replica_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
 
     def submit(self, partition: Partition) -> None:
         self.proposal = partition.proposed_isr
         assert self.proposal is not None
-        self.lab.say(f"{self.id} proposes isr {join(sorted(self.proposal))}")
+        self.harness.say(f"{self.id} proposes isr {join(sorted(self.proposal))}")
 
     def close(self) -> None:
         pass
 
     def learn(self, registration: PartitionRegistration) -> None:
-        partition, now_ms = self.partition, self.lab.clock.mono_ms()
+        partition, now_ms = self.partition, self.harness.clock.mono_ms()
         epochs = (registration.leader_epoch, registration.partition_epoch)
         if registration.leader == self.id:
             partition.become_leader(self.log, *epochs, registration.replicas, registration.isr, now_ms)
@@ -97,51 +98,61 @@ class Broker:
             partition.become_follower(self.log, registration.leader, *epochs, registration.replicas, registration.isr)
 
 
-class Lab:
+class ReplicationHarness:
     def __init__(self, folder: Path) -> None:
-        self.said: list[str] = []
+        self.printed: list[str] = []
         self.clock = Timers()
-        self.situation: Situation
+        self.controller: DecisionHarness
         self.brokers: dict[int, Broker] = {}
         self._folder = folder
         self._next_value = 0
 
-    def say(self, line: str) -> None:
-        self.said.append(line)
-
-    def run(self, line: str) -> list[str]:
-        self.said = []
-        name, *arguments = line.split()
-        getattr(self, "do_" + name.replace("-", "_"))(*arguments)
-        return self.said
-
-    # -- The scene ---------------------------------------------------------------------------------------------------
-
-    def do_topic(self, *arguments: str) -> None:
-        options = dict(argument.split("=") for argument in arguments)
-        self.situation = Situation(brokers=3, elr=options.get("elr") != "off")
-        replicas = options.get("replicas", "1,2,3").replace(",", " ")
-        configs = {
-            "min_isr": options.get("min_isr", "2"),
-            "unclean_leader_election_enable": options.get("unclean", "false"),
+    def commands(self) -> dict[str, Command]:
+        return {
+            "topic": self.topic,
+            "produce": self.produce,
+            "fetch": self.fetch,
+            "controller": self.deliver_proposals,
+            "metadata": self.metadata,
+            "pass": self.advance_clock,
+            "fence": self.fence,
+            "unfence": self.unfence,
+            "return": self.register_again,
+            "allow-unclean": self.allow_unclean,
+            "elect": self.elect,
+            "reassign": self.reassign,
+            "show": self.show,
         }
-        self.situation.topic(TOPIC, replicas, **configs)
-        config = LogConfig(min_insync_replicas=int(configs["min_isr"]))
+
+    def say(self, line: str) -> None:
+        self.printed.append(line)
+
+    def drain(self) -> list[str]:
+        printed, self.printed = self.printed, []
+        return printed
+
+    # -- The cluster -------------------------------------------------------------------------------------------------
+
+    def topic(self, min_isr: str = "2", replicas: str = "1,2,3", unclean: str = "false", elr: str = "on") -> None:
+        self.controller = DecisionHarness(brokers=3, elr=elr != "off")
+        configs = {"min_isr": min_isr, "unclean_leader_election_enable": unclean}
+        self.controller.topic(TOPIC, replicas.replace(",", " "), **configs)
+        config = LogConfig(min_insync_replicas=int(min_isr))
         for broker_id in (1, 2, 3):
             path = str(self._folder / str(broker_id) / f"{TOPIC}-0")
             log = open_log(OsFiles(), Mappings(), path, TOPIC, 0, topic_id(TOPIC), config, clean=True)
             self.brokers[broker_id] = Broker(self, broker_id, log)
-        self.do_metadata("1", "2", "3")
-        self.do_show()
+        self.metadata("1", "2", "3")
+        self.show()
 
     def close(self) -> None:
         for broker in self.brokers.values():
             broker.log.close()
 
-    def do_show(self) -> None:
+    def show(self) -> None:
         for broker in self.brokers.values():
             self.say(self._described(broker))
-        self.say(f"controller: {self.situation.show(TOPIC)}")
+        self.say(f"controller: {self.controller.show(TOPIC)}")
 
     def _described(self, broker: Broker) -> str:
         partition, log = broker.partition, broker.log
@@ -156,9 +167,9 @@ class Lab:
 
     # -- Clients, followers, time ------------------------------------------------------------------------------------
 
-    def do_produce(self, broker_id: str, count: str, acks: str = "acks=all") -> None:
+    def produce(self, broker_id: str, count: str, acks: str = "all") -> None:
         broker = self.brokers[int(broker_id)]
-        wanted = -1 if acks == "acks=all" else 1
+        wanted = -1 if acks == "all" else 1
         for _ in range(int(count)):
             self._next_value += 1
             try:
@@ -173,7 +184,7 @@ class Lab:
     def _answer(self, broker: Broker, offset: int) -> Callable[[ErrorCode], None]:
         return lambda error: self.say(f"{broker.id} answers for {offset}: {error.name}")
 
-    def do_fetch(self, broker_id: str) -> None:
+    def fetch(self, broker_id: str) -> None:
         follower = self.brokers[int(broker_id)]
         partition, log = follower.partition, follower.log
         if partition.leader_id < 0:
@@ -211,21 +222,21 @@ class Lab:
         got = f"{before}..{log.log_end_offset - 1}" if records else "nothing"
         self.say(f"{where} {got}, hw {answer.high_watermark}")
 
-    def do_pass(self, duration: str) -> None:
+    def advance_clock(self, duration: str) -> None:
         self.clock.advance(int(duration.removesuffix("s")) * 1_000)
         for broker in self.brokers.values():
             broker.partition.maybe_shrink_isr(self.clock.mono_ms())
 
     # -- The controller ----------------------------------------------------------------------------------------------
 
-    def do_metadata(self, *broker_ids: str) -> None:
-        registration = self.situation.partition(TOPIC)
+    def metadata(self, *broker_ids: str) -> None:
+        registration = self.controller.partition(TOPIC)
         for broker_id in broker_ids:
             broker = self.brokers[int(broker_id)]
             if broker.id in registration.replicas:
                 broker.learn(registration)
 
-    def do_controller(self) -> None:
+    def deliver_proposals(self) -> None:
         for broker in self.brokers.values():
             if broker.proposal is not None and broker.partition.proposed_isr is broker.proposal:
                 self._ask(broker, broker.proposal)
@@ -243,7 +254,7 @@ class Lab:
         request = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch)
         request.topics = [TopicDataRequest(topic_id=topic_id(TOPIC), partitions=[wanted])]
         try:
-            response = self.situation.decide(alter_partition(self.situation.state, request))
+            response = self.controller.decide(alter_partition(self.controller.state, request))
         except KafkaError as error:
             self.say(f"controller -> {broker.id}: {error.code.name}")
             return
@@ -256,58 +267,57 @@ class Lab:
             self.say(f"controller -> {broker.id}: isr {join(answer.isr)}")
             partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
 
-    def do_fence(self, broker_id: str) -> None:
-        self.situation.fence(int(broker_id))
+    def fence(self, broker_id: str) -> None:
+        self.controller.fence(int(broker_id))
         self._say_decision()
 
-    def do_unfence(self, broker_id: str) -> None:
-        self.situation.unfence(int(broker_id))
+    def unfence(self, broker_id: str) -> None:
+        self.controller.unfence(int(broker_id))
         self._say_decision()
 
-    def do_return(self, *words: str) -> None:
-        broker = self.brokers[int(words[0])]
-        lost = next((int(word.removeprefix("lost=")) for word in words if word.startswith("lost=")), 0)
+    def register_again(self, broker_id: str, *clean: str, lost: str = "0") -> None:
+        broker = self.brokers[int(broker_id)]
         former_epoch = broker.epoch
         request = BrokerRegistrationRequest(
             broker_id=broker.id,
             cluster_id=CLUSTER_ID,
-            incarnation_id=bytes((broker.id, self.situation.offset % 251)) * 8,
+            incarnation_id=bytes((broker.id, self.controller.offset % 251)) * 8,
             listeners=[Listener(name="PLAINTEXT", host="localhost", port=9000 + broker.id)],
             features=[
                 Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, (lowest, highest) in supported_levels().items()
             ],
             log_dirs=[directory(broker.id)],
-            previous_broker_epoch=former_epoch if "clean" in words else -1,
+            previous_broker_epoch=former_epoch if clean == ("clean",) else -1,
         )
-        outcome = register_broker(self.situation.state, request, EPOCHS + self.situation.offset, has_session=False)
-        broker.epoch = self.situation.decide(outcome)
-        self.situation.unfence(broker.id)
+        outcome = register_broker(self.controller.state, request, EPOCHS + self.controller.offset, has_session=False)
+        broker.epoch = self.controller.decide(outcome)
+        self.controller.unfence(broker.id)
         log = broker.log
-        if lost:
-            log.truncate_to(log.log_end_offset - lost)
+        if int(lost):
+            log.truncate_to(log.log_end_offset - int(lost))
         broker.start()
         self._say_decision()
 
-    def do_allow_unclean(self) -> None:
-        self.situation.replay(
-            self.situation.configs.alter(
-                self.situation.state, 2, TOPIC, {"unclean.leader.election.enable": (0, "true")}
+    def allow_unclean(self) -> None:
+        self.controller.replay(
+            self.controller.configs.alter(
+                self.controller.state, 2, TOPIC, {"unclean.leader.election.enable": (0, "true")}
             )
         )
-        self.situation.decide(elect_unclean_leaders(self.situation.state))
+        self.controller.decide(elect_unclean_leaders(self.controller.state))
         self._say_decision()
 
-    def do_elect(self) -> None:
+    def elect(self) -> None:
         request = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])])
-        self.situation.decide(elect_leaders(self.situation.state, request))
+        self.controller.decide(elect_leaders(self.controller.state, request))
         self._say_decision()
 
-    def do_reassign(self, replicas: str) -> None:
+    def reassign(self, replicas: str) -> None:
         wanted = ReassignablePartition(partition_index=0, replicas=[int(each) for each in replicas.split(",")])
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=TOPIC, partitions=[wanted])])
-        self.situation.decide(alter_partition_reassignments(self.situation.state, request))
+        self.controller.decide(alter_partition_reassignments(self.controller.state, request))
         self._say_decision()
 
     def _say_decision(self) -> None:
-        self.say(f"controller: {self.situation.show(TOPIC)}")
+        self.say(f"controller: {self.controller.show(TOPIC)}")

@@ -17,9 +17,9 @@ from ottla.server.network.client import Channel
 from tests.broker.records import batch
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
+from tests.sim.harness import APART, SimClusterHarness
 from tests.sim.history import History
 from tests.sim.loop import run
-from tests.sim.test_situations import APART, Situation
 
 ONE = {1: "broker,controller"}
 TOPIC = "orders"
@@ -144,7 +144,7 @@ def test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered(monkeypatch:
     run(main())
 
 
-async def deny_reading(situation: Situation, topic: str) -> None:
+async def deny_reading(harness: SimClusterHarness, topic: str) -> None:
     """Everything else stays allowed."""
     rows = [
         AclCreation(
@@ -153,7 +153,7 @@ async def deny_reading(situation: Situation, topic: str) -> None:
         )
         for operation, permission in ((READ, DENY), (8, ALLOW))
     ]  # fmt: skip
-    answer = await situation.admin.ask_any(CreateAclsRequest(creations=rows))
+    answer = await harness.admin.ask_any(CreateAclsRequest(creations=rows))
     assert [row.error_code for row in answer.results] == [0, 0]
 
 
@@ -164,31 +164,31 @@ def test_a_session_that_named_a_topic_id_before_the_broker_knew_it_may_not_read_
         authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         settings = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
         settings |= {"broker.session.timeout.ms": "60000"}
-        situation = Situation(APART, settings)
-        await situation.begin()
-        leader, late = situation.leader(), next(n for n in situation.cluster.brokers if n is not situation.leader())
-        await deny_reading(situation, "hidden")
+        harness = SimClusterHarness(APART, settings)
+        await harness.begin()
+        leader, late = harness.leader(), next(n for n in harness.cluster.brokers if n is not harness.leader())
+        await deny_reading(harness, "hidden")
         await asyncio.sleep(2)
-        controller = next(node for node in situation.cluster.nodes if not node.is_broker)
-        situation.cluster.hub.partition([late.host.name], [controller.host.name])
-        channel = Channel(situation.admin.world, leader.host.name, BROKER_PORT, "creates")
+        controller = next(node for node in harness.cluster.nodes if not node.is_broker)
+        harness.cluster.hub.partition([late.host.name], [controller.host.name])
+        channel = Channel(harness.admin.world, leader.host.name, BROKER_PORT, "creates")
         topic = CreatableTopic(name="hidden", num_partitions=1, replication_factor=3)
         created = await channel.request(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
         assert created.topics[0].error_code == 0
-        answers = await codes_before_and_after(situation, late, created.topics[0].topic_id)
+        answers = await codes_before_and_after(harness, late, created.topics[0].topic_id)
         assert answers == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
     run(main())
 
 
-async def codes_before_and_after(situation: Situation, late: SimNode, topic_id: bytes) -> list[int]:
+async def codes_before_and_after(harness: SimClusterHarness, late: SimNode, topic_id: bytes) -> list[int]:
     """What a session at the broker is answered, while it does not know the topic and once it does."""
-    asks = Channel(situation.admin.world, late.host.name, BROKER_PORT, "asks")
+    asks = Channel(harness.admin.world, late.host.name, BROKER_PORT, "asks")
     wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
     opened = await asks.request(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=0, topics=[wanted]))
     codes = [opened.responses[0].partitions[0].error_code]
-    situation.cluster.hub.heal()
-    await situation.until("it knows the topic", lambda: any(p.topic == "hidden" for p in late.partitions()))
+    harness.cluster.hub.heal()
+    await harness.until("it knows the topic", lambda: any(p.topic == "hidden" for p in late.partitions()))
     again = await asks.request(FetchRequest(max_wait_ms=0, min_bytes=1, session_id=opened.session_id, session_epoch=1))
     return [*codes, again.responses[0].partitions[0].error_code]
 
@@ -200,13 +200,13 @@ def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed
     """A client that has been here for a while may know of a lost leader first: but not this broker, of one that it does not follow."""
 
     async def main() -> None:
-        situation = Situation(APART)
-        await situation.begin()
-        admin = situation.admin
+        harness = SimClusterHarness(APART)
+        await harness.begin()
+        admin = harness.admin
         assert await admin.spawn(admin.create("asked", 1, {}, replication_factor), "creates")
         await asyncio.sleep(1)
-        topic = next(p for node in situation.cluster.brokers for p in node.partitions() if p.topic == "asked")
-        other = next(node for node in situation.cluster.brokers if node.number != topic.leader_id)
+        topic = next(p for node in harness.cluster.brokers for p in node.partitions() if p.topic == "asked")
+        other = next(node for node in harness.cluster.brokers if node.number != topic.leader_id)
         held = other.server.broker.parts.held_answers
         settled: list[object] = []
         settle = held.settle

@@ -1,6 +1,6 @@
 """Small clusters for tests of decisions: said in a line, changed by decisions, shown in a line.
 
-    cluster = Situation(brokers=3)
+    cluster = DecisionHarness(brokers=3)
     cluster.topic("orders", replicas="1 2 3", min_isr=2)
     cluster.fence(1)
     assert cluster.show("orders") == "replicas 1 2 3 isr 2 3 leader 2 epoch 1"
@@ -36,7 +36,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.server.config.broker import BROKER_CONFIGS
 
-CLUSTER_ID = "situation-cluster-id-0"
+CLUSTER_ID = "harness--cluster-id-0"
 DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items() if not key.required}
 
 
@@ -52,7 +52,7 @@ def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b"-")[:16]
 
 
-class Situation:
+class DecisionHarness:
     def __init__(
         self,
         brokers: int = 3,

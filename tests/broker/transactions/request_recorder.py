@@ -1,9 +1,9 @@
-"""One long conversation about transactions with a broker, request by request: what is asked, and what is answered.
+"""Records one long sequence of requests about transactions to a broker, with its responses.
 
 The answers are normalised (producer ids by their order), so that two brokers that answer alike read alike. To record those of
 a real Apache Kafka, fresh and of one node:
 
-    python -m tests.broker.transactions.conversation 9092 > tests/broker/transactions/kafka_answers.txt
+    python -m tests.broker.transactions.request_recorder 9092 > tests/broker/transactions/kafka_answers.txt
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def topics_of(parts: dict[str, list[int]]) -> list[AddPartitionsToTxnTopic]:
     return [AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in parts.items()]
 
 
-class Talk:
-    """Says what it is told, and writes down what it hears."""
+class RequestRecorder:
+    """Sends requests to a broker, and records lines about them and the responses."""
 
     def __init__(self, port: int) -> None:
         self.wire = Wire(port)
@@ -253,8 +253,8 @@ class Talk:
         self.log("producers:", sorted(found))
 
 
-def hold(port: int) -> list[str]:
-    talk = Talk(port)
+def record(port: int) -> list[str]:
+    talk = RequestRecorder(port)
     topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
     talk.wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
     talk.wait_for_coordinator(TRANSACTION, "a")
@@ -269,7 +269,7 @@ def hold(port: int) -> list[str]:
     return talk.lines
 
 
-def nobody(talk: Talk) -> None:
+def nobody(talk: RequestRecorder) -> None:
     """Ids that are unknown, empty or asked for in the wrong way."""
     talk.init("")
     for timeout in (0, 900_001, -1):
@@ -286,7 +286,7 @@ def nobody(talk: Talk) -> None:
     talk.init("d", -1, 3)
 
 
-def version_0(talk: Talk) -> None:
+def version_0(talk: RequestRecorder) -> None:
     """Transactions of a client that adds its partitions itself."""
     pid, epoch = talk.init("a", retry=True)
     talk.describe("a")
@@ -335,7 +335,7 @@ def version_0(talk: Talk) -> None:
     talk.describe("a")
 
 
-def resuming(talk: Talk) -> None:
+def resuming(talk: RequestRecorder) -> None:
     """KIP-360."""
     found = talk.described("a")
     pid, epoch = found.producer_id, found.producer_epoch
@@ -348,7 +348,7 @@ def resuming(talk: Talk) -> None:
     talk.init("a", pid, epoch - 1, v=3)
 
 
-def fencing(talk: Talk) -> None:
+def fencing(talk: RequestRecorder) -> None:
     """A new producer while the old one has a transaction open, and what the old one hears from then on."""
     found = talk.described("a")
     pid, epoch = found.producer_id, found.producer_epoch
@@ -368,7 +368,7 @@ def fencing(talk: Talk) -> None:
     talk.fetch(1)
 
 
-def version_2(talk: Talk) -> None:
+def version_2(talk: RequestRecorder) -> None:
     """Transactions whose partitions the brokers add, with an epoch each (KIP-890)."""
     pid, epoch = talk.init("b")
     talk.end("b", pid, epoch, True)
@@ -413,7 +413,7 @@ def version_2(talk: Talk) -> None:
     talk.producers(1)
 
 
-def versions_mixed(talk: Talk) -> None:
+def versions_mixed(talk: RequestRecorder) -> None:
     """A client that learns version 2 in the middle, brokers that ask, administrators, and markers out of turn."""
     pid, epoch = talk.init("c")
     talk.add("c", pid, epoch, {TOPIC: [0]})
@@ -465,4 +465,4 @@ def versions_mixed(talk: Talk) -> None:
 
 
 if __name__ == "__main__":
-    print("\n".join(hold(int(sys.argv[1]))))
+    print("\n".join(record(int(sys.argv[1]))))

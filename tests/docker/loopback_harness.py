@@ -1,5 +1,5 @@
 """Containers without an engine and without root: a loopback address for each (127.77.0.x), put into its environment wherever a name or
-"all addresses" stands; published ports are forwarded from 127.0.0.1. The same to use as NetworkLab, further from the real thing."""
+"all addresses" stands; published ports are forwarded from 127.0.0.1. The same to use as NamespaceHarness, further from the real thing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 
 from tests.docker.compose_file import Service
-from tests.docker.lab import Lab
+from tests.docker.harness import ContainerHarness
 
 ADMIN_PORT = 9644
 LISTENERS = ("KAFKA_LISTENERS", "KAFKA_CFG_LISTENERS")
 
 
-class LoopbackLab(Lab):
+class LoopbackHarness(ContainerHarness):
     def address(self, service: Service) -> str:
         return f"127.77.0.{11 + self.services.index(service)}"
 
