@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from tests import transcripts
 from tests.broker.groups.harness import PARKED, TP, GroupClient, GroupCoordinatorHarness
 
