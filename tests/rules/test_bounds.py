@@ -41,7 +41,7 @@ def bounds() -> list[Bound]:
 
 
 @cache
-def test_texts() -> dict[str, str]:
+def texts_of_tests() -> dict[str, str]:
     files = [file for file in (ROOT / "tests").rglob("*.py") if "rules" not in file.parts]
     return {str(file): file.read_text() for file in files}
 
@@ -49,7 +49,7 @@ def test_texts() -> dict[str, str]:
 @cache
 def named_in(file: str) -> frozenset[str]:
     """Full names of what a test file imports, of attributes of modules that it imports, and of what it sets with setattr."""
-    tree = ast.parse(test_texts()[file])
+    tree = ast.parse(texts_of_tests()[file])
     imported = {name for _, name in imported_modules(tree)}
     alias = {name.rpartition(".")[2]: name for name in imported}
     alias |= {
@@ -75,7 +75,7 @@ def named_in(file: str) -> frozenset[str]:
 def is_named(bound: Bound) -> bool:
     full = f"{bound.module}.{bound.name}"
     word = re.compile(rf"\b{bound.name}\b")
-    return any(full in named_in(file) for file, text in test_texts().items() if word.search(text))
+    return any(full in named_in(file) for file, text in texts_of_tests().items() if word.search(text))
 
 
 def test_each_bound_is_named_by_a_test_or_has_its_reason() -> None:
