@@ -27,7 +27,7 @@ GC_THRESHOLDS = (10_000, 4, 2_500)
 
 
 def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
-    """Run a node until it is told to stop; the process's exit code."""
+    """Runs a node until a signal stops it; returns the process's exit code."""
     log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:

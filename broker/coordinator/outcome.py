@@ -36,7 +36,7 @@ class Pending:
         self.done = False
 
     def complete(self, response: Any) -> None:
-        """Give the answer; a second one is our own mistake."""
+        """Completes the response, which must happen once."""
         assert not self.done, "a request was answered twice"
         self.done = True
         if self._callback is None:

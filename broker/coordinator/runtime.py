@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 ShardT = TypeVar("ShardT", bound=Shard)
 OnError = Callable[[KafkaError], Any]
 
-# What an append can be refused with -> what a client of a coordinator is told, so that it looks for the coordinator
+# Error of an append -> error for the client of a coordinator, so that it looks for the coordinator
 # again, or tries again, as its age allows.
 APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -186,7 +186,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         return self._active(partition).leader_epoch
 
     def write_all(self, decide: Callable[..., Outcome], *args: Any) -> None:
-        """Let every loaded shard decide on an event that nobody waits for."""
+        """Runs a decision of every loaded shard about an event without a response."""
         for context in list(self._contexts.values()):
             if context.state is State.ACTIVE:
                 context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args))
@@ -380,7 +380,7 @@ class _Context(Generic[ShardT]):
             isolated(pending.complete, response)
 
     def _time_out(self) -> None:
-        """The followers are too slow: tell clients to try again. What was written stays, and may yet be committed."""
+        """Times out, because the followers are too slow: clients retry. The records stay in the log and may still be committed."""
         self._timeout = None
         now_ms = self.runtime.clock.mono_ms()
         waiting = self._waiting

@@ -20,7 +20,7 @@ class GroupCoordinatorShard(GroupShard):
     """See the module."""
 
     def on_loaded(self, now_ms: int) -> Outcome:
-        """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
+        """Members get a full session for their next heartbeat; a group over a lowered group.max.size rebalances."""
         self._is_loaded = True
         self._schedule_expiry()
         for group in self.groups.values():
@@ -30,7 +30,7 @@ class GroupCoordinatorShard(GroupShard):
                 rebalance.restart_session(self, group, member)
             if len(group.members) > self.config.group_max_size:
                 outcome = rebalance.prepare(self, group, now_ms)
-                assert outcome == Outcome(), "nobody waits for a group that was just loaded"
+                assert outcome == Outcome(), "a group that was just loaded has no pending responses"
         return offsets.delete_of_unknown_topics(self)
 
     def on_unloaded(self) -> Outcome:

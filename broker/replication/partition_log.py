@@ -36,7 +36,7 @@ class ReplicatedPartitionLog:
 
     def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
         partition = self._partition(tp)
-        # Any other error means that leadership or the directory was lost: the coordinator is told by its own way.
+        # Any other error means that leadership or the directory was lost: the coordinator is notified of that separately.
         partition.when_committed(offset, lambda error: callback() if partition.is_committed(offset) else None)
 
     def start_offset(self, tp: TopicPartition) -> int:

@@ -73,7 +73,7 @@ class TransactionCoordinator:
             load_queue,
         )
 
-    # ---- what the broker tells
+    # ---- notifications of the broker
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads a partition of `__transaction_state`."""
@@ -201,7 +201,7 @@ class TransactionCoordinator:
         sending.start()
 
     def _completed(self, error: Any, transactional_id: str, sending: MarkerSending, again: Callable[[], None]) -> None:
-        """The record was appended (nobody waits for it to be committed), or is appended later: whatever the log refuses
+        """The record was appended (no response waits for its commit), or is appended later: whatever the log refuses
         it for (a full disk, too few replicas), nothing else would end the transaction while this broker leads.
         """
         if error:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.leaving import Leaving, held_by, unclean_records
+from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState, is_directory_online
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
 from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
@@ -47,12 +48,20 @@ RESERVED_DIRECTORIES = 100
 
 
 def register_broker(
-    state: ControlState, request: BrokerRegistrationRequest, new_epoch: int, *, has_session: bool
-) -> Outcome[int]:
+    state: ControlState,
+    request: BrokerRegistrationRequest,
+    new_epoch: int,
+    *,
+    has_session: bool,
+    leaving: Leaving | None = None,
+) -> Outcome[int | None]:
     """Registers a broker; the response is the broker epoch, the offset of the RegisterBrokerRecord, which therefore only grows.
 
-    It is not the offset of the decision's first record, because the decision may take several batches. A broker that has read
-    only the first of them has not caught up: it would lead with old epochs, by the metadata from before its crash.
+    It is not the offset of the decision's first record: a broker that has read only that has not caught up, and would lead
+    with old epochs, by the metadata from before its crash.
+
+    It returns None if the former incarnation has more partitions than fit into this turn; call it again in the next turn, with
+    the same `leaving`.
 
     `has_session`: a broker with that id has a session according to its heartbeats. A new incarnation without proof of a clean
     stop is removed from every ISR and ELR before it is unfenced (invariant 23).
@@ -89,13 +98,16 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        records += _former_incarnation_records(state, request)
+        leaving = Leaving() if leaving is None else leaving
+        records += _former_incarnation_records(state, request, leaving)
+        if not leaving.is_done:
+            return Outcome(records + _fence_unless_fenced(state, broker_id), None)
         record.broker_epoch = new_epoch + len(records)
     records.append(record)
     return Outcome(records, record.broker_epoch)
 
 
-def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest) -> list[Any]:
+def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving) -> list[Any]:
     """Returns the changes for the broker's former incarnation. A clean stop counts only if the broker sends the epoch it had then (KIP-966).
 
     Even then a replica whose log directory was removed from log.dirs is lost: the broker will create an empty log in another
@@ -104,10 +116,10 @@ def _former_incarnation_records(state: ControlState, request: BrokerRegistration
     broker_id = request.broker_id
     former = state.image.cluster.brokers.get(broker_id)
     if former is None:
+        leaving.start_over()
         return []
-    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
     if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
-        return list(state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
+        return unclean_records(state, broker_id, leaving)
     registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
     # If the controller does not know a replica's directory, any missing directory may be its one.
     is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
@@ -117,10 +129,14 @@ def _former_incarnation_records(state: ControlState, request: BrokerRegistration
             return is_any_missing
         return not is_directory_online(directory, registered)
 
-    lost = _replicas_in(state, broker_id, held, is_lost)
-    kept = [key for key in state.index.in_isr(broker_id) if key not in lost]
+    basis = ("kept", former.epoch, former.directories, state.image.features)
+    partitions = leaving.partitions(state, basis, lambda: held_by(state, broker_id))
+    lost = _replicas_in(state, broker_id, partitions, is_lost)
+    in_sync = [key for key in partitions if key not in lost and state.index.is_in_isr(broker_id, key)]
     records = list(state.leader_and_isr_changes(lost, unclean_shutdown=broker_id))
-    return records + list(state.leader_and_isr_changes(kept, remove=broker_id))
+    records += state.leader_and_isr_changes(in_sync, remove=broker_id)
+    leaving.decided(state, partitions, records)
+    return records
 
 
 def _replicas_in(
@@ -225,36 +241,39 @@ def unregister_controller(state: ControlState, controller_id: int, voters: froze
     return Outcome([UnregisterControllerRecord(controller_id=controller_id)], None)
 
 
-def unregister_broker(state: ControlState, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
+def unregister_broker(
+    state: ControlState, request: UnregisterBrokerRequest, leaving: Leaving | None = None
+) -> Outcome[UnregisterBrokerResponse | None]:
+    """None: as for `register_broker`."""
     broker_id = request.broker_id
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-    partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    leaving = Leaving() if leaving is None else leaving
     # Its disk will not come back, so it is removed from the ELR as well, as after an unclean shutdown.
-    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    records = unclean_records(state, broker_id, leaving)
+    if not leaving.is_done:
+        return Outcome(records + _fence_unless_fenced(state, broker_id), None)
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
-    check_records_max(len(records))
     return Outcome(records, UnregisterBrokerResponse(error_message=None))
 
 
 # Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see unsettled.py.
-def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = False) -> list[Any]:
-    """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible.
+def fence_records(state: ControlState, broker_id: int) -> list[Any]:
+    """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
+    records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
+    return [*records, fence_record(state, broker_id)]
 
-    `has_lost_all`: all log directories of the broker are offline, so that its replicas are removed from the ELR as well.
-    """
-    broker = state.image.cluster.brokers[broker_id]
-    if has_lost_all:
-        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
-        records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
-    else:
-        records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
+
+def fence_record(state: ControlState, broker_id: int) -> Any:
+    epoch = state.image.cluster.brokers[broker_id].epoch
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE))
-    else:
-        records.append(FenceBrokerRecord(id=broker_id, epoch=broker.epoch))
-    return records
+        return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCE)
+    return FenceBrokerRecord(id=broker_id, epoch=epoch)
+
+
+def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[Any]:
+    return [] if state.image.cluster.brokers[broker_id].fenced else [fence_record(state, broker_id)]
 
 
 def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
@@ -295,18 +314,29 @@ def has_lost_all_directories(state: ControlState, broker_id: int, offline: Seque
     return knows_directories and set(broker.directories) <= set(offline)
 
 
-def offline_directories_records(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> list[Any]:
+def offline_directories_records(
+    state: ControlState, broker_id: int, offline: Sequence[bytes], leaving: Leaving | None = None
+) -> list[Any]:
     """Removes the replicas in failed directories from ISR and ELR, as after an unclean shutdown: after the next start their
-    logs may be empty, and a clean election must not choose them."""
+    logs may be empty, and a clean election must not choose them.
+
+    The registration changes once `leaving` is done: until then it has the directories, and the next heartbeat continues.
+    """
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
+    leaving = Leaving() if leaving is None else leaving
     if not lost or state.image.features.metadata_version < MV_DIRECTORIES:
+        leaving.start_over()
         return []
-    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
-    partitions = _replicas_in(state, broker_id, held, lambda directory: directory in lost)
+
+    def held() -> Iterable[TopicIdPartition]:
+        return _replicas_in(state, broker_id, held_by(state, broker_id), lambda directory: directory in lost)
+
+    partitions = leaving.partitions(state, ("directories", broker.epoch, lost, state.image.features), held)
     records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    leaving.decided(state, partitions, records)
     left = [directory for directory in broker.directories if directory not in lost]
-    if left:
+    if left and leaving.is_done:
         # An empty list would mean "no change": see has_lost_all_directories for a broker that has lost all of them.
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records

@@ -159,7 +159,7 @@ class _Relay:
 
 
 def _says_not_controller(answer: Any) -> bool:
-    """DescribeQuorum is served by whoever leads the quorum, and has an error of its own for that, as with Kafka."""
+    """Returns True for NOT_CONTROLLER. DescribeQuorum is served by the quorum's leader, and has an error of its own for that, as in Kafka."""
     if isinstance(answer, DescribeQuorumResponse):
         parts = [part for topic in answer.topics for part in topic.partitions]
         return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in parts)

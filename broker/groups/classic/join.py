@@ -27,7 +27,7 @@ def join(shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Clie
     if group is None:
         if request.member_id:
             return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        # The group exists in the log before anything is told about it.
+        # The group must be in the log before a response is sent.
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
         return Outcome(
             [group_metadata_record(request.group_id, value)],
