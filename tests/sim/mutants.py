@@ -148,7 +148,7 @@ def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def former_is_clean(state: ControlState, request: Any) -> list[Any]:
+def former_is_clean(state: ControlState, request: Any, leaving: Any) -> list[Any]:
     broker_id = request.broker_id
     if state.image.cluster.brokers.get(broker_id) is None:
         return []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.decisions.topic_names import NAME_LENGTH_MAX
 from ottla.controller.decisions.topics import create_partitions, create_topics, delete_topics
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
@@ -115,7 +116,7 @@ REFUSED = [
         NAME + "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
     ),
     (
-        wanted("x" * 250),
+        wanted("x" * (NAME_LENGTH_MAX + 1)),
         "INVALID_TOPIC_EXCEPTION",
         NAME + f"the length of '{'x' * 250}' is longer than the max allowed length 249",
     ),
