@@ -23,7 +23,6 @@ TAGGED_FIELDS_MAX = 10_000
 # Both string forms are limited to what the two-byte length of the old form can say.
 STRING_BYTES_MAX = 32_767
 UVARINT_MAX = 0xFFFF_FFFF
-VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
 
 
