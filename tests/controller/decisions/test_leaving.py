@@ -73,7 +73,9 @@ def test_a_registration_decides_about_a_bounded_number_of_partitions_in_each_tur
     assert turns.decided == [PARTITIONS_PER_TURN, PARTITIONS_PER_TURN, 50]
     registrations = [record for record in turns.records if isinstance(record, RegisterBrokerRecord)]
     assert registrations == turns.records[-1:] and registrations[0].broker_epoch == epoch
-    held = {(p.isr, p.elr) for p in cluster.image.topics.by_name("orders").partitions.values()}  # type: ignore[union-attr]
+    orders = cluster.image.topics.by_name("orders")
+    assert orders is not None
+    held = {(p.isr, p.elr) for p in orders.partitions.values()}
     assert held == {((2, 3), (1,) if elr and previous_epoch == 101 else ())}
     assert cluster.image.cluster.brokers[1].fenced
 
