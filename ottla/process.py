@@ -84,7 +84,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
 
 
 async def _started(server: Node) -> BaseException | None:
-    """What is expected to go wrong is a result: as an exception of a task it would be logged as our own mistake."""
+    """Starts the node; returns an expected error as a result, because a task's exception would be logged as a bug."""
     try:
         await server.start()
     except FAILED_TO_START as failure:

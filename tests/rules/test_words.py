@@ -53,13 +53,10 @@ LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {
     "benchmarks": 5,
-    "broker": 200,
-    "controller": 7,
     "docker": 1,
-    "ottla": 39,
     "pipeline": 22,
-    "server": 27,
-    "tests": 594,
+    "server": 26,
+    "tests": 562,
 }
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
