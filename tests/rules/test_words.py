@@ -52,11 +52,8 @@ LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {
-    "benchmarks": 5,
-    "docker": 1,
-    "pipeline": 22,
     "server": 26,
-    "tests": 562,
+    "tests": 561,
 }
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
