@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
 from ottla.broker.all_topics import Rows
 from ottla.protocol.compile import encode, encoder
@@ -37,6 +37,10 @@ class EncodedMetadata:
         more = [(topic.name or "", encode_topic(topic, version)) for topic in topics]
         joined = b"".join([self.rows.joined, *(encoded for _, encoded in more)])
         return EncodedMetadata(self.head, Rows([*self.rows.topics, *more], joined))
+
+
+#: What Metadata is answered with.
+Metadata: TypeAlias = MetadataResponse | EncodedMetadata
 
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:

@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.controller.bootstrap import bootstrap_records, completed
 from ottla.controller.decisions.heartbeats import Heartbeats
@@ -34,11 +34,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records import AbortTransactionRecord
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 log = logging.getLogger(__name__)
 
-Decide = Callable[[ControlState], Outcome[Any]]
+T = TypeVar("T")
+Decide = Callable[[ControlState], Outcome[T]]
 
 
 class MetadataLog(Protocol):
@@ -56,7 +57,7 @@ class MetadataLog(Protocol):
 
 class _Waiting(NamedTuple):
     offset: int
-    deferred: Deferred
+    reply: Reply[Any]
     response: Any
 
 
@@ -113,8 +114,7 @@ class Controller:
         offset = self.loader.last_offset
         while self._waiting and self._waiting[0].offset <= offset:
             done = self._waiting.popleft()
-            if not done.deferred.cancelled:
-                done.deferred.complete(done.response)
+            done.reply.complete(done.response)
 
     # The requests' side
     @property
@@ -139,19 +139,19 @@ class Controller:
         )  # fmt: skip
         return KafkaError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller; {known}.")
 
-    def write(self, decide: Decide) -> Deferred:
+    def write(self, decide: Decide[T]) -> Reply[T]:
         """Decide, append and replay now; the answer comes with the commit. Whatever `decide` raises is not our matter."""
         state = self.state
         outcome = decide(state)
         if outcome.records:
             self._append(state, outcome.records)
             self.on_decided()
-        deferred = Deferred()
+        reply: Reply[T] = Reply()
         if self._last_offset <= self.loader.last_offset:
-            deferred.complete(outcome.response)
+            reply.complete(outcome.response)
         else:
-            self._waiting.append(_Waiting(self._last_offset, deferred, outcome.response))
-        return deferred
+            self._waiting.append(_Waiting(self._last_offset, reply, outcome.response))
+        return reply
 
     def resign(self) -> None:
         """Hand the leadership over before stopping."""
@@ -283,5 +283,4 @@ class Controller:
         self.on_deactivated()
         error = self.not_controller()
         for lost in waiting:
-            if not lost.deferred.cancelled:
-                lost.deferred.fail(error)
+            lost.reply.complete(error)

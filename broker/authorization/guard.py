@@ -21,8 +21,8 @@ from ottla.broker.authorization.actions import Action, ActionOf
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
+from ottla.server.network import reply
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.error_reply import error_reply
 from ottla.server.security.operations import REFUSALS
 
@@ -92,8 +92,7 @@ def _guard(broker: BrokerParts, api_key: int, rule: Whole | Each | After, handle
 
 
 def _shaped(broker: BrokerParts, rule: After, request: Any, context: RequestContext, answer: Any) -> Any:
-    if not isinstance(answer, KafkaError):
-        rule.shape(broker, request, context, answer)
+    rule.shape(broker, request, context, answer)
     return answer
 
 
@@ -154,8 +153,6 @@ class _Each:
 
 
 def _merge(target: str, refusals: list[Any], answer: Any) -> Any:
-    if isinstance(answer, KafkaError):
-        return answer
     for refusal in refusals:
         getattr(answer, target).extend(getattr(refusal, target))
     return answer
@@ -173,32 +170,10 @@ def require(broker: BrokerParts, context: RequestContext, actions: Sequence[Acti
         raise KafkaError(REFUSALS[last.resource_type])
 
 
-def then(answer: Any, shape: Callable[[Any], Any]) -> Any:
-    """`shape(answer)`, whenever the answer comes. It is given a KafkaError too, where a Deferred ends with one."""
-    if inspect.isawaitable(answer):
-        return _then_awaited(answer, shape)
-    if not isinstance(answer, Deferred):
-        return shape(answer)
-    if answer.done:
-        return shape_or_raise(answer.take(), shape)
-    outer = Deferred()
-    answer.attach(_Relay(lambda outcome: outer.complete(shape(outcome))))
-    outer.on_cancel = answer.cancel
-    return outer
+def then(answer: Any, step: Callable[[Any], Any]) -> Any:
+    """`step(answer)`, whenever the answer comes."""
+    return _then_awaited(answer, step) if inspect.isawaitable(answer) else reply.then(answer, step)
 
 
-def shape_or_raise(outcome: Any, shape: Callable[[Any], Any]) -> Any:
-    if isinstance(outcome, KafkaError):
-        raise outcome
-    return shape(outcome)
-
-
-async def _then_awaited(answer: Any, shape: Callable[[Any], Any]) -> Any:
-    return shape(await answer)
-
-
-class _Relay:
-    """Where a deferred answer goes (`server.network.deferred.Waiting`)."""
-
-    def __init__(self, completed: Callable[[Any], None]) -> None:
-        self.completed = completed
+async def _then_awaited(answer: Any, step: Callable[[Any], Any]) -> Any:
+    return step(await answer)

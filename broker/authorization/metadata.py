@@ -16,7 +16,7 @@ from ottla.broker.authorization.guard import Handler, then
 from ottla.broker.encoded_metadata import EncodedMetadata
 from ottla.broker.handlers.metadata import asks_for_all, check
 from ottla.broker.parts import BrokerParts
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -44,14 +44,11 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
 
 
 def _only_refused(refused: list[MetadataResponseTopic], answer: Any) -> Any:
-    if not isinstance(answer, KafkaError):
-        answer.topics = refused
+    answer.topics = refused
     return answer
 
 
 def _only_visible(broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: Any) -> Any:
-    if isinstance(answer, KafkaError):
-        return answer
     allows = broker.authorizer.allows
     if isinstance(answer, EncodedMetadata):
         visible = answer.only(lambda name: allows(context, DESCRIBE, TOPIC, name))
@@ -68,8 +65,6 @@ def _merge(
     refused: list[MetadataResponseTopic],
     answer: Any,
 ) -> Any:
-    if isinstance(answer, KafkaError):
-        return answer
     if isinstance(answer, EncodedMetadata):
         _tell_operations(broker, request, context, answer.head)
         return answer.plus(refused, context.api_version)

@@ -33,7 +33,7 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
         request.topics = [topic for topic in request.topics if allows(context, READ, TOPIC, topic.name)]
 
         def merge(answer: Any) -> Any:
-            if not isinstance(answer, KafkaError) and not answer.error_code:
+            if not answer.error_code:
                 answer.topics = [*answer.topics, *refused]
             return answer
 

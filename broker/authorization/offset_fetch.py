@@ -55,7 +55,7 @@ def _fetch_one(broker: BrokerParts, handler: Handler, request: OffsetFetchReques
         request.topics = [topic for topic in request.topics if visible(topic)]
 
     def merge(answer: Any) -> Any:
-        if not isinstance(answer, KafkaError) and not answer.error_code:
+        if not answer.error_code:
             answer.topics = [topic for topic in answer.topics if visible(topic)] + refused
         return answer
 
@@ -104,8 +104,6 @@ class _Groups:
         ]
 
     def _merge(self, answer: Any) -> Any:
-        if isinstance(answer, KafkaError):
-            return answer
         fetched: Sequence[OffsetFetchResponseGroup] = answer.groups
         for group, refused in zip(fetched, self._refused, strict=True):
             if not group.error_code:

@@ -46,8 +46,7 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
             return refusal
 
         def merge(answer: Any) -> Any:
-            if not isinstance(answer, KafkaError):
-                answer.responses.extend(refusal.responses)
+            answer.responses.extend(refusal.responses)
             return answer
 
         return then(handler(request, context), merge)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Unasked
 
 
 class UnreadableValue(Exception):
@@ -34,11 +34,11 @@ class Shard(Protocol):
         """Apply a control record that ends the producer's transaction."""
         ...
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> Unasked:
         """All records are replayed and this broker leads: rebuild timers, decide what cannot wait."""
         ...
 
-    def on_unloaded(self) -> Outcome:
+    def on_unloaded(self) -> Unasked:
         """Leadership is lost: only `replies` of the outcome count."""
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import expiry, offsets
 from ottla.broker.groups.classic import rebalance
@@ -106,7 +106,7 @@ class GroupShard:
 
     # ---- soft state
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> Unasked:
         """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
         self._is_loaded = True
         self._schedule_expiry()
@@ -120,7 +120,7 @@ class GroupShard:
                 assert outcome == Outcome(), "nobody waits for a group that was just loaded"
         return offsets.delete_of_unknown_topics(self)
 
-    def on_unloaded(self) -> Outcome:
+    def on_unloaded(self) -> Unasked:
         replies: list[tuple[Any, Any]] = []
         error = ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
@@ -146,6 +146,6 @@ class GroupShard:
     def _schedule_expiry(self) -> None:
         self.timers.schedule(EXPIRY_KEY, self.config.offsets_retention_check_interval_ms, self._expire)
 
-    def _expire(self) -> Outcome:
+    def _expire(self) -> Unasked:
         self._schedule_expiry()
         return expiry.expire(self, self.wall_ms())

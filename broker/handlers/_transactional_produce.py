@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
@@ -18,6 +17,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
@@ -93,7 +93,7 @@ class Admission:
         self._transactional_id, self._timeout_ms = request.transactional_id, max(request.timeout_ms, 0)
         self._producer, self._expected = producer, expected
 
-    def ask(self) -> Verdicts | Pending:
+    def ask(self) -> Answer[Verdicts]:
         producer, expected = self._producer, self._expected
         if producer is None or not (expected or self._verifier.is_waiting(self._transactional_id)):
             return {}

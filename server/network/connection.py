@@ -289,13 +289,13 @@ class Connection(FrameProtocol):
     def wait(self, pending: PendingReply) -> None:
         """Keep the place of a reply that is not ready."""
         self._held.append(pending)
-        self._hold(pending.deferred.kept_bytes)
+        self._hold(pending.reply.kept_bytes)
 
     def ready(self, pending: PendingReply) -> None:
         """A reply that waited has its parts now (or none, when nothing is to be sent)."""
         if self.closed:
             return
-        self._held_bytes += pending.nbytes - pending.deferred.kept_bytes
+        self._held_bytes += pending.nbytes - pending.reply.kept_bytes
         held = self._held
         if held[0] is not pending:
             return

@@ -25,8 +25,8 @@ from ottla.protocol.primitives import skip_tags
 from ottla.server.clock import Clock
 from ottla.server.network.connection import CONTEXTS_MAX, Connection, Pause
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.reply import Reply
 from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
 from ottla.server.network.turn import Turn
 
@@ -95,7 +95,7 @@ class Dispatcher:
             answer = route.handler(request, context)
         except Exception as error:
             answer = failure_reply(route, version, request, error)
-        if answer.__class__ is Deferred:
+        if answer.__class__ is Reply:
             if not answer.done:
                 pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
                 answer.attach(pending)
@@ -160,9 +160,9 @@ class Dispatcher:
         context: RequestContext,
     ) -> None:
         """Start an async handler; the connection goes on when it has answered."""
-        deferred = Deferred()
-        pending = PendingReply(self, connection, route, codec, correlation_id, request, deferred)
-        deferred.attach(pending)
+        reply: Reply[Any] = Reply()
+        pending = PendingReply(self, connection, route, codec, correlation_id, request, reply)
+        reply.attach(pending)
         connection.wait(pending)
         connection.pause(Pause.HANDLER)
 
@@ -171,8 +171,8 @@ class Dispatcher:
                 answer = await route.handler(request, context)
             except Exception as error:
                 answer = failure_reply(route, codec.version, request, error)
-            if not deferred.cancelled:
-                deferred.complete(answer)
+            if not reply.cancelled:
+                reply.complete(answer)
             connection.resume(Pause.HANDLER)
 
         self.spawn(run(), f"{route.name} {connection.id}")
@@ -220,16 +220,16 @@ class Dispatcher:
 
 
 class PendingReply:
-    """The place of a deferred answer among its connection's replies. `parts` is None until it is ready."""
+    """The place of a reply answer among its connection's replies. `parts` is None until it is ready."""
 
     __slots__ = (
         "codec",
         "connection",
         "correlation_id",
-        "deferred",
         "dispatcher",
         "nbytes",
         "parts",
+        "reply",
         "request",
         "route",
         "started_ns",
@@ -243,7 +243,7 @@ class PendingReply:
         codec: Codec,
         correlation_id: int,
         request: Any,
-        deferred: Deferred,
+        reply: Reply[Any],
     ) -> None:
         self.dispatcher = dispatcher
         self.connection = connection
@@ -251,7 +251,7 @@ class PendingReply:
         self.codec = codec
         self.correlation_id = correlation_id
         self.request = request
-        self.deferred = deferred
+        self.reply = reply
         self.started_ns = connection.stamp_ns
         self.parts: list[Any] | None = None
         self.nbytes = 0
@@ -285,7 +285,7 @@ class PendingReply:
 
     def cancel(self) -> None:
         """The connection has gone."""
-        self.deferred.cancel()
+        self.reply.cancel()
 
 
 def failure_reply(route: Route, version: int, request: Any, error: Exception) -> Any:

@@ -302,9 +302,7 @@ class History:
         for topic, offset in offsets.items():
             if commit:
                 self.registers[topic].hidden.discard(offset)
-        error = self.lab.coordinator.runtime.end_transaction(
-            0, Producer(producer_id, 0), EndTxnMarker(commit, 1), 0, lambda error: error.code, ErrorCode.NONE
-        )
+        error = self.lab.coordinator.runtime.end_transaction(0, Producer(producer_id, 0), EndTxnMarker(commit, 1), 0)
         if error == ErrorCode.NONE and commit:
             for topic, offset in offsets.items():
                 self.registers[topic].committed(offset, self.lab.clock.now_ms)

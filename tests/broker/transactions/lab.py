@@ -20,7 +20,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.markers import MarkerRoutes
@@ -43,6 +42,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.protocol.records.batch import BatchView
+from ottla.server.network.reply import Reply
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = (TOPIC, 0)
@@ -233,7 +233,7 @@ class LabProducer:
             if then is not None:
                 then(response)
 
-        if type(answer) is not Pending:
+        if type(answer) is not Reply:
             receive(answer)
             return answer
         if answer.done:
@@ -357,7 +357,7 @@ class Player:
     def do_list(self, **options: str) -> str:
         request = ListTransactionsRequest(state_filters=[options["state"]] if "state" in options else [])
         listed = self.lab.coordinator.list(request)
-        assert not isinstance(listed, Pending)
+        assert not isinstance(listed, Reply)
         if listed.error_code:
             return ErrorCode(listed.error_code).name
         return " ".join(f"{t.transactional_id}={t.transaction_state}" for t in listed.transaction_states) or "none"
