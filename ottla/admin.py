@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.group_metrics import group_metrics
-from ottla.broker.isr_metrics import IsrChanges
-from ottla.broker.lifecycle import BrokerState
+from ottla.broker.cluster.lifecycle import BrokerState
+from ottla.broker.metrics.groups import group_metrics
+from ottla.broker.metrics.isr import IsrChanges
+from ottla.broker.metrics.partitions import partition_metrics
+from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
-from ottla.broker.partition_metrics import partition_metrics
-from ottla.broker.traffic_metrics import Traffic
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.server.admin import AdminServer, Check, read_address

@@ -17,13 +17,13 @@ import sys
 from collections.abc import Callable, Mapping
 
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
+from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
-from ottla.broker.metrics import broker_metrics
+from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode
+from ottla.cli.commands.start import PIPES_VARIABLE
 from ottla.closing import close_logs
-from ottla.commands.start import PIPES_VARIABLE
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint

@@ -14,7 +14,7 @@ from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.records import offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

@@ -19,7 +19,7 @@ from ottla.broker.groups.classic.state import DEAD
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 

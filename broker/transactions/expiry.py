@@ -8,7 +8,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.transactions.state import IDLE, State
 from ottla.broker.transactions.transaction import Transaction
-from ottla.protocol.transaction_records import TransactionLogKey
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
     from ottla.broker.transactions.shard import TransactionShard

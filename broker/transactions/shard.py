@@ -19,7 +19,7 @@ from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.state import PREPARED
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.transaction_records import TransactionLogKey
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
 
 ABORT_TIMED_OUT_KEY = "abort-timed-out"
 REMOVE_EXPIRED_KEY = "remove-expired"

@@ -17,9 +17,9 @@ from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder
-from ottla.protocol.control_messages import DefaultPrincipalData
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.headers import decode_request_header
+from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.network.context import Peer, RequestContext
 from ottla.server.network.error_reply import error_reply

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ottla import local_nodes
+from ottla.cli import local_nodes
 from ottla.testing import Cluster
 from tests.chaos import power_loss
 from tests.chaos.cluster_cycles import victims

@@ -25,7 +25,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.features import default_levels, supported_levels
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     ConfigRecord,

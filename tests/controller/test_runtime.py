@@ -19,7 +19,7 @@ from ottla.controller.metadata.publisher import UNITS_A_TURN
 from ottla.controller.periodic import PeriodicDuties
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BeginTransactionRecord,
     BrokerFeature,
     NoOpRecord,

@@ -27,12 +27,12 @@ from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import EMPTY
-from ottla.protocol import metadata_records as metadata
 from ottla.protocol.compile import decode
-from ottla.protocol.control_messages import ConsumerProtocolSubscription
-from ottla.protocol.coordinator_records import encode_key, encode_value
 from ottla.protocol.errors import KafkaError, ProtocolError
-from ottla.protocol.group_records import (
+from ottla.protocol.internal_topics import metadata_records as metadata
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
+from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
+from ottla.protocol.internal_topics.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -40,14 +40,14 @@ from ottla.protocol.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from ottla.protocol.schema import info_of
-from ottla.protocol.transaction_records import (
+from ottla.protocol.internal_topics.transaction_records import (
     TRANSACTION_RECORDS,
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.protocol.schema import info_of
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import encode_versioned, golden
 

@@ -15,9 +15,9 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.snapshots import write_bootstrap
 from ottla.formatting import prepare
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
 from ottla.server.network.client import Channel
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log

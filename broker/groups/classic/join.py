@@ -15,7 +15,7 @@ from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataValue
+from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.server.network.reply import Reply
 

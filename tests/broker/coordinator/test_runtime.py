@@ -13,7 +13,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 

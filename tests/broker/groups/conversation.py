@@ -24,6 +24,12 @@ from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decode, decoder, encode
 from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.internal_topics.metadata_records import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -49,7 +55,6 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.protocol.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tests.broker.groups.lab import Lab, subscription
 
 PARTITIONS = {"dt": 2, "du": 1, "__consumer_offsets": 50}

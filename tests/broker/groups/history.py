@@ -16,7 +16,7 @@ from ottla.broker.groups.classic.group import NO_TIMESTAMP, subscription_topics
 from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

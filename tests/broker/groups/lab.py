@@ -13,7 +13,7 @@ from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

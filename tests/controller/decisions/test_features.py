@@ -11,8 +11,8 @@ from ottla.controller.decisions.features import (
     update_features,
 )
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
 from tests.controller.images import same_content
 from tests.controller.situation import Situation
 

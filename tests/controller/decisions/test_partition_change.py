@@ -9,8 +9,8 @@ from ottla.controller.decisions.brokers import register_broker
 from ottla.controller.decisions.configs import ConfigOp
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.features import supported_levels
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from ottla.protocol.metadata_records import FeatureLevelRecord
 from tests.controller.situation import CLUSTER_ID, Situation, directory
 
 

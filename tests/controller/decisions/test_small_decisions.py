@@ -16,6 +16,7 @@ from ottla.controller.decisions.scram import alter_user_scram_credentials
 from ottla.controller.metadata.client_quotas import quota_entity
 from ottla.controller.metadata.partitions import LOST_DIR, NO_LEADER
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import RegisterBrokerRecord
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -31,7 +32,6 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from ottla.protocol.metadata_records import RegisterBrokerRecord
 from tests.controller.situation import Situation, directory, topic_id
 
 
