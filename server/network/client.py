@@ -19,7 +19,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.server.clock import TimerHandle
-from ottla.server.network.frames import LARGE_FRAME_BYTES, FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -127,7 +127,7 @@ class ChannelProtocol(FrameProtocol):
             self.failure = ChannelClosed(f"the connection to {self.where} was closed{why}")
         self._fail_all()
 
-    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+    def serve(self, buf: Buffer, pos: int, end: int) -> int:
         while end - pos >= 4:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= RESPONSE_BYTES_MAX:
@@ -184,7 +184,7 @@ class ChannelProtocol(FrameProtocol):
         else:
             self._transport.writelines(parts)
 
-    def _answer(self, frame: bytes | bytearray, pos: int, end: int) -> None:
+    def _answer(self, frame: Buffer, pos: int, end: int) -> None:
         if not self._in_flight:
             self.close(ChannelClosed(f"{self.where} answered something that was not asked"))
             return
@@ -345,7 +345,7 @@ def api_of(request: Any) -> Api:
     return APIS[ApiKey(request.__message__.key)]
 
 
-def read_response(api: Api, version: int, correlation_id: int, frame: bytes | bytearray, pos: int, end: int) -> Any:
+def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, pos: int, end: int) -> Any:
     flexible = response_header_version(api.key, version) == 1
     got, pos = decode_response_header(frame, pos, end, flexible)
     if got != correlation_id:

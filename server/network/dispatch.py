@@ -23,16 +23,16 @@ from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, Proto
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.primitives import skip_tags
 from ottla.server.clock import Clock
-from ottla.server.network.connection import CONTEXTS_MAX, Connection, Pause
+from ottla.server.network.connection import CONTEXTS_MAX, Connection, Held, Pause
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.frames import Buffer
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
 from ottla.server.network.turn import Turn
 
 log = logging.getLogger(__name__)
 
-Buffer = bytearray | bytes
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 read_header = Struct(">hhih").unpack_from
@@ -99,7 +99,7 @@ class Dispatcher:
             if not answer.done:
                 pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
                 answer.attach(pending)
-                connection.wait(pending)
+                connection.wait(pending, answer.kept_bytes)
                 connection.stamp_ns = self.mono_ns()
                 return
             answer = answer.take()
@@ -163,7 +163,7 @@ class Dispatcher:
         reply: Reply[Any] = Reply()
         pending = PendingReply(self, connection, route, codec, correlation_id, request, reply)
         reply.attach(pending)
-        connection.wait(pending)
+        connection.wait(pending, 0)
         connection.pause(Pause.HANDLER)
 
         async def run() -> None:
@@ -219,21 +219,10 @@ class Dispatcher:
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
 
 
-class PendingReply:
-    """The place of a reply answer among its connection's replies. `parts` is None until it is ready."""
+class PendingReply(Held):
+    """The place of a reply among its connection's replies. `parts` is None until it is ready."""
 
-    __slots__ = (
-        "codec",
-        "connection",
-        "correlation_id",
-        "dispatcher",
-        "nbytes",
-        "parts",
-        "reply",
-        "request",
-        "route",
-        "started_ns",
-    )
+    __slots__ = ("codec", "connection", "correlation_id", "dispatcher", "reply", "request", "route", "started_ns")
 
     def __init__(
         self,
@@ -253,7 +242,7 @@ class PendingReply:
         self.request = request
         self.reply = reply
         self.started_ns = connection.stamp_ns
-        self.parts: list[Any] | None = None
+        self.parts = None
         self.nbytes = 0
 
     def completed(self, response: Any) -> None:
@@ -281,7 +270,7 @@ class PendingReply:
         route.requests += 1
         route.latency_ns += elapsed_ns
         route.latency_buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1
-        connection.ready(self)
+        connection.ready(self, self.reply.kept_bytes)
 
     def cancel(self) -> None:
         """The connection has gone."""

@@ -19,7 +19,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network.connection import HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
 from ottla.server.network.context import RequestContext
-from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import Route
 from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, heartbeat, request, tiny_node, until

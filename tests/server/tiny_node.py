@@ -15,7 +15,8 @@ from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
+from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
