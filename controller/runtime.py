@@ -31,7 +31,7 @@ from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord
+from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord, MetadataRecord
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.network.reply import Reply
@@ -91,7 +91,7 @@ class Controller:
         self._state: ControlState | None = None
         self._waiting: deque[_Waiting] = deque()
         self._last_offset = -1  # of the newest record appended by this term
-        self._bootstrap: list[Any] | None = None
+        self._bootstrap: list[MetadataRecord] | None = None
         self._last_leader_id = -1
         #: Elected, and not active yet.
         self._indexing: Work[ClusterIndex] | None = None
@@ -163,12 +163,12 @@ class Controller:
         if self.is_active:
             self._deactivate()
 
-    def _append(self, state: ControlState, records: list[Any]) -> None:
+    def _append(self, state: ControlState, records: list[MetadataRecord]) -> None:
         """As one batch where it is what a client asked for; fencing a broker with many partitions takes several."""
         for start in range(0, len(records), USER_RECORDS_MAX):
             self._append_batch(state, records[start : start + USER_RECORDS_MAX])
 
-    def _append_batch(self, state: ControlState, records: list[Any]) -> None:
+    def _append_batch(self, state: ControlState, records: list[MetadataRecord]) -> None:
         delta = MetadataDelta(state.image)
         delta.replay_all(records)
         first = self._log.log_end_offset
@@ -249,7 +249,7 @@ class Controller:
         self._last_offset = self.loader.last_offset
         self.loader.appended.clear()
         log.info("Node %d is the active controller of epoch %d", self.node_id, self.epoch)
-        records: list[Any] = []
+        records: list[MetadataRecord] = []
         if self.loader.in_transaction:
             records.append(AbortTransactionRecord(reason="Controller failover"))
         if image.features.metadata_version == 0:
@@ -268,7 +268,7 @@ class Controller:
 
         self.clock.call_later(0, some)
 
-    def set_bootstrap(self, records: Iterable[Any]) -> None:
+    def set_bootstrap(self, records: Iterable[MetadataRecord]) -> None:
         """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
         self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.ranges import ALL, NONE, Versions, parse
@@ -42,7 +42,7 @@ FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q",
     "uint16": "H", "uint32": "I", "float64": "d", "uuid": "16s",
 }  # fmt: skip
-_ZERO: dict[str, Any] = dict.fromkeys(FIXED, 0) | {
+_ZERO: dict[str, object] = dict.fromkeys(FIXED, 0) | {
     "bool": False, "float64": 0.0, "uuid": ZERO_UUID, "str": "", "bytes": b"", "Records": None,
 }  # fmt: skip
 
@@ -52,14 +52,14 @@ class _Unset:
         return "UNSET"
 
 
-UNSET: Any = _Unset()
+UNSET: Final = _Unset()
 
 
 class Declared(NamedTuple):
     """What v(...) said about a field."""
 
     versions: str | None
-    default: Any
+    default: object
     tag: int | None
     nullable: str | None
     ignorable: bool
@@ -68,8 +68,8 @@ class Declared(NamedTuple):
 def v(
     versions: str | None = None,
     *,
-    default: Any = UNSET,
-    factory: Callable[[], Any] | None = None,
+    default: object = UNSET,
+    factory: Callable[[], object] | None = None,
     tag: int | None = None,
     nullable: str | None = None,
     ignorable: bool = False,
@@ -98,7 +98,7 @@ class Field(NamedTuple):
     versions: Versions
     nullable: Versions
     tag: int | None
-    default: Any
+    default: object
     ignorable: bool
 
 
@@ -115,12 +115,12 @@ class Struct:
 
     __slots__ = ()
     __field_names__: tuple[str, ...] = ()
-    __declared__: ClassVar[dict[str, Any]] = {}
+    __declared__: ClassVar[dict[str, object]] = {}
     __annotations_text__: ClassVar[dict[str, str]] = {}
     __message__: ClassVar[MessageInfo | None] = None
     __plain__: ClassVar[type[Struct]]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         plain = type(self).__plain__
         setattr(plain, "__init__", _compile_init(plain))  # noqa: B010  mypy refuses the assignment
         plain.__init__(self, *args, **kwargs)
@@ -168,29 +168,35 @@ def _slotted(cls: type[T], info: MessageInfo | None) -> type[T]:
     return finished
 
 
-def info_of(cls: type[Any]) -> MessageInfo:
+def _declared(cls: type[object]) -> type[Struct]:
+    """What the decorators have made of the class, which type checkers do not see."""
+    assert issubclass(cls, Struct), f"{cls.__name__} is not declared by @message or @struct"
+    return cls
+
+
+def info_of(cls: type[object]) -> MessageInfo:
     """What @message said of the class."""
-    info: MessageInfo | None = cls.__message__
+    info = _declared(cls).__message__
     if info is None:
         raise TypeError(f"{cls.__name__} is a struct inside messages, not a message")
     return info
 
 
-_fields: dict[type[Any], tuple[Field, ...]] = {}
+_fields: dict[type[object], tuple[Field, ...]] = {}
 
 
-def fields(cls: type[Any]) -> tuple[Field, ...]:
+def fields(cls: type[object]) -> tuple[Field, ...]:
     """The fields of a declared class in wire order."""
     known = _fields.get(cls)
     if known is None:
-        scope = vars(sys.modules[cls.__module__])
+        made, scope = _declared(cls), vars(sys.modules[cls.__module__])
         known = _fields[cls] = tuple(
-            _field(name, text, cls.__declared__[name], scope) for name, text in cls.__annotations_text__.items()
+            _field(name, text, made.__declared__[name], scope) for name, text in made.__annotations_text__.items()
         )
     return known
 
 
-def _field(name: str, annotation: str, declared: Any, scope: dict[str, Any]) -> Field:
+def _field(name: str, annotation: str, declared: object, scope: dict[str, Any]) -> Field:
     if not isinstance(declared, Declared):
         declared = Declared(None, declared, None, None, False)
     text = annotation.removesuffix(" | None")
@@ -213,7 +219,7 @@ def _wire_type(text: str, scope: dict[str, Any]) -> WireType:
     return WireType("struct", struct=scope[text])
 
 
-def has_list(cls: type[Any]) -> bool:
+def has_list(cls: type[object]) -> bool:
     """Whether the struct, or a struct in it, has an array that two owners of one default object could both change."""
     return any(
         field.type.name == "list" or (field.type.struct is not None and has_list(field.type.struct))
@@ -224,7 +230,7 @@ def has_list(cls: type[Any]) -> bool:
 _shared_defaults: dict[type[Any], Any] = {}
 
 
-def shared_default(cls: type[Any]) -> Any:
+def shared_default(cls: type[object]) -> Any:
     """One read-only object with all defaults, so that absent structs cost neither time nor memory.
 
     Writing to it would change other messages, so it refuses: put a new struct in its place.
@@ -234,14 +240,14 @@ def shared_default(cls: type[Any]) -> Any:
         methods = {"__slots__": (), "__module__": cls.__module__, "__reduce__": lambda self: (shared_default, (cls,))}
         read_only: Any = type(cls.__name__, (cls,), methods)
         plain, known = cls(), read_only.__new__(read_only)
-        for name in cls.__field_names__:
+        for name in _declared(cls).__field_names__:
             setattr(known, name, getattr(plain, name))
         read_only.__setattr__ = _refuse
         _shared_defaults[cls] = known
     return known
 
 
-def _refuse(self: Any, name: str, value: Any) -> None:
+def _refuse(self: Any, name: str, value: object) -> None:
     kind = self.__plain__.__name__
     raise AttributeError(f"this {kind} is the shared default: assign a new {kind}({name}=...) to its owner instead")
 
@@ -257,16 +263,16 @@ def maker(cls: Callable[Parameters, T]) -> Callable[Parameters, T]:
     return made
 
 
-def _compile_init(cls: type[Any]) -> Callable[..., None]:
+def _compile_init(cls: type[object]) -> Callable[..., None]:
     """The constructor: every field by keyword or position, each with its default."""
     init: Callable[..., None] = _compile(cls, "__init__", "", "")
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
 
 
-def _compile(cls: type[Any], name: str, begin: str, end: str) -> Any:
+def _compile(cls: type[object], name: str, begin: str, end: str) -> Any:
     """A function of that name with a parameter for every field, which sets them on `self`: its own, or its first parameter."""
-    scope: dict[str, Any] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
+    scope: dict[str, object] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
     parameters, body = [], []
     for field in fields(cls):
         value = field.name

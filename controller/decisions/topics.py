@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
@@ -14,7 +13,7 @@ from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import RemoveTopicRecord, TopicRecord
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
@@ -33,7 +32,7 @@ def create_topics(
     describable: frozenset[str],
 ) -> Outcome[list[CreatableTopicResult]]:
     """One topic's mistake does not hinder the others. `describable`: topics whose configs the caller may read."""
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     results = []
     for topic in topics:
         try:
@@ -49,7 +48,7 @@ def create_topics(
 
 def _create(
     state: ControlState, topic: CreatableTopic, configs: ConfigDecisions, rng: Random, describable: bool
-) -> tuple[list[Any], CreatableTopicResult]:
+) -> tuple[list[MetadataRecord], CreatableTopicResult]:
     check_name(topic.name)
     collision = state.index.collision(topic.name)
     if topic.name in state.image.topics:
@@ -65,7 +64,7 @@ def _create(
     else:
         partitions = _placed(state, topic, rng)
     topic_id = new_uuid(rng)
-    records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
     records += [partition.to_record(topic_id, index) for index, partition in sorted(partitions.items())]
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
     if describable:
@@ -87,7 +86,7 @@ def _create(
     return records, result
 
 
-def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[Any]:
+def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[MetadataRecord]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -145,7 +144,7 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
 
 def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> Outcome[list[DeletableTopicResult]]:
     """(name, id) of topics that the handler found and the caller may delete."""
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     results = []
     for name, topic_id in topics:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
@@ -161,7 +160,7 @@ def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> O
 def create_partitions(
     state: ControlState, topics: Sequence[CreatePartitionsTopic], rng: Random, *, validate_only: bool
 ) -> Outcome[list[CreatePartitionsTopicResult]]:
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     results = []
     for topic in topics:
         result = CreatePartitionsTopicResult(name=topic.name)
@@ -176,7 +175,7 @@ def create_partitions(
     return Outcome([] if validate_only else records, results)
 
 
-def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[Any]:
+def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[MetadataRecord]:
     topic = state.image.topics.by_name(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -19,6 +19,7 @@ from ottla.cli.local_nodes import HOST
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import decode_response_header, encode_request_header
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.primitives import Pieces
 from ottla.testing.links import Direction, Links
 
 METADATA_KEY, METADATA_VERSION = 3, 12
@@ -236,7 +237,7 @@ class Cluster:
 
 
 def _ask(port: int, request: MetadataRequest) -> MetadataResponse:
-    parts: list[Any] = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
+    parts: Pieces = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
     encoder(MetadataRequest, METADATA_VERSION)(request, parts)
     frame = b"".join(parts)
     with socket.create_connection((HOST, port), 5) as connection:

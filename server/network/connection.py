@@ -16,8 +16,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
+from ottla.protocol.primitives import Pieces
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
@@ -59,7 +60,7 @@ class Held:
 
     __slots__ = ("nbytes", "parts")
 
-    def __init__(self, parts: list[Any] | None, nbytes: int) -> None:
+    def __init__(self, parts: Pieces | None, nbytes: int) -> None:
         self.parts = parts
         self.nbytes = nbytes
 
@@ -112,7 +113,7 @@ class Connection(FrameProtocol):
         self._dispatcher = dispatcher
         self._held: deque[Held] = deque()
         self._held_bytes = 0
-        self._out: list[Any] = []
+        self._out: Pieces = []
         self._out_bytes = 0
         self._paused = 0
         self._serving = False
@@ -296,7 +297,7 @@ class Connection(FrameProtocol):
 
     # Replies
 
-    def reply(self, head: bytes, parts: list[Any], nbytes: int) -> None:
+    def reply(self, head: bytes, parts: Pieces, nbytes: int) -> None:
         """Send a frame when its turn comes. `nbytes` is that of head and parts."""
         if self._held:
             self._held.append(Held([head, *parts], nbytes))

@@ -21,7 +21,7 @@ from typing import Any
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.protocol.primitives import skip_tags
+from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
 from ottla.server.network.connection import CONTEXTS_MAX, Connection, Held, Pause
 from ottla.server.network.context import RequestContext
@@ -106,7 +106,7 @@ class Dispatcher:
             if isinstance(answer, KafkaError):
                 answer = failure_reply(route, version, request, answer)
         if answer is not None:
-            parts: list[Any] = []
+            parts: Pieces = []
             try:
                 codec.encode(answer, parts)
             except Exception:
@@ -123,7 +123,7 @@ class Dispatcher:
         route.latency_ns += elapsed_ns
         route.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
 
-    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: Any) -> None:
+    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: object) -> None:
         """Our own mistake; the client cannot be told, since that would need the same encoder."""
         log.exception("Response %r does not fit %s v%d", answer, route.name, version)
         connection.refuse(f"the response to {route.name} v{version} could not be encoded")
@@ -156,7 +156,7 @@ class Dispatcher:
         route: Route,
         codec: Codec,
         correlation_id: int,
-        request: Any,
+        request: object,
         context: RequestContext,
     ) -> None:
         """Start an async handler; the connection goes on when it has answered."""
@@ -212,8 +212,8 @@ class Dispatcher:
             pos = skip_tags(buf, pos + 1, end, buf[pos])
         return codec.decode(buf, pos, end)[0]
 
-    def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: Any) -> None:
-        parts: list[Any] = []
+    def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: object) -> None:
+        parts: Pieces = []
         codec.encode(response, parts)
         nbytes = codec.head_bytes + sum(map(len, parts))
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
@@ -231,7 +231,7 @@ class PendingReply(Held):
         route: Route,
         codec: Codec,
         correlation_id: int,
-        request: Any,
+        request: object,
         reply: Reply[Any],
     ) -> None:
         self.dispatcher = dispatcher
@@ -245,14 +245,14 @@ class PendingReply(Held):
         self.parts = None
         self.nbytes = 0
 
-    def completed(self, response: Any) -> None:
+    def completed(self, response: object) -> None:
         """The answer has come."""
         connection, route, codec = self.connection, self.route, self.codec
         if connection.closed:
             return
         if isinstance(response, KafkaError):
             response = failure_reply(route, codec.version, self.request, response)
-        parts: list[Any] = []
+        parts: Pieces = []
         if response is not None:
             try:
                 codec.encode(response, parts)
@@ -277,7 +277,7 @@ class PendingReply(Held):
         self.reply.cancel()
 
 
-def failure_reply(route: Route, version: int, request: Any, error: Exception) -> Any:
+def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:
     """What to answer when a handler raised."""
     if isinstance(error, KafkaError):
         route.count_error(error.code)

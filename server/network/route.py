@@ -11,12 +11,13 @@ from typing import Any
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.primitives import Pieces
 from ottla.server.network.context import RequestContext
 
 Handler = Callable[[Any, RequestContext], Any]
 AsyncHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 #: Appends an answer's bytes to the list.
-Encode = Callable[[Any, list[Any]], None]
+Encode = Callable[[Any, Pieces], None]
 
 #: Latencies are counted by the bit length of their microseconds: 40 bits are twelve days.
 LATENCY_BUCKETS = 41
