@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import RELEASE, Turn, Work
@@ -63,9 +63,9 @@ class LongWork:
         self._world.spawn(finish(), f"long work for {context!r}")
         return reply
 
-    async def _drive(self, work: Work[T], asked: Callable[[], Any] | None, is_abandoned: Callable[[], bool]) -> T:
+    async def _drive(self, work: Work[T], asked: Callable[[], object] | None, is_abandoned: Callable[[], bool]) -> T:
         holds = False
-        answer: Any = None
+        answer: object = None
         fault: KafkaError | None = None
         try:
             while not is_abandoned():

@@ -9,7 +9,7 @@ One class describes all versions of a struct; a field says the versions it is in
         group_instance_id: str | None = v("3+", default=None)
 
 Annotations are the wire types: bool, int8 to int64, uint16, uint32, float64, str, bytes, uuid (16 bytes), Records
-(record batches, passed through without a copy), list[...] and structs; `| None` makes them nullable.
+and RequestRecords (record batches, passed through without a copy), list[...] and structs; `| None` makes them nullable.
 
 Start-up pays for every class declared, so the decorators only give the class its slots. Annotations are read by
 `fields()` when a codec is first compiled, and the constructor is compiled when it is first called.
@@ -33,6 +33,8 @@ uint32: TypeAlias = int
 float64: TypeAlias = float
 uuid: TypeAlias = bytes
 Records: TypeAlias = bytes | memoryview | list[memoryview]
+#: Of a request: they are in one buffer. Only a response is written from several.
+RequestRecords: TypeAlias = bytes | memoryview
 
 T = TypeVar("T")
 Parameters = ParamSpec("Parameters")
@@ -214,6 +216,8 @@ def _field(name: str, annotation: str, declared: object, scope: dict[str, Any]) 
 def _wire_type(text: str, scope: dict[str, Any]) -> WireType:
     if text.startswith("list["):
         return WireType("list", item=_wire_type(text[5:-1], scope))
+    if text == "RequestRecords":
+        return WireType("Records")
     if text in _ZERO:
         return WireType(text)
     return WireType("struct", struct=scope[text])

@@ -143,7 +143,7 @@ def serve() -> None:
     os.dup2(2, 1)  # a stray print must not pass for an answer
     requests: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
-    worker: Any = None
+    worker: object = None
     while True:
         what, arguments = requests.get()
         try:

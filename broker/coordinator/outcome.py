@@ -15,7 +15,7 @@ from ottla.server.network.reply import Reply
 
 ResponseT = TypeVar("ResponseT", covariant=True)
 
-CoordinatorRecord: TypeAlias = tuple[Any, Any]
+CoordinatorRecord: TypeAlias = tuple[object, object]
 """(key struct, value struct); a value of None is a tombstone."""
 
 Response: TypeAlias = tuple[Reply[Any], Any]

@@ -8,8 +8,8 @@ is prepared between turns and threads, then appended like a request of its own. 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from ottla.broker.handlers._transactional_produce import keep_records
 from ottla.broker.parts import BrokerParts
@@ -73,7 +73,7 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
             log = None if partition is None else partition.leader_log
             if log is None or data.records is None:
                 continue
-            outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)  # type: ignore[arg-type]  # a request has one buffer, not a list
+            outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)
             if outcome is not None:
                 prepared[id(data)] = outcome
     return prepared
@@ -116,5 +116,5 @@ def _partition(broker: BrokerParts, topic: TopicProduceData, data: PartitionProd
         return None
 
 
-def _index(items: list[Any], item: object) -> int:
+def _index(items: Sequence[object], item: object) -> int:
     return next(index for index, candidate in enumerate(items) if candidate is item)

@@ -6,8 +6,6 @@ with one transaction · v2 PRODUCER_FENCED · v4 several, from brokers, verify_o
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.handlers._producer_fenced import as_known
 from ottla.broker.parts import BrokerParts
@@ -50,7 +48,9 @@ def handle(
     return answer
 
 
-def _add(broker: BrokerParts, transaction: AddPartitionsToTxnTransaction, api_version: int) -> Any:
+def _add(
+    broker: BrokerParts, transaction: AddPartitionsToTxnTransaction, api_version: int
+) -> Answer[AddPartitionsToTxnResult]:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     transactional_id = transaction.transactional_id
     missing = {tp for tp in partitions if broker.metadata.partition(*tp) is None}

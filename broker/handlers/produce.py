@@ -134,7 +134,7 @@ def _append(
                 if refusals and (partition.topic, partition.index) in refusals:
                     raise refusals[partition.topic, partition.index]
                 # In place of null: no batch, which the log refuses like every other number of batches but one.
-                records: bytes | memoryview = data.records or b""  # type: ignore[assignment]  # a request has one buffer, not a list
+                records = data.records or b""
                 if not may_be_zstd:
                     _refuse_zstd(records)
                 appended = partition.append(

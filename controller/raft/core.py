@@ -144,7 +144,7 @@ class RaftCore(RaftState):
 
     # One step.
 
-    def _on_request(self, body: RequestBody, reply_to: Any, now_ms: int) -> None:
+    def _on_request(self, body: RequestBody, reply_to: object, now_ms: int) -> None:
         match body:
             case Fetch():
                 replication.on_fetch(self, body, reply_to, now_ms)

@@ -454,7 +454,8 @@ class RaftNode:
         self._step(await self._channels.ask(request))
 
     def _reply(self, reply: Reply) -> None:
-        pending: PendingResponse = reply.reply_to
+        pending = reply.reply_to
+        assert isinstance(pending, PendingResponse)
         body, records = reply.body, None
         if isinstance(body, FetchReply) and body.records_from is not None:
             records = self._log.read(body.records_from, body.bytes_max)

@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    reply_to: Any
+    reply_to: object
     body: ReplyBody
 
 

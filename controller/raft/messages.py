@@ -223,7 +223,7 @@ class Received(NamedTuple):
     """A request arrived; `reply_to` comes back with the reply and means nothing to the core."""
 
     body: RequestBody
-    reply_to: Any
+    reply_to: object
 
 
 class Answered(NamedTuple):

@@ -28,7 +28,7 @@ from ottla.controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey, Voter, Vote
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
-def on_add_voter(state: RaftState, add: AddVoter, reply_to: Any, now_ms: int) -> None:
+def on_add_voter(state: RaftState, add: AddVoter, reply_to: object, now_ms: int) -> None:
     refusal = _check_request(state, add.cluster_id, state.epoch) or _check_add(state, add)
     leader = state.role
     if refusal is not None or not isinstance(leader, Leader):
@@ -96,7 +96,7 @@ def on_probe_failure(state: RaftState, request_id: int) -> None:
         finish_change(state, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not answer at its endpoint")
 
 
-def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: Any, now_ms: int) -> None:
+def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: object, now_ms: int) -> None:
     refusal = _check_request(state, remove.cluster_id, state.epoch)
     if refusal is None and (remove.voter.id < 0 or not remove.voter.knows_directory):
         refusal = voter_change_reply(state, ErrorCode.INVALID_REQUEST, "the voter needs a node id and a directory id")

@@ -12,9 +12,7 @@ The path of a request that is answered at once makes no task, no future and no e
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from struct import Struct
 from typing import Any
 
@@ -30,10 +28,10 @@ from ottla.server.network.frames import Buffer
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
 from ottla.server.network.turn import Turn
+from ottla.server.service import Spawn
 
 log = logging.getLogger(__name__)
 
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10

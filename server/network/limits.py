@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
 
+from ottla.server.config.key import Values
 from ottla.server.network.connection_rate import ConnectionRate
 from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions
 
@@ -19,7 +19,7 @@ class ListenerLimits:
     connections_max: int = INT_MAX
     rate: ConnectionRate = field(default_factory=ConnectionRate)
 
-    def update(self, values: Mapping[str, Any]) -> None:
+    def update(self, values: Values) -> None:
         """Take what is set under the listener's prefix."""
         self.connections_max = values.get("max.connections", INT_MAX)
         self.rate.per_second = values.get("max.connection.creation.rate", INT_MAX)
@@ -42,9 +42,9 @@ class ConnectionLimits:
 
     def update(
         self,
-        values: Mapping[str, Any],
+        values: Values,
         set_names: Collection[str],
-        of_listener: Callable[[str], Mapping[str, Any]],
+        of_listener: Callable[[str], Values],
     ) -> None:
         """Take the numbers of a node's configuration; connections above a lower limit stay.
 
