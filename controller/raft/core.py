@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from ottla.controller.raft import agreement, elections, reconfiguration, replication, transitions
 from ottla.controller.raft.config import RaftConfig
@@ -109,7 +108,7 @@ class RaftCore(RaftState):
             self._on_failure(Failed(request_id), now_ms)
         return self._finish(now_ms)
 
-    def append(self, batches: Sequence[tuple[int, Any]], now_ms: int) -> tuple[int, Effects]:
+    def append(self, batches: Sequence[tuple[int, object]], now_ms: int) -> tuple[int, Effects]:
         """As leader, append batches of (record count, data). Returns the last offset."""
         role = self.role
         if not isinstance(role, Leader) or role.resign_requested:

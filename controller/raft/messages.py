@@ -158,7 +158,7 @@ class FetchSnapshotReply:
     position: int = 0
     size: int = 0
     bytes_max: int = 0
-    data: Any = b""
+    data: bytes | memoryview = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ voter set before it must be committed: else two changes of two leaders could lea
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ottla.controller.raft import transitions
 from ottla.controller.raft.leader import Leader, PendingChange
@@ -24,7 +23,7 @@ from ottla.controller.raft.messages import (
 from ottla.controller.raft.pending_responses import finish_change, voter_change_reply
 from ottla.controller.raft.replication import check_leader
 from ottla.controller.raft.state import RaftState
-from ottla.controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
@@ -206,5 +205,5 @@ def _listener_name(state: RaftState) -> str:
     return state.config.endpoints[0].name if state.config.endpoints else ""
 
 
-def _listens_where_the_quorum_talks(state: RaftState, endpoints: tuple[Any, ...]) -> bool:
+def _listens_where_the_quorum_talks(state: RaftState, endpoints: Endpoints) -> bool:
     return any(endpoint.name == _listener_name(state) for endpoint in endpoints)
