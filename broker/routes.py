@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ottla.broker.authorization.guard import guarded
 from ottla.broker.authorization.rules import RULES
+from ottla.broker.cluster.forwarding import forward
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.handlers import (
     add_offsets_to_txn,
@@ -124,11 +125,11 @@ ENCODERS = {ApiKey.METADATA: metadata_encoder}
 def broker_routes(broker: BrokerParts) -> list[Route]:
     """The rows bound to the parts of one broker, behind their guards."""
     return [
-        Route(
+        Route(api_key, partial(forward, broker.controller), takes_frame=True)
+        if isinstance(handler, str)
+        else Route(
             api_key,
-            broker.controller.forwarder(api_key)
-            if isinstance(handler, str)
-            else guarded(broker, api_key, RULES[api_key], partial(handler, broker)),
+            guarded(broker, api_key, RULES[api_key], partial(handler, broker)),
             encoder=ENCODERS.get(api_key),
         )
         for api_key, handler in ROUTES

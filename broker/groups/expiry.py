@@ -12,7 +12,6 @@ An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
@@ -20,10 +19,7 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.records import group_metadata_record, offset_commit_record
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
-
+from ottla.broker.groups.shard import GroupShard
 
 SWEEP_KEY = "expire-offsets"
 

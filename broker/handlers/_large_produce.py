@@ -11,9 +11,9 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ottla.broker.handlers._transactional_produce import keep_records
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
+from ottla.broker.transactions.admission import keep_records
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.produce import (

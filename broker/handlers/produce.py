@@ -23,7 +23,9 @@ from ottla.broker.handlers._large_produce import (
     joined,
     rest_of,
 )
-from ottla.broker.handlers._transactional_produce import (
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
+from ottla.broker.transactions.admission import (
     NO_REFUSALS,
     Admission,
     Refusals,
@@ -31,8 +33,6 @@ from ottla.broker.handlers._transactional_produce import (
     is_transactional,
     keep_records,
 )
-from ottla.broker.parts import BrokerParts
-from ottla.broker.replication.append import Wait, WaitingAppends
 from ottla.broker.transactions.verify import Verdicts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
@@ -174,7 +174,7 @@ def _append(
     if not waits:
         return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
     reply: Reply[ProduceResponse | None] = Reply()
-    waiting = WaitingAppends(waits, request.timeout_ms, broker.wheel, lambda: reply.complete(answer))
+    waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: reply.complete(answer))
     reply.on_cancel = waiting.cancel
     return reply if rest is None else joined(rest, context, reply, _append_rest(broker, rest, context))
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import IDLE, State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
-
-if TYPE_CHECKING:
-    from ottla.broker.transactions.shard import TransactionShard
 
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1

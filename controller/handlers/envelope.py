@@ -20,6 +20,7 @@ from ottla.protocol.compile import decoder
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
+from ottla.protocol.messages.describe_quorum import DescribeQuorumResponse
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.network.context import Peer, RequestContext
 from ottla.server.network.error_reply import error_reply
@@ -131,9 +132,9 @@ class _Wrapping:
         self._request = request
 
     def now(self, answer: Any) -> EnvelopeResponse:
+        if _says_not_controller(answer):
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
         if isinstance(answer, KafkaError):
-            if answer.code == ErrorCode.NOT_CONTROLLER:
-                return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
             answer = error_reply(self._route.api_key, self._version, self._request, answer)
         pieces: list[Any] = []
         self._codec.encode(answer, pieces)
@@ -155,6 +156,14 @@ class _Relay:
 
     def __init__(self, completed: Callable[[Any], None]) -> None:
         self.completed = completed
+
+
+def _says_not_controller(answer: Any) -> bool:
+    """DescribeQuorum is served by whoever leads the quorum, and has an error of its own for that, as with Kafka."""
+    if isinstance(answer, DescribeQuorumResponse):
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in parts)
+    return isinstance(answer, KafkaError) and answer.code == ErrorCode.NOT_CONTROLLER
 
 
 def _principal(data: bytes | None) -> Principal:

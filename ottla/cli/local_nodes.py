@@ -1,10 +1,7 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
 The nodes are `ottla start` processes; this only plans, starts and ends them. It imports nothing of the server, so that the
-nodes' own start is all the start there is. Two pipes tie each node to its parent:
-
-    ready     the node writes one line once it serves clients
-    alive     the node stops when its end is closed: however the parent ends, no node outlives it
+nodes' own start is all the start there is. Two pipes tie each node to its parent (ottla/parent_pipes.py).
 """
 
 from __future__ import annotations
@@ -20,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ottla
-from ottla.cli.commands.start import PIPES_VARIABLE, default_properties
 from ottla.cli.commands.start import PROGRAM as START
+from ottla.cli.commands.start import default_properties
+from ottla.parent_pipes import PIPES_VARIABLE
 
 HOST = "127.0.0.1"
 #: One that ends is noticed at once; this is for machines that are busy with something else.

@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 def decode_versioned(cls: type[T], data: Buffer, *, newer_too: bool = False) -> tuple[T, int]:
-    """The message and its version.
+    """Decodes a message that begins with its version; returns both.
 
-    `newer_too`: read a version above ours as our highest and ignore what follows. So it must be with subscriptions and
-    assignments, because clients of different ages read each other's.
+    `newer_too`: a version above ours is read as our highest one, and the bytes after it are ignored. Subscriptions and
+    assignments need this, because clients of different releases read each other's.
     """
     if len(data) < 2:
         raise MalformedMessage(f"{cls.__name__}: cut short")

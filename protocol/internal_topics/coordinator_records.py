@@ -19,7 +19,7 @@ RecordTypes: TypeAlias = dict[int, tuple[type[object], type[object]]]
 
 
 class UnknownRecord(ProtocolError):
-    """A record written by a newer coordinator; Kafka skips unknown types, and refuses unknown versions."""
+    """A record was written by a newer coordinator. Kafka skips unknown types and fails to load on unknown versions."""
 
 
 def encode_key(key: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Keys and values of the records in `__consumer_offsets`: offsets and the members of all kinds of groups.
+"""Keys and values of the records in `__consumer_offsets`: committed offsets, and the members of groups of all types.
 
 See coordinator_records.py for the frame. OffsetCommit v3 adds the leader epoch and v4 is flexible, with a tagged topic
 id; GroupMetadata v3 adds instance ids, v4 is flexible. Types 9 and 18 were never released.

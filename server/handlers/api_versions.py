@@ -2,12 +2,15 @@
 
 v3 names the client's software (KIP-511) and feature levels (KIP-584) · v4 tells features whose lowest level is 0; older
 clients cannot read those and are not told · v5 asks for a certain cluster and node (KIP-1242).
+
+A request that the broker forwards has to be in a version that the active controller serves, too: of those APIs the versions
+that both have are told, once the controller's are known (KIP-590).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
@@ -26,6 +29,7 @@ from ottla.server.network.route import Route
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 #: The first version whose readers know features that may be switched off altogether (KAFKA-17011).
 FEATURES_FROM_ZERO = 4
+NO_VERSION = (0, -1)
 
 
 class Features(NamedTuple):
@@ -42,12 +46,16 @@ class ApiVersionsHandler:
     def __init__(self, features: Callable[[], Features]) -> None:
         self._features = features
         self._api_keys: list[ApiVersion] = []
+        self._forwarded: frozenset[int] = frozenset()
+        #: Lowest and highest version by API, of the controller that requests are forwarded to; empty while unknown.
+        self.controller_versions: Callable[[], Mapping[int, tuple[int, int]]] = dict
 
-    def set_routes(self, routes: Iterable[Route]) -> None:
+    def set_routes(self, routes: Sequence[Route]) -> None:
         self._api_keys = [
             ApiVersion(api_key=route.api_key, min_version=route.advertised_min, max_version=route.max_version)
             for route in routes
         ]
+        self._forwarded = frozenset(route.api_key for route in routes if route.takes_frame)
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         if context.api_version >= 3:
@@ -59,7 +67,7 @@ class ApiVersionsHandler:
                 context.connection.client_software_version = version
         features = self._features()
         return ApiVersionsResponse(
-            api_keys=self._api_keys,
+            api_keys=self._served(self.controller_versions()),
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=low, max_version=high)
                 for name, (low, high) in features.supported.items()
@@ -71,4 +79,18 @@ class ApiVersionsHandler:
                 for name, level in features.finalized.items()
                 if level > 0
             ],
+        )
+
+    def _served(self, controller: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+        if not controller or not self._forwarded:
+            return self._api_keys
+        both = [self._with_controller(row, controller) for row in self._api_keys]
+        return [row for row in both if row.min_version <= row.max_version]
+
+    def _with_controller(self, row: ApiVersion, controller: Mapping[int, tuple[int, int]]) -> ApiVersion:
+        if row.api_key not in self._forwarded:
+            return row
+        low, high = controller.get(row.api_key, NO_VERSION)
+        return ApiVersion(
+            api_key=row.api_key, min_version=max(low, row.min_version), max_version=min(high, row.max_version)
         )

@@ -239,6 +239,11 @@ class Channel:
     def is_open(self) -> bool:
         return self._protocol is not None and not self._protocol.closed
 
+    @property
+    def known_versions(self) -> dict[int, tuple[int, int]]:
+        """What the peer served when it was last connected to; empty before that."""
+        return {} if self._protocol is None else self._protocol.versions
+
     async def request(self, request: object, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """The answer, or ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
 

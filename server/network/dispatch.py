@@ -5,7 +5,7 @@ The path of a request that is answered at once makes no task, no future and no e
     not a request header, an API that does not exist       the connection is closed, as Kafka does
     a version nobody serves                                closed likewise; ApiVersions is answered in v0 with error 35
     an API that Kafka has and this node does not serve     the API's own error reply, UNSUPPORTED_VERSION
-    a body that cannot be decoded                          closed
+    a body that cannot be decoded                          closed; a forwarded body once the controller has refused it
     KafkaError from the handler                            the API's own error reply
     anything else from the handler                         UNKNOWN_SERVER_ERROR, and the traceback in the log
 """
@@ -18,6 +18,7 @@ from typing import Any
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
+from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
@@ -63,18 +64,18 @@ class Dispatcher:
             return
         codec = route.codecs[version] or route.codec(version)
         assert codec is not None
-        pos += HEADER_BYTES
+        body = pos + HEADER_BYTES
         if size > 0:
-            stop = pos + size
-            client_id_bytes = buf[pos:stop]
-            pos = stop
+            stop = body + size
+            client_id_bytes = buf[body:stop]
+            body = stop
         else:
             client_id_bytes = b""
         if codec.flexible_request:
-            tags = buf[pos] if pos < end else 0
-            pos += 1
+            tags = buf[body] if body < end else 0
+            body += 1
             if tags:
-                pos = self._skip_tags(connection, buf, pos, end, tags)
+                body = self._skip_tags(connection, buf, body, end, tags)
         if client_id_bytes == connection.client_id_bytes:
             context = connection.contexts.get(api_key << 16 | version)
             if context is None:
@@ -82,11 +83,13 @@ class Dispatcher:
         else:
             context = self._other_client(connection, api_key, version, size, client_id_bytes)
         try:
-            request, _ = codec.decode(buf, pos, end)
+            request, _ = codec.decode(buf, body, end)
         except MalformedMessage as error:
-            connection.refuse(f"Error getting request for apiKey: {route.name}, apiVersion: {version}: {error}")
+            connection.refuse(unreadable(route.name, version, error))
             return
         if route.is_async:
+            if route.takes_frame:
+                request = bytes(memoryview(buf)[pos:end])
             self._run(connection, route, codec, correlation_id, request, context)
             return
         try:
@@ -168,12 +171,22 @@ class Dispatcher:
             try:
                 answer = await route.handler(request, context)
             except Exception as error:
-                answer = failure_reply(route, codec.version, request, error)
+                answer = self._failure(connection, route, codec.version, request, error)
             if not reply.cancelled:
                 reply.complete(answer)
             connection.resume(Pause.HANDLER)
 
         self.spawn(run(), f"{route.name} {connection.id}")
+
+    def _failure(self, connection: Connection, route: Route, version: int, request: Any, error: Exception) -> Any:
+        """The reply that says `error`. It repeats parts of the request, so a frame is decoded now."""
+        if route.takes_frame:
+            try:
+                request = decode_frame(make_codec(route.api_key, version), request, 0, len(request))
+            except MalformedMessage as malformed:
+                connection.refuse(unreadable(route.name, version, malformed))
+                return None
+        return failure_reply(route, version, request, error)
 
     def _unserved(self, connection: Connection, buf: Buffer, pos: int, end: int, route: Route | None) -> None:
         api_key, version, correlation_id, _ = read_header(buf, pos)
@@ -190,9 +203,9 @@ class Dispatcher:
             codec = make_codec(api_key, version)
             error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"This node does not serve {api.name}")
             try:
-                request = self._decode_unserved(codec, buf, pos, end)
+                request = decode_frame(codec, buf, pos, end)
             except ProtocolError as malformed:
-                connection.refuse(f"Error getting request for apiKey: {api.name}, apiVersion: {version}: {malformed}")
+                connection.refuse(unreadable(api.name, version, malformed))
                 return
             reply = error_reply(api_key, version, request, error)
             if reply is None:
@@ -200,15 +213,6 @@ class Dispatcher:
                 connection.refuse(f"this node does not serve {api.name}, and the request wants no answer")
                 return
             self._answer(connection, codec, correlation_id, reply)
-
-    def _decode_unserved(self, codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
-        size = read_header(buf, pos)[3]
-        pos += HEADER_BYTES + max(0, size)
-        if codec.flexible_request:
-            if pos >= end:
-                raise MalformedMessage("request header: cut short")
-            pos = skip_tags(buf, pos + 1, end, buf[pos])
-        return codec.decode(buf, pos, end)[0]
 
     def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: object) -> None:
         parts: Pieces = []
@@ -273,6 +277,15 @@ class PendingReply(Held):
     def cancel(self) -> None:
         """The connection has gone."""
         self.reply.cancel()
+
+
+def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
+    """The request in the frame buf[pos:end], whose header is read again."""
+    return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
+
+
+def unreadable(name: str, version: int, error: ProtocolError) -> str:
+    return f"Error getting request for apiKey: {name}, apiVersion: {version}: {error}"
 
 
 def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:

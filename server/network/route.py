@@ -42,13 +42,14 @@ class Codec:
 class Route:
     """One API: its handler, the versions served, and counts of its requests.
 
-    A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its
-    connection dispatches nothing further until it has answered.
+        A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its
+    connection dispatches nothing further until it has answered. A route that `takes_frame` decodes and encodes nothing:
+    its `async def` handler gets the request's frame, from header to end, and gives the response's body, both as bytes.
     """
 
     __slots__ = (
         "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "handler", "is_async", "latency_buckets",
-        "latency_ns", "max_version", "min_version", "name", "requests",
+        "latency_ns", "max_version", "min_version", "name", "requests", "takes_frame",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Route:
         min_version: int | None = None,
         max_version: int | None = None,
         encoder: Callable[[int], Encode] | None = None,
+        takes_frame: bool = False,
     ) -> None:
         """`encoder` makes the encoder of a version where answers may be something else than the API's response."""
         self.api = APIS[ApiKey(api_key)]
@@ -74,6 +76,7 @@ class Route:
         # By version; made when the version is first used, which for most is never.
         self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
+        self.takes_frame = takes_frame
         self.requests = 0
         self.latency_ns = 0
         self.latency_buckets = [0] * LATENCY_BUCKETS
@@ -91,6 +94,8 @@ class Route:
             known = make_codec(self.api_key, version)
             if self._encoder is not None:
                 known = replace(known, encode=self._encoder(version))
+            if self.takes_frame:
+                known = replace(known, decode=leave_encoded, encode=body_encoder(known.encode))
             self.codecs[version] = known
         return known
 
@@ -109,6 +114,23 @@ def make_codec(api_key: int, version: int) -> Codec:
         pack_head=_FLEXIBLE_HEAD.pack if flexible_response else _HEAD.pack,
         head_bytes=5 if flexible_response else 4,
     )
+
+
+def leave_encoded(buf: Any, pos: int, end: int) -> tuple[None, int]:
+    """In place of a decoder, where the handler takes the frame."""
+    return None, end
+
+
+def body_encoder(encode: Encode) -> Encode:
+    """For responses that are bytes already, except where the dispatcher itself answers an error."""
+
+    def append(answer: Any, parts: list[Any]) -> None:
+        if isinstance(answer, memoryview):
+            parts.append(answer)
+        else:
+            encode(answer, parts)
+
+    return append
 
 
 class RouteTable:

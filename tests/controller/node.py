@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.cluster.forwarding import forward
 from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.settings import ControlSettings
@@ -17,11 +18,14 @@ from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.voters import Endpoint as VoterEndpoint
 from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decode, encode
+from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from ottla.server.network.client import Channel
+from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
@@ -160,6 +164,13 @@ async def running(directory: Path) -> AsyncIterator[Node]:
         yield node
     finally:
         await node.stop()
+
+
+async def forwarded(channel: ControllerChannel, context: RequestContext, request: Any) -> Any:
+    """What a client in that context gets for its request, through a broker."""
+    header = encode_request_header(context.api_key, context.api_version, 1, context.client_id)
+    body = await forward(channel, header + encode(request, context.api_version), context)
+    return decode(APIS[ApiKey(context.api_key)].response, bytes(body), context.api_version)
 
 
 async def create(channel: Channel, *names: str) -> list[int]:

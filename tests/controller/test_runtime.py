@@ -29,7 +29,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.protocol.work import do_now
 from ottla.server.network.reply import Reply
-from tests.controller.situation import CLUSTER_ID
+from tests.controller.harness import CLUSTER_ID
 
 GRACE_MS = ControlSettings.__dataclass_fields__["lost_connection_grace_ms"].default
 

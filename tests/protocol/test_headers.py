@@ -59,11 +59,16 @@ def test_tags_of_a_newer_client_are_skipped() -> None:
     assert frame[decode_request_header(frame, 0, len(frame))[4] :] == b"body"
 
 
+def test_a_client_id_that_is_no_utf8_is_read_as_java_reads_it() -> None:
+    frame = bytes.fromhex("000c 0003 00000007 0001 ff")
+    assert decode_request_header(frame, 0, len(frame))[3:] == ("\ufffd", len(frame))
+
+
 @pytest.mark.parametrize(
     "data",
     [
         "", "000c", "000c 0004 00000007", "000c 0004 00000007 0003 6363", "000c 0004 00000007 0003 636c69",
-        "000c 0003 00000007 0001 ff", "000c 0004 00000007 0000 01 00 7f", "000c 0004 00000007 0000 ffffffffff7f",
+        "000c 0004 00000007 0000 01 00 7f", "000c 0004 00000007 0000 ffffffffff7f",
     ],
 )  # fmt: skip
 def test_broken_request_header(data: str) -> None:

@@ -46,8 +46,15 @@ class Heartbeats:
 class TinyNode:
     """One listener on a free port."""
 
-    def __init__(self, listener: Listener, heartbeats: Heartbeats, limits: ConnectionLimits) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        heartbeats: Heartbeats,
+        limits: ConnectionLimits,
+        api_versions: ApiVersionsHandler,
+    ) -> None:
         self.listener = listener
+        self.api_versions = api_versions
         self.heartbeats = heartbeats
         self.limits = limits
 
@@ -106,7 +113,7 @@ async def tiny_node(
     listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel)
     await listener.start()
     try:
-        yield TinyNode(listener, heartbeats, limits)
+        yield TinyNode(listener, heartbeats, limits, api_versions)
     finally:
         await listener.stop()
         listener.abort()

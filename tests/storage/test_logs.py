@@ -31,7 +31,7 @@ from ottla.storage.log_dirs import (
 )
 from ottla.storage.logs import Logs
 from ottla.storage.mappings import Mappings
-from ottla.storage.partition_dir import name_with_suffix, partition_of, read_topic_id
+from ottla.storage.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
 
 FILES = OsFiles()
@@ -410,7 +410,7 @@ def test_which_directories_are_partitions(name: str, found: tuple[str, int] | No
 
 def test_long_topic_names_are_cut_for_the_file_system() -> None:
     name = name_with_suffix("t" * 249, 12345, A, "-delete")
-    assert len(name) == 255 and name.endswith(f"-12345.{A.hex()}-delete")
+    assert len(name) == NAME_BYTES_MAX == 255 and name.endswith(f"-12345.{A.hex()}-delete")
 
 
 def test_ids_are_url_safe_base64() -> None:

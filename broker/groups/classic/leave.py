@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 
 def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:

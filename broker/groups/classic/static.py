@@ -8,7 +8,6 @@ is told to skip the assignment, KIP-814); only the new id is written.
 from __future__ import annotations
 
 from dataclasses import replace as copy_with
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
@@ -16,13 +15,11 @@ from ottla.broker.groups.classic.group import ClassicGroup, select_protocol
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, STABLE
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.server.network.reply import Reply
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import Client, GroupShard
 
 # KIP-814
 SKIP_ASSIGNMENT_SINCE = 9
@@ -61,7 +58,7 @@ def replace(
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     member.awaiting_join = reply
     group.awaiting_join_count += 1
-    shard.restart_session(group, member)
+    rebalance.restart_session(shard, group, member)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         # CompletingRebalance: the leader may be assigning to the old id right now, so everybody has to join again.
         return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
@@ -93,7 +90,7 @@ def _replace_in_log(
         group.recount()
         group.pending_sync_members.discard(former.member_id)
         shard.timers.cancel(rebalance.session_key(group.group_id, former.member_id))
-        shard.restart_session(group, member)
+        rebalance.restart_session(shard, group, member)
         if client.api_version >= SKIP_ASSIGNMENT_SINCE:
             is_leader = group.leader == newcomer.member_id
             response = rebalance.joined(group, newcomer.member_id, skip_assignment=is_leader)

@@ -6,20 +6,16 @@ answers leave once it is committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.server.network.reply import Reply
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 
 def sync(
@@ -90,7 +86,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
             if member.awaiting_sync is not None:
                 replies.append((member.awaiting_sync, _assigned(group, member)))
                 member.awaiting_sync = None
-                shard.restart_session(group, member)
+                rebalance.restart_session(shard, group, member)
         return Outcome(replies=replies)
 
     def refused(error: KafkaError) -> Unasked:

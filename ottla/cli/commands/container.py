@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     if log_level:
         os.environ["OTTLA_LOG_LEVEL"] = log_level
     print("===> Launching", flush=True)
-    from ottla.node import run
+    from ottla.process import run
 
     return run(properties)
 

@@ -10,8 +10,6 @@ import os
 import sys
 
 PROGRAM = "ottla start"
-#: From `ottla dev`: "<fd to write ready to>,<fd whose end means that the parent is gone>".
-PIPES_VARIABLE = "OTTLA_DEV_PIPES"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -76,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         overrides(arguments.override), "--override"
     )
     # Imported late, so that a wrong argument is answered at once.
-    from ottla.node import run
+    from ottla.process import run
 
     return run(properties, where)
 

@@ -14,7 +14,7 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.network.context import RequestContext
 from ottla.server.security.principal import Principal
-from tests.controller.node import Node, running
+from tests.controller.node import Node, forwarded, running
 
 
 def fenced(node: Node, broker_id: int) -> bool | None:
@@ -159,6 +159,9 @@ class Client:
     principal = Principal("User", "alice")
     peer_host = "10.1.2.3"
 
+    def close(self, reason: str) -> None:
+        raise AssertionError(f"closed: {reason}")
+
 
 def context(api_key: int, version: int) -> RequestContext:
     return RequestContext(api_key, version, "a-client", Client())
@@ -167,25 +170,28 @@ def context(api_key: int, version: int) -> RequestContext:
 async def test_a_clients_request_is_forwarded_and_its_answer_comes_back_in_its_own_version(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         topics = [CreatableTopic(name="orders", num_partitions=2, replication_factor=1), CreatableTopic(name="no good")]
-        response = await node.channel.forward(context(19, 7), CreateTopicsRequest(topics=topics))
+        response = await forwarded(node.channel, context(19, 7), CreateTopicsRequest(topics=topics))
         assert [topic.error_code for topic in response.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
         orders = node.metadata.loader.image.topics.by_name("orders")
         assert orders is not None and response.topics[0].topic_id == orders.id
-        old = await node.channel.forward(context(19, 2), CreateTopicsRequest(topics=topics[:1]))
+        old = await forwarded(node.channel, context(19, 2), CreateTopicsRequest(topics=topics[:1]))
         assert old.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 async def test_a_refused_forwarded_request_is_refused_in_the_form_of_its_own_api(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         update = FeatureUpdateKey(feature="no.such", max_version_level=1)
-        response = await node.channel.forward(context(57, 1), UpdateFeaturesRequest(feature_updates=[update]))
+        response = await forwarded(node.channel, context(57, 1), UpdateFeaturesRequest(feature_updates=[update]))
         assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
-async def test_what_is_not_a_clients_business_is_not_forwarded(tmp_path: Path) -> None:
+async def test_what_is_not_a_clients_business_is_not_forwarded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
     async with running(tmp_path) as node:
         with pytest.raises(KafkaError) as refused:
-            await node.channel.forward(context(63, 1), BrokerHeartbeatRequest(broker_id=1))
-        assert refused.value.code is ErrorCode.INVALID_REQUEST
+            await forwarded(node.channel, context(63, 1), BrokerHeartbeatRequest(broker_id=1))
+        assert "API 63: INVALID_REQUEST" in caplog.text
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR, "the client's request was not wrong"

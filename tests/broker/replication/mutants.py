@@ -21,7 +21,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3]
 COPIED = ("protocol", "storage", "server", "controller", "broker", "ottla", "tests")
 
-PARTITION, FETCH = "broker/replication/partition.py", "broker/handlers/fetch.py"
+PARTITION, FETCH = "broker/replication/partition.py", "broker/replication/fetching.py"
 SESSION, FETCHER = "broker/replication/fetch_session.py", "broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
@@ -48,14 +48,14 @@ MUTANTS = (
         SESSION,
         "        partition.watch(None)\n        partition.session = None\n",
         "        partition.session = None\n",
-        "tests/sim/test_fetch_situations.py::test_a_session_that_is_closed_leaves_no_watch_behind",
+        "tests/sim/test_fetch_regressions.py::test_a_session_that_is_closed_leaves_no_watch_behind",
     ),
     Mutant(
         "the one-time session of a client that has gone is not closed",
         FETCH,
         "        if not self.session.id:\n            self.session.close()\n",
         "",
-        "tests/sim/test_fetch_situations.py"
+        "tests/sim/test_fetch_regressions.py"
         "::test_a_client_that_goes_while_it_waits_leaves_no_watch_behind_but_those_of_its_session",
     ),
     Mutant(
@@ -68,9 +68,9 @@ MUTANTS = (
     Mutant(
         "a waiting fetch watches only what had no data",
         FETCH,
-        "        for wanted in session.active:\n            wanted.watch(self._find(wanted))\n        if self.min_bytes > 1:",
+        "        for wanted in session.active:\n            wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
         "        for wanted in session.active:\n            if not self._results[wanted].records:\n"
-        "                wanted.watch(self._find(wanted))\n        if self.min_bytes > 1:",
+        "                wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
         "tests/broker/test_waiting_fetch.py::test_a_fetch_that_found_too_little_is_woken_by_more_in_the_same_partition",
     ),
     Mutant(
@@ -98,9 +98,9 @@ MUTANTS = (
     ),
     Mutant(
         "an answer to AlterPartition of an older leader epoch counts",
-        PARTITION,
-        "if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:",
-        "if partition_epoch < self.partition_epoch or not self.is_leader:",
+        "broker/replication/isr_proposals.py",
+        "    if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch",
+        "    if partition_epoch < partition.partition_epoch",
         UNITS + "test_isr_changes.py::test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing",
     ),
     Mutant(
@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "a consumer is sent to a replica outside of the ISR",
-        "broker/replication/read_replica.py",
+        "broker/replication/read.py",
         "        if follower.broker_id in partition.isr\n        and follower.log_start_offset",
         "        if follower.log_start_offset",
         UNITS + "test_read.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
@@ -166,10 +166,10 @@ MUTANTS = (
     ),
     Mutant(
         "closing a session leaves its waiting request without anything that wakes it",
-        SESSION,
+        "broker/replication/fetch_session_cache.py",
         "                isolated(session.waiting.expire)\n",
         "                pass\n",
-        "tests/sim/test_fetch_situations.py"
+        "tests/sim/test_fetch_regressions.py"
         "::test_a_session_that_is_closed_in_the_turn_of_an_append_costs_no_other_fetch_its_wake_up",
     ),
     Mutant(
@@ -177,14 +177,14 @@ MUTANTS = (
         FETCH,
         "        self._resolve_names(session)\n",
         "",
-        "tests/sim/test_fetch_situations.py"
+        "tests/sim/test_fetch_regressions.py"
         "::test_a_session_that_named_a_topic_id_before_the_broker_knew_it_may_not_read_it_unasked",
     ),
     Mutant(
         "a refusal of AlterPartition that may pass is asked again without a pause",
         PARTITION,
-        "        return error not in OVERTAKEN\n",
-        "        if error not in OVERTAKEN and self._isr_changes is not None:\n"
+        "        return error not in isr_proposals.OVERTAKEN\n",
+        "        if error not in isr_proposals.OVERTAKEN and self._isr_changes is not None:\n"
         "            self._isr_changes.submit(self)\n        return False\n",
         UNITS + "test_isr_changes.py::test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once",
     ),
@@ -193,7 +193,7 @@ MUTANTS = (
         FETCH,
         "            self._fail()\n",
         "",
-        "tests/sim/test_fetch_situations.py::test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered",
+        "tests/sim/test_fetch_regressions.py::test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered",
     ),
     Mutant(
         "one failed connection attempt to a leader is the last",

@@ -12,6 +12,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.server.network.context import RequestContext
 from tests.broker.cluster.test_lifecycle import Client
 from tests.controller.handlers.test_handlers import connected
+from tests.controller.node import forwarded
 
 
 async def test_a_bug_in_the_decision_is_an_error_of_the_forwarded_request(
@@ -25,7 +26,7 @@ async def test_a_bug_in_the_decision_is_an_error_of_the_forwarded_request(
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
         context = RequestContext(ApiKey.CREATE_TOPICS, 7, "tool", Client())
         try:
-            response = await node.channel.forward(context, CreateTopicsRequest(topics=[topic]))
+            response = await forwarded(node.channel, context, CreateTopicsRequest(topics=[topic]))
         except KafkaError as error:
             assert error.code == ErrorCode.UNKNOWN_SERVER_ERROR
         else:

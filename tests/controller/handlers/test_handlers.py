@@ -21,7 +21,7 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, C
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
-from tests.controller.node import CLUSTER_ID, Node, create, running
+from tests.controller.node import CLUSTER_ID, Node, create, forwarded, running
 
 
 @asynccontextmanager
@@ -184,7 +184,7 @@ async def test_the_quorum_is_described_through_an_envelope_too(tmp_path: Path) -
             TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionDataRequest(partition_index=0)])
         ]
         context = RequestContext(ApiKey.DESCRIBE_QUORUM, 2, "tool", Client())
-        response = await node.channel.forward(context, DescribeQuorumRequest(topics=topics))
+        response = await forwarded(node.channel, context, DescribeQuorumRequest(topics=topics))
         assert response.topics[0].partitions[0].leader_id == 1
 
 

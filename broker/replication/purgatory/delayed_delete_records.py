@@ -1,0 +1,93 @@
+"""DeleteRecords requests that wait until every live replica has moved its log start (Kafka's DelayedDeleteRecords).
+
+The records are gone from the leader when one of these is made, for good. What it waits for is that no other replica brings them
+back: by leading with a log that still begins before. A replica whose broker is fenced cannot, and is told when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_records import DeleteRecordsPartitionResult
+from ottla.server.timer_wheel import TimerWheel
+
+
+class DelayedDelete:
+    """One partition of a request: `result` gets its low watermark and its error."""
+
+    __slots__ = ("before_offset", "leader_epoch", "partition", "result")
+
+    def __init__(self, partition: Partition, before_offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.before_offset = before_offset
+        self.leader_epoch = partition.leader_epoch
+        self.result = result
+
+    def is_over(self, is_alive: Callable[[int], bool]) -> bool:
+        partition, result = self.partition, self.result
+        result.low_watermark = -1
+        if partition.leader_log is None or partition.leader_epoch != self.leader_epoch:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        result.low_watermark = partition.low_watermark(is_alive)
+        return result.low_watermark >= self.before_offset
+
+
+class DelayedDeleteRecords:
+    """All of one request; `done` is called exactly once, unless `cancel` came first. Never in the constructor."""
+
+    __slots__ = ("_done", "_is_alive", "_open", "_slot", "_wheel")
+
+    def __init__(
+        self, waits: list[DelayedDelete], is_alive: Callable[[int], bool], wheel: TimerWheel, done: Callable[[], None]
+    ) -> None:
+        self._open = waits
+        self._is_alive = is_alive
+        self._wheel = wheel
+        self._done = done
+        self._slot = -1
+
+    def start(self, timeout_ms: int) -> None:
+        self._slot = self._wheel.add(self, max(0, timeout_ms))
+        for wait in self._open:
+            wait.partition.delayed_deletes.append(self)
+            wait.partition.wake_fetches()
+
+    def look(self) -> None:
+        """A replica's log start has moved, or the partition's roles."""
+        self._open = [wait for wait in self._open if not self._closes(wait)]
+        if not self._open:
+            self._finish()
+            self._done()
+
+    def expire(self) -> None:
+        for wait in self._open:
+            if not wait.is_over(self._is_alive):
+                wait.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                wait.result.low_watermark = -1
+        self._finish()
+        self._done()
+
+    def cancel(self) -> None:
+        """The connection is gone: nobody wants to know any more."""
+        self._finish()
+
+    def _closes(self, wait: DelayedDelete) -> bool:
+        if not wait.is_over(self._is_alive):
+            return False
+        self._forget(wait)
+        return True
+
+    def _forget(self, wait: DelayedDelete) -> None:
+        if self in wait.partition.delayed_deletes:
+            wait.partition.delayed_deletes.remove(self)
+
+    def _finish(self) -> None:
+        if self._slot >= 0:
+            self._wheel.remove(self, self._slot)
+            self._slot = -1
+        for wait in self._open:
+            self._forget(wait)
+        self._open = []

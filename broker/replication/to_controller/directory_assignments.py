@@ -1,0 +1,86 @@
+"""Telling the controller in which log directory a replica is, where it believes otherwise (KIP-858, AssignReplicasToDirs).
+
+So it is after a disk was replaced, and where the controller left the choice among several directories to the broker. The
+controller elects no replica whose directory is not among those that the broker registered, and takes away the leadership
+of those in a directory that fails: both go by what is told here. What was not answered is told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.replication.to_controller.until_answered import UntilAnswered
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryDataRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from ottla.server.world import World
+
+#: The metadata.version from which the controller knows directories.
+MV_DIRECTORIES = 17
+RETRY_MS = 500
+#: The replica is gone or is not here any more: the metadata says so, or soon will.
+OVERTAKEN = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
+
+Replica = tuple[bytes, int]
+
+
+class DirectoryAssignments:
+    """The assignments of one node: one request at a time."""
+
+    def __init__(
+        self, world: World, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._untold: UntilAnswered[Replica, bytes] = UntilAnswered(
+            world,
+            controller,
+            "AssignReplicasToDirs",
+            self._ask,
+            retry_ms=RETRY_MS,
+        )
+
+    def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
+        self._untold.tell((topic_id, index), directory_id)
+
+    def close(self) -> None:
+        self._untold.close()
+
+    async def _ask(self, asked: dict[Replica, bytes]) -> Iterable[Replica]:
+        """Those that have to be told again."""
+        response: AssignReplicasToDirsResponse | None = await self._untold.answer(self._request(asked))
+        if response is None:
+            return asked
+        settled = {
+            (topic.topic_id, row.partition_index)
+            for directory in response.directories
+            for topic in directory.topics
+            for row in topic.partitions
+            if row.error_code == ErrorCode.NONE or row.error_code in OVERTAKEN
+        }
+        return [replica for replica in asked if replica not in settled]
+
+    def _request(self, asked: Mapping[Replica, bytes]) -> AssignReplicasToDirsRequest:
+        directories: dict[bytes, dict[bytes, list[PartitionDataRequest]]] = {}
+        for (topic_id, index), directory_id in asked.items():
+            rows = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
+            rows.append(PartitionDataRequest(partition_index=index))
+        return AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                DirectoryDataRequest(
+                    id=directory_id,
+                    topics=[TopicDataRequest(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()],
+                )
+                for directory_id, topics in directories.items()
+            ],
+        )
