@@ -76,7 +76,9 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
 def _append_admitted(
     broker: BrokerParts, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
 ) -> ProduceAnswer:
-    admission = Admission(broker, request, context)
+    admission = Admission(
+        broker.replicas, broker.internal_topics, broker.transactions.verifier, request, context.api_version
+    )
     if admission.prepares and prepared is NONE_PREPARED:
         return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
     verdicts = admission.ask()

@@ -9,8 +9,10 @@ the timer wheel, until a wake-up finds enough, an error turns up, or max_wait_ms
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Protocol
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -20,6 +22,7 @@ from ottla.broker.replication.fetch_session import (
     PartitionKey,
     Watches,
 )
+from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.read import (
     RACK_AWARE_SELECTOR,
@@ -30,6 +33,7 @@ from ottla.broker.replication.read import (
     read,
     record_position,
 )
+from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -41,6 +45,8 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 
 TOPIC_IDS_VERSION = 13
@@ -50,6 +56,18 @@ LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def is_told_at_once(data: PartitionData) -> bool:
     """An answer that has no records and yet cannot wait for some."""
     return data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+
+
+class FetchedBroker(Protocol):
+    """What serving a fetch takes: of the parts that handlers are given (broker/parts.py), these."""
+
+    world: World
+    configs: BrokerConfigs
+    replicas: Replicas
+    metadata: MetadataCache
+    fetch_sessions: FetchSessionCache
+    wheel: TimerWheel
+    fetch_max_bytes: int
 
 
 class Fetching:
@@ -73,7 +91,7 @@ class Fetching:
         "session",
     )  # fmt: skip
 
-    def __init__(self, broker: BrokerParts, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> None:
         self._broker = broker
         self._context = context
         version = context.api_version

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from ottla.broker.replication import isr_proposals
 from ottla.broker.replication.group_flush import GroupFlush
 from ottla.broker.replication.isr import NEVER_MS, ReplicaProgress, effective_min_isr, next_high_watermark
-from ottla.broker.replication.partition_state import IsrProposals, PartitionState
+from ottla.broker.replication.partition_state import NO_LEADER, IsrProposals, PartitionState
 from ottla.broker.replication.purgatory.offset_waits import OffsetWait
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -121,6 +121,11 @@ class Partition(PartitionState):
         self.followers = {}
         self.epoch_start_offset = -1
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def resign(self) -> None:
+        """The replica is removed from this node, or the node stops: it leads no more, and knows no other leader."""
+        self.leader_log = None
+        self.leader_id = NO_LEADER
 
     def _assign(self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
         self.leader_epoch = leader_epoch

@@ -54,7 +54,7 @@ class LeadershipListener(Protocol):
 
 
 class Fetchers(Protocol):
-    """What fetches from leaders (replication/fetcher.py)."""
+    """What fetches from leaders (replication/replica_fetchers.py)."""
 
     def follow(self, partition: Partition) -> None: ...
 
@@ -278,8 +278,7 @@ class Replicas:
         was_leader = partition.is_leader
         self._unfollow(partition)
         self.by_id[partition.topic_id].pop(partition.index, None)
-        partition.leader_log = None
-        partition.leader_id = -1
+        partition.resign()
         if was_leader:
             self._tell_resigned(partition)
         local_log, partition.log = partition.log, None
@@ -332,8 +331,7 @@ class Replicas:
         if self.assignments is not None:
             self.assignments.close()
         for partition in self:
-            partition.leader_log = None
-            partition.leader_id = -1
+            partition.resign()
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def set_aside_strays(self) -> None:

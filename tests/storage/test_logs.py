@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from ottla.storage import logs as logs_module
 from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
 from ottla.storage.cleaner import Cleaner
 from ottla.storage.config import LogConfig
@@ -481,3 +482,19 @@ def test_a_cordoned_directory_gets_no_new_log_while_another_can_take_it(tmp_path
         assert logs.directory_of(logs.create("orders", partition, A, SMALL)).directory_id == B
     logs.directories[1].cordoned = True
     assert logs.create("orders", 3, A, SMALL), "the controller has placed it here all the same"
+
+
+def test_a_log_whose_restart_after_a_crash_would_take_too_long_is_flushed_without_a_setting(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs_module, "RECOVERY_BYTES_MAX", 3 * len(batch()))
+    logs = opened(node)
+    log = logs.create("orders", 0, A, LogConfig())
+    append(log, batch())
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == []
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == [log]
+    log.flush(NOW_MS)
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == []

@@ -1,4 +1,4 @@
-"""UnregisterController over a real connection."""
+"""UnregisterController over a real connection. What it decides is in tests/controller/decisions/test_brokers.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from ottla.protocol.messages.unregister_controller import UnregisterControllerRe
 from tests.controller.handlers.test_handlers import connected
 
 
-async def test_a_controller_that_votes_or_is_not_registered_is_not_forgotten(tmp_path: Path) -> None:
-    async with connected(tmp_path) as (node, channel):
-        (voter,) = node.metadata.raft.core.voters.last.ids
-        codes = [
-            ErrorCode((await channel.request(UnregisterControllerRequest(controller_id=each))).error_code).name
-            for each in (voter, 99)
-        ]
-        assert codes == ["INVALID_REQUEST", "CONTROLLER_ID_NOT_REGISTERED"]
+async def test_at_kafka_4_3s_default_metadata_version_no_controller_is_forgotten(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (_, channel):
+        response = await channel.request(UnregisterControllerRequest(controller_id=1))
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert response.error_message == "The current MetadataVersion is too old to support unregistering controllers."
