@@ -270,7 +270,7 @@ def test_partitions_cannot_be_added(
 
 def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_whole() -> None:
     """10,000 partitions in one turn held the event loop for 0.1 s, 3,000 topics with their configs for 0.3 s."""
-    cluster, progress = Situation(), Progress[CreatableTopicResult]()
+    cluster, progress = DecisionHarness(), Progress[CreatableTopicResult]()
     topics = [wanted(f"t{number}", 300, 3) for number in range(10)]
     topics += [wanted("bad name", 300, 3), wanted("too-many", 9_000, 3), wanted("last", 1, 3)]
     sizes = []
@@ -300,7 +300,7 @@ def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_wh
 
 
 def test_partitions_are_added_to_many_topics_in_bounded_turns() -> None:
-    cluster, progress = Situation(), Progress[CreatePartitionsTopicResult]()
+    cluster, progress = DecisionHarness(), Progress[CreatePartitionsTopicResult]()
     for number in range(5):
         cluster.topic(f"t{number}", "1 2 3")
     more = [CreatePartitionsTopic(name=f"t{number}", count=501, assignments=None) for number in range(5)]
