@@ -123,7 +123,7 @@ def _former_incarnation_records(
     if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
         return unclean_records(state, broker_id, leaving)
     registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
-    # Where the controller was never told of a replica's directory, any that is missing may be the one.
+    # Where the controller was never informed of a replica's directory, any that is missing may be the one.
     is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
 
     def is_lost(directory: bytes) -> bool:

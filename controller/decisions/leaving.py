@@ -1,7 +1,7 @@
 """A broker, or one of its log directories, leaves thousands of ISRs and ELRs before the record that asks for it.
 
 Registration after an unclean stop, unregistration and lost directories have to take the broker out of its ISRs and ELRs
-*before* their own record: whoever reads that record must not find a replica in sync that lost its tail (invariants 5 and 23).
+*before* their own record: a reader of that record must not find a replica in sync that lost its tail (invariants 5 and 23).
 12,000 partitions in one decision held the event loop for 0.3 s. So the request is decided in several turns, each of which
 decides about PARTITIONS_PER_TURN partitions, appends and replays; only the turn after which none is left writes the record.
 Why that is as safe as one decision:

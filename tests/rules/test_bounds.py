@@ -82,16 +82,20 @@ def named_in(file: str) -> frozenset[str]:
 
 
 @cache
-def imports(module: str) -> frozenset[str]:
-    (source,) = (each for each in sources() if each.module == module)
-    return frozenset(name for _, name in imported_modules(source.tree))
+def importers() -> dict[str, set[str]]:
+    """Full name -> the modules that import it: monkeypatch replaces it there."""
+    found: dict[str, set[str]] = {}
+    for source in sources():
+        for _, name in imported_modules(source.tree):
+            found.setdefault(name, set()).add(source.module)
+    return found
 
 
+@cache
 def is_named(bound: Bound) -> bool:
-    modules = [bound.module, *(s.module for s in sources() if f"{bound.module}.{bound.name}" in imports(s.module))]
+    modules = {bound.module} | importers().get(f"{bound.module}.{bound.name}", set())
     full = {f"{module}.{bound.name}" for module in modules}
-    word = re.compile(rf"\b{bound.name}\b")
-    return any(full & named_in(file) for file, text in texts_of_tests().items() if word.search(text))
+    return any(full & named_in(file) for file, text in texts_of_tests().items() if bound.name in text)
 
 
 def test_each_bound_is_named_by_a_test_or_has_its_reason() -> None:

@@ -24,7 +24,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.controller.decisions.test_brokers import registration
 from tests.controller.decisions.test_heartbeats import Beating
-from tests.controller.situation import Situation, directory, topic_id
+from tests.controller.harness import DecisionHarness, directory, topic_id
 
 MANY = 2 * PARTITIONS_PER_TURN + 50
 
@@ -32,7 +32,7 @@ MANY = 2 * PARTITIONS_PER_TURN + 50
 class Turns:
     """Decides until there is a response, and counts the partitions that each turn decided about."""
 
-    def __init__(self, cluster: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, cluster: DecisionHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cluster = cluster
         self.decided: list[int] = []
         self.records: list[Any] = []
@@ -56,7 +56,7 @@ class Turns:
         return response
 
 
-def registering(cluster: Situation, leaving: Leaving, **fields: Any) -> Callable[[], Outcome[Any]]:
+def registering(cluster: DecisionHarness, leaving: Leaving, **fields: Any) -> Callable[[], Outcome[Any]]:
     request = registration(**fields)
     return lambda: register_broker(cluster.state, request, cluster.offset + 1_000, has_session=False, leaving=leaving)
 
@@ -66,14 +66,16 @@ def registering(cluster: Situation, leaving: Leaving, **fields: Any) -> Callable
 def test_a_registration_decides_about_a_bounded_number_of_partitions_in_each_turn(
     elr: bool, previous_epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = Situation(elr=elr)
+    cluster = DecisionHarness(elr=elr)
     cluster.topic("orders", "1 2 3", min_isr=3, partitions=MANY)
     turns = Turns(cluster, monkeypatch)
     epoch = turns.all(registering(cluster, Leaving(), previous_broker_epoch=previous_epoch))
     assert turns.decided == [PARTITIONS_PER_TURN, PARTITIONS_PER_TURN, 50]
     registrations = [record for record in turns.records if isinstance(record, RegisterBrokerRecord)]
     assert registrations == turns.records[-1:] and registrations[0].broker_epoch == epoch
-    held = {(p.isr, p.elr) for p in cluster.image.topics.by_name("orders").partitions.values()}  # type: ignore[union-attr]
+    orders = cluster.image.topics.by_name("orders")
+    assert orders is not None
+    held = {(p.isr, p.elr) for p in orders.partitions.values()}
     assert held == {((2, 3), (1,) if elr and previous_epoch == 101 else ())}
     assert cluster.image.cluster.brokers[1].fenced
 
@@ -81,7 +83,7 @@ def test_a_registration_decides_about_a_bounded_number_of_partitions_in_each_tur
 def test_the_last_members_of_isrs_that_stay_in_them_without_the_elr_end_the_registration_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("alone", "1", partitions=MANY)
     turns = Turns(cluster, monkeypatch)
     turns.all(registering(cluster, Leaving()))
@@ -92,7 +94,7 @@ def test_the_last_members_of_isrs_that_stay_in_them_without_the_elr_end_the_regi
 def test_a_term_that_ends_between_two_turns_leaves_a_fenced_broker_and_the_next_registration_does_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2", min_isr=2, partitions=MANY)
     turns = Turns(cluster, monkeypatch)
     assert turns.one(registering(cluster, Leaving())) is None
@@ -106,7 +108,7 @@ def test_a_term_that_ends_between_two_turns_leaves_a_fenced_broker_and_the_next_
 
 def test_what_other_decisions_changed_between_two_turns_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition comes back into the ISR, one is created, one is deleted: the registration record follows the last of them."""
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2, partitions=MANY)
     cluster.topic("gone", "1 2 3", partitions=10)
     turns, leaving = Turns(cluster, monkeypatch), Leaving()
@@ -125,7 +127,7 @@ def test_what_other_decisions_changed_between_two_turns_is_looked_at_again(monke
 def test_of_two_registrations_at_once_each_is_judged_by_what_is_registered_in_its_last_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2, partitions=MANY)
     turns = Turns(cluster, monkeypatch)
     slow = registering(cluster, Leaving(), incarnation_id=b"the slow process")
@@ -148,7 +150,7 @@ def test_of_two_registrations_at_once_each_is_judged_by_what_is_registered_in_it
 def test_a_registration_whose_broker_was_let_in_meanwhile_is_refused_and_the_broker_unregistered_is_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2, partitions=MANY)
     turns, leaving, has_session = Turns(cluster, monkeypatch), Leaving(), False
 
@@ -169,7 +171,7 @@ def test_the_elr_enabled_between_two_turns_makes_a_registration_look_at_all_agai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the ELR the last member of an ISR stays in it; with the ELR one that crashed is eligible for nothing."""
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("alone", "1", partitions=MANY)
     turns = Turns(cluster, monkeypatch)
     decide = registering(cluster, Leaving())
@@ -181,7 +183,7 @@ def test_the_elr_enabled_between_two_turns_makes_a_registration_look_at_all_agai
 
 
 def test_a_broker_is_unregistered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=3, partitions=MANY)
     turns, leaving = Turns(cluster, monkeypatch), Leaving()
     turns.all(lambda: unregister_broker(cluster.state, UnregisterBrokerRequest(broker_id=1), leaving))
