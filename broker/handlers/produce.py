@@ -87,16 +87,15 @@ def _append_admitted(
     verdicts.kept_bytes = keep_records(request)
     asked_ms = broker.world.clock.mono_ms()
 
-    def admitted(verdicts: Verdicts) -> ProduceAnswer:
-        if reply.cancelled:
+    def admitted(known: Verdicts) -> ProduceAnswer:
+        if verdicts.cancelled:
             return None
         request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        answer = _append(broker, request, context, admission.refusals(verdicts), prepared)
+        answer = _append(broker, request, context, admission.refusals(known), prepared)
         drop_records(request)
         return answer
 
-    reply = verdicts.then(admitted)
-    return reply
+    return verdicts.then(admitted)
 
 
 def _append_rest(broker: BrokerParts, rest: ProduceRequest, context: RequestContext) -> ProduceAnswer:
