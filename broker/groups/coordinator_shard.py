@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups import expiry, offsets
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.state import DEAD
@@ -19,7 +17,7 @@ EXPIRY_KEY = "expire-group-metadata"
 class GroupCoordinatorShard(GroupShard):
     """See the module."""
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> Unasked:
         """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
         self._is_loaded = True
         self._schedule_expiry()
@@ -33,8 +31,8 @@ class GroupCoordinatorShard(GroupShard):
                 assert outcome == Outcome(), "nobody waits for a group that was just loaded"
         return offsets.delete_of_unknown_topics(self)
 
-    def on_unloaded(self) -> Outcome:
-        replies: list[tuple[Any, Any]] = []
+    def on_unloaded(self) -> Unasked:
+        replies: list[Response] = []
         error = ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
             for member in group.members.values():
@@ -50,6 +48,6 @@ class GroupCoordinatorShard(GroupShard):
     def _schedule_expiry(self) -> None:
         self.timers.schedule(EXPIRY_KEY, self.config.offsets_retention_check_interval_ms, self._expire)
 
-    def _expire(self) -> Outcome:
+    def _expire(self) -> Unasked:
         self._schedule_expiry()
         return expiry.expire(self, self.wall_ms())

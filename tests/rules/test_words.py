@@ -53,13 +53,13 @@ LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {
     "benchmarks": 5,
-    "broker": 200,
+    "broker": 194,
     "controller": 142,
     "docker": 1,
     "docs": 27,
     "ottla": 39,
     "pipeline": 22,
-    "server": 47,
+    "server": 45,
     "storage": 49,
     "tests": 589,
 }
