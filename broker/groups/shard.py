@@ -6,16 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import expiry, offsets
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.classic.member import Member
-from ottla.broker.groups.classic.state import DEAD
+from ottla.broker.groups.classic.state import CAN_REBALANCE, DEAD
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -24,6 +26,9 @@ from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 EXPIRY_KEY = "expire-group-metadata"
+SESSIONS_KEY = "sessions-after-load"
+#: A session is a timer more: as long as this many looks of a sweep.
+SESSION_LOOKS = 4
 
 
 class Client(NamedTuple):
@@ -107,18 +112,31 @@ class GroupShard:
     # ---- soft state
 
     def on_loaded(self, now_ms: int) -> Outcome:
-        """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
+        """Members get a full session to be heard of again, some in each turn; a group over a lowered group.max.size rebalances."""
         self._is_loaded = True
         self._schedule_expiry()
-        for group in self.groups.values():
-            if group.group_id in self.unreadable:
-                continue
-            for member in group.members.values():
-                self.restart_session(group, member)
-            if len(group.members) > self.config.group_max_size:
-                outcome = rebalance.prepare(self, group, now_ms)
-                assert outcome == Outcome(), "nobody waits for a group that was just loaded"
+        sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)
         return offsets.delete_of_unknown_topics(self)
+
+    def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:
+        for group in list(self.groups.values()):
+            if group.group_id not in self.unreadable:
+                if len(group.members) > self.config.group_max_size:
+                    self.timers.schedule(("size", group.group_id), 0, partial(self._rebalance_too_large, group))
+                for member in list(group.members.values()):
+                    yield group, member
+
+    def _begin_session(self, of: tuple[ClassicGroup, Member], records: list[CoordinatorRecord]) -> int:
+        """Of one who is a member still: others are served between the turns. A session that has begun begins anew."""
+        group, member = of
+        if self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member:
+            self.restart_session(group, member)
+        return SESSION_LOOKS
+
+    def _rebalance_too_large(self, group: ClassicGroup) -> Outcome:
+        if self.groups.get(group.group_id) is not group or group.state not in CAN_REBALANCE:
+            return Outcome()
+        return rebalance.prepare(self, group, self.wall_ms())
 
     def on_unloaded(self) -> Outcome:
         replies: list[tuple[Any, Any]] = []
