@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.broker.coordinator import sweep
 from ottla.broker.groups import listing
+from ottla.broker.groups.classic.state import PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.shard import SESSION_LOOKS
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.lab import TP, Lab, LabClient
 
@@ -70,6 +73,56 @@ def test_offsets_of_topics_that_are_no_more_go_some_in_a_turn_after_loading(lab:
     assert 0 < lab.log.end_offset(TP) - before <= GROUPS_PER_TURN
     assert max(tombstones_by_turn(lab, 2 * GROUPS // LOOKS + 5)) <= GROUPS_PER_TURN
     assert not lab.shard.offsets.groups
+
+
+def sessions(lab: Lab) -> int:
+    return sum(
+        ("session", group.group_id, member) in lab.shard.timers
+        for group in lab.shard.groups.values()
+        for member in group.members
+    )
+
+
+def test_sessions_begin_for_some_members_in_a_turn_after_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever is a member by then: 50,000 timers in one turn held the event loop for 0.07 s."""
+    monkeypatch.setattr(sweep, "LOOKS_PER_TURN", LOOKS)
+    lab = Lab(group_initial_rebalance_delay_ms=0)
+    members = [lab.client("c", group=f"g{number}", version=3) for number in range(GROUPS)]
+    for member in members:
+        member.join()
+        lab.clock.advance(1)
+        assert member.sync().error_code == ErrorCode.NONE
+    lab.restart()
+    begun = [sessions(lab)]
+    members[-1].leave()
+    while sum(begun) < GROUPS - 1:
+        lab.clock.advance(1)
+        begun.append(sessions(lab) - sum(begun))
+        assert len(begun) < GROUPS
+    assert max(begun) <= LOOKS // SESSION_LOOKS + 1
+    lab.clock.advance(9_000)
+    assert all(member.heartbeat().error_code == ErrorCode.NONE for member in members[:10])
+    lab.clock.advance(1_100)
+    left = {group.group_id for group in lab.shard.groups.values() if group.members}
+    assert left == {member.group for member in members[:10]}, "the others were not heard of in a whole session"
+
+
+def test_a_group_over_a_lowered_max_size_rebalances_in_a_turn_after_loading() -> None:
+    lab = Lab(group_initial_rebalance_delay_ms=0)
+    first = lab.client("a", version=3)
+    first.join()
+    lab.clock.advance(1)
+    first.sync()
+    second = lab.client("b", version=3)
+    second.join()
+    first.join()
+    first.sync()
+    second.sync()
+    assert lab.shard.groups["g"].state is STABLE
+    lab.config = replace(lab.config, group_max_size=1)
+    lab.restart()
+    lab.clock.advance(1)
+    assert lab.shard.groups["g"].state is PREPARING_REBALANCE
 
 
 def test_groups_are_listed_some_shards_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
