@@ -267,9 +267,16 @@ class Log(LogState):
             self.producers.on_high_watermark(offset)
         return True
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncation_errand(self, offset: int) -> Callable[[], snapshot_files.Decoded | None] | None:
+        """What such a truncation has to read of many producers: to be called on any thread, so that the loop need not.
+
+        It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
+        """
+        return snapshot_files.decoding(self, offset)
+
+    def truncate_to(self, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
         """Removes all batches that end at or after `offset`; returns False if there were none."""
-        return truncate.truncate_to(self, offset)
+        return truncate.truncate_to(self, offset, decoded)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes all batches; the next append starts at `offset`."""

@@ -11,9 +11,11 @@ from ottla.storage.partition_dir import TRUNCATION
 from ottla.storage.segment import Segment
 
 
-def truncate_to(log: LogState, offset: int) -> bool:
+def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
     assert offset >= 0
     log.check_usable()
+    if decoded is not None and not decoded.counts(log):
+        decoded = None
     if offset >= log.log_end_offset:
         # Drops an epoch that this replica led without an append: no other replica knows it, so OffsetForLeaderEpoch would be retried for ever.
         log.epochs.truncate_from_end(offset)
@@ -35,7 +37,7 @@ def truncate_to(log: LogState, offset: int) -> bool:
         raise
     try:
         _cut(log, offset)
-        replay.rebuild_producers(log)
+        replay.rebuild_producers(log, decoded)
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise

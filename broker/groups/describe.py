@@ -68,7 +68,7 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
     ]
 
 
-def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome:
+def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
     """Tombstones for the groups without members, and for their offsets. The response is a list of results.
 
     A group with a record that could not be replayed goes whatever its state seems to be: it serves no member.

@@ -29,6 +29,7 @@ from ottla.server.isolation import isolated
 from ottla.storage.config import NEVER
 from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
+from ottla.storage.snapshot_files import Decoded
 
 logger = logging.getLogger(__name__)
 
@@ -379,13 +380,14 @@ class Partition(PartitionState):
         if raised:
             self.watches.watermark_raised()
 
-    def truncate_as_follower(self, offset: int) -> None:
+    def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
+        """`decoded`: what `Log.truncation_errand` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         if offset < log.high_watermark:
             # Only after an unclean election: a clean leader holds everything below any watermark (invariant 10).
             logger.warning("%s is truncated to %d, below its high watermark %d", self, offset, log.high_watermark)
-        log.truncate_to(offset)
+        log.truncate_to(offset, decoded)
 
     # -- Offsets -----------------------------------------------------------------------------------------------------
 

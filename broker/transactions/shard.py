@@ -8,14 +8,14 @@ the last InitProducerId (a retry of that call then fences its producer, as with 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
 
 
 class ProducerIdNeeded(Exception):
@@ -67,8 +67,7 @@ class TransactionShard:
 
     # ---- hard state
 
-    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
-        assert type(key) is TransactionLogKey
+    def replay(self, offset: int, producer_id: int, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
         self.unreadable.discard(key.transactional_id)
         if value is None:
             self.transactions.pop(key.transactional_id, None)
@@ -76,7 +75,7 @@ class TransactionShard:
         else:
             self.transactions[key.transactional_id] = from_record(key, value)
 
-    def replay_failed(self, key: Any) -> None:
+    def replay_failed(self, key: TransactionLogKey) -> None:
         self.transactions.pop(key.transactional_id, None)
         self.unreadable.add(key.transactional_id)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.leaving import Leaving, held_by, unclean_records
@@ -22,6 +21,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     ControllerEndpoint,
     ControllerFeature,
     FenceBrokerRecord,
+    MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnfenceBrokerRecord,
@@ -91,7 +91,7 @@ def register_broker(
         rack=request.rack,
         log_dirs=sorted(request.log_dirs) if metadata_version >= MV_DIRECTORIES else [],
     )
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     if same_incarnation:
         assert existing is not None
         record.fenced = existing.fenced
@@ -107,7 +107,9 @@ def register_broker(
     return Outcome(records, record.broker_epoch)
 
 
-def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving) -> list[Any]:
+def _former_incarnation_records(
+    state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving
+) -> list[MetadataRecord]:
     """Returns the changes for the broker's former incarnation. A clean stop counts only if the broker sends the epoch it had then (KIP-966).
 
     Even then a replica whose log directory was removed from log.dirs is lost: the broker will create an empty log in another
@@ -259,27 +261,29 @@ def unregister_broker(
 
 
 # Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see unsettled.py.
-def fence_records(state: ControlState, broker_id: int) -> list[Any]:
+def fence_records(state: ControlState, broker_id: int) -> list[MetadataRecord]:
     """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
     records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
     return [*records, fence_record(state, broker_id)]
 
 
-def fence_record(state: ControlState, broker_id: int) -> Any:
+def fence_record(state: ControlState, broker_id: int) -> MetadataRecord:
     epoch = state.image.cluster.brokers[broker_id].epoch
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
         return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCE)
     return FenceBrokerRecord(id=broker_id, epoch=epoch)
 
 
-def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[Any]:
+def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[MetadataRecord]:
     return [] if state.image.cluster.brokers[broker_id].fenced else [fence_record(state, broker_id)]
 
 
-def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
     """Unfences a broker: partitions without a leader that it may lead elect it."""
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        first: Any = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
+        first: MetadataRecord = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE
+        )
     else:
         first = UnfenceBrokerRecord(id=broker_id, epoch=broker_epoch)
     partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
@@ -294,10 +298,10 @@ def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
     return list(keys)[:PARTITIONS_PER_TURN]
 
 
-def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
     """Moves leaders away. It is called for the first request of a controlled shutdown and all later ones, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
         records.append(
             BrokerRegistrationChangeRecord(
@@ -316,7 +320,7 @@ def has_lost_all_directories(state: ControlState, broker_id: int, offline: Seque
 
 def offline_directories_records(
     state: ControlState, broker_id: int, offline: Sequence[bytes], leaving: Leaving | None = None
-) -> list[Any]:
+) -> list[MetadataRecord]:
     """Removes the replicas in failed directories from ISR and ELR, as after an unclean shutdown: after the next start their
     logs may be empty, and a clean election must not choose them.
 
@@ -342,7 +346,9 @@ def offline_directories_records(
     return records
 
 
-def cordoned_directories_records(state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None) -> list[Any]:
+def cordoned_directories_records(
+    state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None
+) -> list[MetadataRecord]:
     """Cordons directories, which then get no new replicas (KIP-1066)."""
     if cordoned is None or state.image.features.metadata_version < MV_CORDONED:
         return []

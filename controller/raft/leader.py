@@ -8,7 +8,6 @@ record of an older epoch on a majority (Raft, figure 8). The leader's own progre
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.messages import HIGH_WATERMARK_UNKNOWN, AddVoter, Fetch
@@ -52,7 +51,7 @@ class Progress:
 class Parked:
     """A delayed fetch: it waits for records, for a higher high watermark, or for its timeout."""
 
-    reply_to: Any
+    reply_to: object
     fetch: Fetch
     deadline_ms: int
 
@@ -66,7 +65,7 @@ class Parked:
 class PendingChange:
     """The change of the voter set in progress (at most one), and the request that waits for it."""
 
-    reply_to: Any
+    reply_to: object
     deadline_ms: int
     #: The record's offset once it is appended; before that an added voter's versions are requested (`probe_id`).
     offset: int = -1

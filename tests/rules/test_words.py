@@ -52,8 +52,9 @@ LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {
-    "server": 26,
-    "tests": 561,
+    "controller": 1,
+    "server": 24,
+    "tests": 554,
 }
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
@@ -14,7 +12,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 
-def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome:
+def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Each member is answered by itself; one rebalance follows for all that left."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -23,7 +21,7 @@ def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome
         ]))  # fmt: skip
     if group.state is DEAD:
         return Outcome(response=LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    replies: list[tuple[Pending, Any]] = []
+    replies: list[Response] = []
     answers = [_answer(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
     outcome = Outcome(response=LeaveGroupResponse(members=answers), replies=replies)
     if any(answer.error_code == ErrorCode.NONE for answer in answers):
@@ -38,9 +36,7 @@ def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(identity.member_id, identity.group_instance_id, error)
 
 
-def _leave_one(
-    shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, replies: list[tuple[Pending, Any]]
-) -> ErrorCode:
+def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, replies: list[Response]) -> ErrorCode:
     member_id: str | None = identity.member_id
     if not member_id:
         member_id = group.static_members.get(identity.group_instance_id or "")

@@ -9,7 +9,7 @@ them. All of it is soft state; only an Empty group at the end is written from he
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.classic.state import (
@@ -45,16 +45,16 @@ def sync_key(group_id: str) -> tuple[str, str]:
 # ---- starting one
 
 
-def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     """A change of membership: start a rebalance, or see whether the one under way has everybody now."""
     if group.state in CAN_REBALANCE:
         return prepare(shard, group, now_ms)
     return complete_if_all_joined(shard, group, now_ms)
 
 
-def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     """Ask everybody to join again."""
-    replies: list[tuple[Pending, SyncGroupResponse]] = []
+    replies: list[Response] = []
     if group.state is COMPLETING_REBALANCE:
         replies = fail_syncs(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync_members.clear()
@@ -76,7 +76,7 @@ def _wait_for_joins(shard: GroupShard, group: ClassicGroup) -> None:
     shard.timers.schedule(join_key(group.group_id), group.rebalance_timeout_ms(), lambda: _joins_due(shard, group))
 
 
-def _joins_due(shard: GroupShard, group: ClassicGroup) -> Outcome:
+def _joins_due(shard: GroupShard, group: ClassicGroup) -> Unasked:
     return complete(shard, group, shard.wall_ms())
 
 
@@ -84,7 +84,7 @@ def _wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remain
     shard.timers.schedule(join_key(group.group_id), delay_ms, lambda: _more_due(shard, group, delay_ms, remaining_ms))
 
 
-def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Outcome:
+def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Unasked:
     if group.new_member_added and remaining_ms:
         group.new_member_added = False
         next_delay_ms = min(shard.config.group_initial_rebalance_delay_ms, remaining_ms)
@@ -96,14 +96,14 @@ def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_m
 # ---- completing the join phase
 
 
-def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     """Completes the join phase if no member is missing; the first rebalance always waits for its delay."""
     if group.state is PREPARING_REBALANCE and not group.initial_rebalance and group.has_all_members_joined():
         return complete(shard, group, now_ms)
     return Outcome()
 
 
-def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     """Go on with those who joined: dynamic members who did not are removed, static ones have their session (KIP-345)."""
     if group.state is not PREPARING_REBALANCE:
         return Outcome()
@@ -119,7 +119,7 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
         _wait_for_joins(shard, group)
         return Outcome()
     group.next_generation(now_ms)
-    replies = []
+    replies: list[Response] = []
     for member in group.members.values():
         if member.awaiting_join is not None:
             replies.append((member.awaiting_join, joined(group, member.member_id)))
@@ -135,10 +135,10 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
     return Outcome(replies=replies)
 
 
-def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     value = group.value(generation=group.generation + 1, members=(), assignments={}, now_ms=now_ms)
 
-    def refused(error: KafkaError) -> Outcome:
+    def refused(error: KafkaError) -> Unasked:
         shard.timers.schedule(join_key(group.group_id), EMPTY_RETRY_MS, lambda: _joins_due(shard, group))
         return Outcome()
 
@@ -167,9 +167,9 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
 # ---- waiting for SyncGroup
 
 
-def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[tuple[Pending, SyncGroupResponse]]:
+def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[Response]:
     """Answer every parked SyncGroup with an error; what was assigned no longer counts."""
-    replies = []
+    replies: list[Response] = []
     for member in group.members.values():
         member.assignment = b""
         if member.awaiting_sync is not None:
@@ -179,7 +179,7 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list
     return replies
 
 
-def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Outcome:
+def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Unasked:
     """A member that joined but never synced holds its partitions idle: it is removed after the rebalance timeout."""
     if group.generation != generation or group.state not in (COMPLETING_REBALANCE, STABLE):
         return Outcome()
@@ -202,7 +202,7 @@ def restart_session(shard: GroupShard, group: ClassicGroup, member: Member) -> N
         shard.timers.schedule(key, member.session_timeout_ms, lambda: expire_session(shard, group, member_id))
 
 
-def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Outcome:
+def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Unasked:
     """No heartbeat came in the session timeout."""
     if group.state is DEAD:
         return Outcome()
@@ -218,16 +218,16 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Ou
     return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms()))
 
 
-def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Outcome:
+def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Unasked:
     """Completes the join phase as above, but also a first rebalance without missing members."""
     if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
         return complete(shard, group, shard.wall_ms())
     return Outcome()
 
 
-def remove_member(group: ClassicGroup, member: Member) -> list[tuple[Pending, JoinGroupResponse]]:
+def remove_member(group: ClassicGroup, member: Member) -> list[Response]:
     """Removes the member; its pending JoinGroup gets UNKNOWN_MEMBER_ID, so that it starts again."""
-    replies = []
+    replies: list[Response] = []
     if member.awaiting_join is not None:
         replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
     group.remove(member.member_id)

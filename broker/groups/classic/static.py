@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace as copy_with
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup, select_protocol
 from ottla.broker.groups.classic.member import Member, Protocols
@@ -19,6 +19,7 @@ from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.server.network.reply import Reply
 
 # KIP-814
 SKIP_ASSIGNMENT_SINCE = 9
@@ -31,10 +32,10 @@ def replace(
     request: JoinGroupRequest,
     protocols: Protocols,
     client: Client,
-    pending: Pending,
+    reply: Reply[JoinGroupResponse],
     old_member_id: str,
     new_member_id: str,
-) -> Outcome:
+) -> Outcome[JoinGroupResponse]:
     """A new process took over the instance id."""
     former = group.members[old_member_id]
     if group.state is STABLE:
@@ -55,7 +56,7 @@ def replace(
     member = group.rename(old_member_id, new_member_id)
     shard.timers.cancel(rebalance.session_key(group.group_id, old_member_id))
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    member.awaiting_join = pending
+    member.awaiting_join = reply
     group.awaiting_join_count += 1
     rebalance.restart_session(shard, group, member)
     if group.state in (STABLE, COMPLETING_REBALANCE):
@@ -72,7 +73,7 @@ def _replace_in_log(
     former: Member,
     newcomer: Member,
     client: Client,
-) -> Outcome:
+) -> Outcome[JoinGroupResponse]:
     old_leader = group.leader
     value = group.value(
         generation=group.generation,
@@ -83,7 +84,7 @@ def _replace_in_log(
     if old_leader == former.member_id:
         value.leader = newcomer.member_id
 
-    def replayed() -> Outcome:
+    def replayed() -> Outcome[JoinGroupResponse]:
         member = group.members[newcomer.member_id]
         member.protocols = newcomer.protocols
         group.recount()
@@ -103,9 +104,9 @@ def _replace_in_log(
     return Outcome([group_metadata_record(group.group_id, value)], then=replayed)
 
 
-def _fence(former: Member) -> list[tuple[Pending, JoinGroupResponse | SyncGroupResponse]]:
+def _fence(former: Member) -> list[Response]:
     """Completes the former process's pending responses with FENCED_INSTANCE_ID."""
-    replies: list[tuple[Pending, JoinGroupResponse | SyncGroupResponse]] = []
+    replies: list[Response] = []
     if former.awaiting_join is not None:
         response = JoinGroupResponse(
             error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=former.member_id, protocol_name=None

@@ -6,7 +6,7 @@ answers leave once it is committed.
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
@@ -15,10 +15,13 @@ from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.server.network.reply import Reply
 
 
-def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pending) -> Outcome:
-    """Decide on a SyncGroup; without a response in the outcome it is parked as `pending`."""
+def sync(
+    shard: GroupShard, now_ms: int, request: SyncGroupRequest, reply: Reply[SyncGroupResponse]
+) -> Outcome[SyncGroupResponse]:
+    """Decide on a SyncGroup; without a response in the outcome the member keeps the reply."""
     group = shard.groups.get(request.group_id)
     if group is None or group.state is EMPTY:
         return _refusal(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -32,18 +35,18 @@ def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pen
     if group.state is not COMPLETING_REBALANCE:
         _synced(shard, group, member)
         return Outcome(response=_assigned(group, member))
-    replies = []
+    replies: list[Response] = []
     if member.awaiting_sync is not None:
         # A retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
         replies.append((member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
-    member.awaiting_sync = pending
+    member.awaiting_sync = reply
     _synced(shard, group, member)
     if group.leader != member.member_id:
         return Outcome(replies=replies)
     return Outcome(replies=replies, then=lambda: _assign(shard, group, request, now_ms))
 
 
-def _refusal(error: ErrorCode) -> Outcome:
+def _refusal(error: ErrorCode) -> Outcome[SyncGroupResponse]:
     return Outcome(response=SyncGroupResponse(error_code=error))
 
 
@@ -67,7 +70,7 @@ def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
         shard.timers.cancel(rebalance.sync_key(group.group_id))
 
 
-def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Outcome:
+def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
     """Returns the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
     assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     value = group.value(
@@ -77,8 +80,8 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
         now_ms=now_ms,
     )
 
-    def replayed() -> Outcome:
-        replies = []
+    def replayed() -> Unasked:
+        replies: list[Response] = []
         for member in group.members.values():
             if member.awaiting_sync is not None:
                 replies.append((member.awaiting_sync, _assigned(group, member)))
@@ -86,7 +89,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
                 rebalance.restart_session(shard, group, member)
         return Outcome(replies=replies)
 
-    def refused(error: KafkaError) -> Outcome:
+    def refused(error: KafkaError) -> Unasked:
         replies = rebalance.fail_syncs(shard, group, error.code)
         return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
 

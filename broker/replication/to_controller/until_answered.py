@@ -57,7 +57,7 @@ class UntilAnswered(Generic[Key, Value]):
         self._closed = True
         self._waiting.clear()
 
-    async def answer(self, request: Any) -> Any:
+    async def answer(self, request: object) -> Any:
         """Sends a request; returns None if there is no response, or one with a top-level error."""
         try:
             response = await self._controller.request(request, timeout_ms=REQUEST_TIMEOUT_MS)
