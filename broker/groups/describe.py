@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from ottla.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
     from ottla.broker.groups.shard import GroupShard
+
+log = logging.getLogger(__name__)
 
 CLASSIC = "classic"
 
@@ -93,4 +96,10 @@ def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome:
         except KafkaError as error:
             result.error_code = error.code
         results.append(result)
-    return Outcome(records, results)
+
+    def deleted() -> Outcome:
+        names = ", ".join(result.group_id for result in results if result.error_code == ErrorCode.NONE)
+        log.info("The following groups were deleted: %s", names)
+        return Outcome()
+
+    return Outcome(records, results, then=deleted if records else None)

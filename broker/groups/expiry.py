@@ -11,6 +11,7 @@ An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from ottla.broker.groups.records import group_metadata_record, offset_commit_rec
 if TYPE_CHECKING:
     from ottla.broker.groups.shard import GroupShard
 
+log = logging.getLogger(__name__)
 
 SWEEP_KEY = "expire-offsets"
 
@@ -35,7 +37,12 @@ def expire(shard: GroupShard, now_ms: int) -> Outcome:
         group = shard.groups.get(group_id)
         if group is None or group_id in shard.unreadable:
             return 1
-        if _expire_offsets(shard, group, now_ms, records) and group.state is EMPTY:
+        before = len(records)
+        is_over = _expire_offsets(shard, group, now_ms, records)
+        if len(records) > before:
+            log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
+        if is_over and group.state is EMPTY:
+            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation)
             records.append(group_metadata_record(group_id, None))
         return 1 + shard.offsets.count(group_id)
 

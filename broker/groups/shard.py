@@ -116,7 +116,8 @@ class GroupShard:
             for member in group.members.values():
                 self.restart_session(group, member)
             if len(group.members) > self.config.group_max_size:
-                outcome = rebalance.prepare(self, group, now_ms)
+                reason = f"loaded with {len(group.members)} members, over group.max.size {self.config.group_max_size}"
+                outcome = rebalance.prepare(self, group, now_ms, reason)
                 assert outcome == Outcome(), "nobody waits for a group that was just loaded"
         return offsets.delete_of_unknown_topics(self)
 

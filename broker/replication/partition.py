@@ -14,9 +14,9 @@ Not handled here: sockets, timeouts (replication/append.py, server/timer_wheel.p
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 
+from ottla.broker.replication import state_changes
 from ottla.broker.replication.collaborators import IsrProposals, WaitingForStarts
 from ottla.broker.replication.commit import Commit, Commits
 from ottla.broker.replication.fetch_session import FetchPartition
@@ -38,8 +38,6 @@ from ottla.storage.config import NEVER
 from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
 
-logger = logging.getLogger(__name__)
-
 NO_LEADER = -1
 #: flush.messages: each append is on the disk before it counts.
 EVERY_RECORD = 1
@@ -60,44 +58,12 @@ class Partition:
     """See the module."""
 
     __slots__ = (
-        "_committing",
-        "_flushing",
-        "_group_flush",
-        "_isr_changes",
-        "_wakeups",
-        "alone",
-        "appends",
-        "bytes_in",
-        "bytes_out",
-        "consumer_watches",
-        "epoch_start_offset",
-        "failed_appends",
-        "failed_reads",
-        "flush_messages",
-        "follower_throttle",
-        "follower_watches",
-        "followers",
-        "index",
-        "isr",
-        "lag_time_ms_max",
-        "leader_epoch",
-        "leader_id",
-        "leader_log",
-        "leader_throttle",
-        "log",
-        "maximal_isr",
-        "messages_in",
-        "min_isr",
-        "node_id",
-        "offline",
-        "partition_epoch",
-        "proposed_isr",
-        "reads",
-        "replicas",
-        "replication_bytes_out",
-        "topic",
-        "topic_id",
-        "waiting_deletes",
+        "_committing", "_flushing", "_group_flush", "_isr_changes", "_wakeups", "alone", "appends", "bytes_in",
+        "bytes_out", "consumer_watches", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages",
+        "follower_throttle", "follower_watches", "followers", "index", "isr", "lag_time_ms_max", "leader_epoch",
+        "leader_id", "leader_log", "leader_throttle", "log", "maximal_isr", "messages_in", "min_isr", "node_id",
+        "offline", "partition_epoch", "proposed_isr", "reads", "replicas", "replication_bytes_out", "topic",
+        "topic_id", "waiting_deletes",
     )  # fmt: skip
 
     def __init__(
@@ -174,7 +140,7 @@ class Partition:
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
-        proposed = self.proposed_isr
+        proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
         # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
         keeps_proposal = (
@@ -193,6 +159,9 @@ class Partition:
         if new_epoch:
             self.epoch_start_offset = log.log_end_offset
             log.epochs.begin(leader_epoch, self.epoch_start_offset)
+            state_changes.leader(self, leader_epoch, partition_epoch, log, self.isr, previous)
+        elif self.isr != isr_before:
+            state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
         known = {} if new_epoch else self.followers
         self.followers = {
             replica: known.get(replica)
@@ -219,6 +188,9 @@ class Partition:
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         self.leader_log = None
         self.log = log
+        previous, changed = self.leader_id, (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch)
+        if log is not None and changed:
+            state_changes.follower(self, leader_epoch, partition_epoch, log, leader_id, previous)
         self._assign(leader_epoch, partition_epoch, replicas, isr)
         self.leader_id = leader_id
         self.followers = {}
@@ -488,7 +460,9 @@ class Partition:
             return
         eligible = self._isr_changes.may_be_in_sync(follower.broker_id, follower.broker_epoch)
         if may_join(follower, self.maximal_isr, eligible, log.high_watermark, self.epoch_start_offset):
-            self._propose(self.isr | {follower.broker_id})
+            isr = self.isr | {follower.broker_id}
+            state_changes.expanding(self, self.isr, isr, log, follower)
+            self._propose(isr)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose the ISR without those who have not caught up for replica.lag.time.max.ms. Called by the clock."""
@@ -497,7 +471,10 @@ class Partition:
             return
         lagging = out_of_sync(self.followers, self.isr, log.log_end_offset, now_ms, self.lag_time_ms_max)
         if lagging:
-            self._propose(self.isr.difference(lagging))
+            isr = self.isr.difference(lagging)
+            late = [self.followers[replica] for replica in lagging]
+            state_changes.shrinking(self, self.isr, isr, log, late, now_ms)
+            self._propose(isr)
 
     def _propose(self, isr: frozenset[int]) -> None:
         assert self._isr_changes is not None and self.node_id in isr
@@ -512,10 +489,12 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.isr = self.maximal_isr = frozenset(isr)
         self.proposed_isr = None
+        state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
         self.advance_high_watermark()
 
     def isr_refused(self, error: ErrorCode) -> bool:
         """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
+        state_changes.isr_refused(self, self.proposed_isr, error)
         if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             self.maximal_isr = self.isr
             self.proposed_isr = None
@@ -542,9 +521,8 @@ class Partition:
     def truncate_as_follower(self, offset: int) -> None:
         log = self.log
         assert log is not None and not self.is_leader
-        if offset < log.high_watermark:
-            # Only after an unclean election: a clean leader holds everything below any watermark (invariant 10).
-            logger.warning("%s is truncated to %d, below its high watermark %d", self, offset, log.high_watermark)
+        if offset < log.log_end_offset:
+            state_changes.truncating(self, offset, log)
         log.truncate_to(offset)
 
     # -- Offsets -----------------------------------------------------------------------------------------------------

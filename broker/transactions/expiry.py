@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
@@ -12,6 +13,8 @@ from ottla.protocol.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
     from ottla.broker.transactions.shard import TransactionShard
+
+log = logging.getLogger(__name__)
 
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
@@ -48,6 +51,7 @@ def remove_expired(shard: TransactionShard, now_ms: int) -> Outcome:
     def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
         transaction = shard.transactions.get(transactional_id)
         if transaction is not None and transaction.state in IDLE and transaction.last_update_ms <= before_ms:
+            log.debug("Removing transactionalId %s, which has expired", transactional_id)
             records.append((TransactionLogKey(transactional_id=transactional_id), None))
         return 1
 

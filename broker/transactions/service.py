@@ -209,7 +209,11 @@ class TransactionCoordinator:
             del self._sendings[transactional_id]
 
     def abort(self, transaction: Transaction) -> None:
-        log.info("%s ran out of time after %d ms: aborted", transaction.transactional_id, transaction.timeout_ms)
+        log.info(
+            "Rollback of ongoing transaction for transactionalId %s due to timeout (%d ms)",
+            transaction.transactional_id,
+            transaction.timeout_ms,
+        )
         self._write_with_producer_id(transaction.transactional_id, end.abort_timed_out, _code, transaction)
 
     def unwritten_markers(self, transactional_id: str) -> frozenset[TopicPartition] | None:

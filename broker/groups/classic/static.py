@@ -7,6 +7,7 @@ is told to skip the assignment, KIP-814); only the new id is written.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace as copy_with
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from ottla.broker.groups.shard import Client, GroupShard
+
+log = logging.getLogger(__name__)
 
 # KIP-814
 SKIP_ASSIGNMENT_SINCE = 9
@@ -40,6 +43,15 @@ def replace(
 ) -> Outcome:
     """A new process took over the instance id."""
     former = group.members[old_member_id]
+    log.info(
+        "Static member with group instance id %s and unknown member id joins group %s in %s state;"
+        " replacing the previously mapped member %s by %s",
+        request.group_instance_id,
+        group.group_id,
+        group.state.value,
+        old_member_id,
+        new_member_id,
+    )
     if group.state is STABLE:
         newcomer = copy_with(
             former,
@@ -61,9 +73,11 @@ def replace(
     member.awaiting_join = pending
     group.awaiting_join_count += 1
     shard.restart_session(group, member)
+    reason = f"updating metadata for static member {new_member_id} with group instance id {request.group_instance_id}"
+    reason += rebalance.client_reason(request.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         # CompletingRebalance: the leader may be assigning to the old id right now, so everybody has to join again.
-        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
+        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
     return Outcome(replies=replies, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
 
 

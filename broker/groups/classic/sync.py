@@ -6,6 +6,7 @@ answers leave once it is committed.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome, Pending
@@ -19,6 +20,8 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 if TYPE_CHECKING:
     from ottla.broker.groups.shard import GroupShard
+
+log = logging.getLogger(__name__)
 
 
 def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pending) -> Outcome:
@@ -73,6 +76,14 @@ def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
 
 def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Outcome:
     """Members that the leader left out get an empty assignment; assignments to strangers are dropped."""
+    log.info(
+        "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",
+        request.member_id,
+        group.group_id,
+        group.generation,
+        len(group.members),
+        len(group.static_members),
+    )
     assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     value = group.value(
         generation=group.generation,
@@ -92,7 +103,8 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
 
     def refused(error: KafkaError) -> Outcome:
         replies = rebalance.fail_syncs(shard, group, error.code)
-        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
+        reason = f"{error.code.name} when storing the assignment of member {request.member_id}"
+        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
 
     return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
 
