@@ -15,7 +15,7 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.protocol.metadata_records import PartitionRecord, TopicRecord, decode_record
+from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord, decode_record
 from ottla.storage.files import OsFiles
 
 BROKERS = 50

@@ -1,6 +1,6 @@
 """A broker process, wired: which parts there are, what each is given, in which order they start and stop.
 
-    start      upkeep; then the lifecycle registers at the controller and is unfenced once it has caught up
+    start      scheduled tasks; then the lifecycle registers at the controller and is unfenced once it has caught up
     stop       controlled shutdown moves leadership away, then nothing is acknowledged any more, then the logs are closed
 
 It is given what it shares with a controller in the same process: the world, the logs, the listeners.
@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ottla.broker.all_topics import AllTopics
-from ottla.broker.broker_channels import BrokerChannels
-from ottla.broker.compaction import Compaction
+from ottla.broker.cluster.broker_channels import BrokerChannels
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
+from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
-from ottla.broker.handlers.routes import broker_routes
-from ottla.broker.lifecycle import BrokerLifecycle
+from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.parts import BrokerParts
-from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.publisher import BrokerPublisher
 from ottla.broker.replication.fetch_session import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
-from ottla.broker.topic_creation import TopicCreation
+from ottla.broker.routes import broker_routes
+from ottla.broker.scheduled_tasks import ScheduledTasks
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
-from ottla.broker.upkeep import Upkeep
 from ottla.server.network.route import Route
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
@@ -101,8 +101,8 @@ class BrokerNode:
             topic_creation.on_metadata_update,
             self.channels.on_metadata_update,
         ]
-        self._upkeep = Upkeep(world, configs, logs, self.replicas, self._check_directories)
-        self._compaction = Compaction(world, configs, logs)
+        self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
+        self._log_cleaner = LogCleaner(world, configs, logs)
         self._offline: set[str] = set()
 
     def _check_directories(self) -> None:
@@ -123,8 +123,8 @@ class BrokerNode:
         `hear_metadata` lets the publisher hear of all metadata there is, and of every change. Not before this broker's own
         registration is part of it: in older metadata it may lead, in an epoch of before its crash, what the crash has lost.
         """
-        await self._upkeep.start()
-        await self._compaction.start()
+        await self._scheduled_tasks.start()
+        await self._log_cleaner.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         await hear_metadata()
@@ -137,8 +137,8 @@ class BrokerNode:
         if self.configs["controlled.shutdown.enable"]:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()
-        await self._compaction.stop()
-        await self._upkeep.stop()
+        await self._log_cleaner.stop()
+        await self._scheduled_tasks.stop()
         self.transactions.coordinator.close()
         self.groups.close()
         self.channels.close()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ottla.broker.all_topics import AllTopics
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replication.fetch_session import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.topic_creation import TopicCreation
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
 from ottla.server.security.authorizer import AllowAll, Authorizer

@@ -10,7 +10,7 @@ from typing import Any
 from ottla.controller.decisions.features import min_isr_records
 from ottla.controller.metadata.features import ELR_VERSION
 from ottla.protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST, default_levels
-from ottla.protocol.metadata_records import FeatureLevelRecord
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
 
 
 def completed(records: list[Any], min_insync_replicas: int) -> list[Any]:

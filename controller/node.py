@@ -39,7 +39,7 @@ from ottla.controller.registration import ControllerRegistrar
 from ottla.controller.routes import controller_routes
 from ottla.controller.runtime import Controller
 from ottla.protocol.features import KRAFT_VERSION, supported_levels
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,

@@ -22,7 +22,7 @@ from ottla.controller.decisions.unsettled import (
 )
 from ottla.controller.runtime import Controller, Decide
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.metadata_records import NoOpRecord
+from ottla.protocol.internal_topics.metadata_records import NoOpRecord
 from ottla.server.clock import TimerHandle
 
 log = logging.getLogger(__name__)

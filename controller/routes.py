@@ -2,7 +2,7 @@
 
 A request that is one decision is a row with that decision; a handler that does more is a file in handlers/.
 
-ApiVersions is answered by the server from exactly these rows. What else a new API needs: broker/handlers/routes.py.
+ApiVersions is answered by the server from exactly these rows. What else a new API needs: broker/routes.py.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.metadata_records import AbortTransactionRecord
+from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.network.deferred import Deferred

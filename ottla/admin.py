@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ottla.broker.group_metrics import group_metrics
-from ottla.broker.isr_metrics import IsrChanges
-from ottla.broker.lifecycle import BrokerState
+from ottla.broker.cluster.lifecycle import BrokerState
+from ottla.broker.metrics.groups import group_metrics
+from ottla.broker.metrics.isr import IsrChanges
+from ottla.broker.metrics.partitions import partition_metrics
+from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
-from ottla.broker.partition_metrics import partition_metrics
-from ottla.broker.traffic_metrics import Traffic
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.node_state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.config.errors import ConfigError
 from ottla.server.loop_metrics import LoopMetrics
 from ottla.server.metrics import Registry
 from ottla.server.world import World
 
-if TYPE_CHECKING:
-    from ottla.node import Node
-
 ADMIN_LISTENER = "ottla.admin.listener"
 
 
-def admin_server(node: Node) -> AdminServer | None:
+def admin_server(node: NodeState) -> AdminServer | None:
     """None where it is not configured."""
     text = node.config.own[ADMIN_LISTENER]
     if not text:
@@ -58,7 +55,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
 
 
-def live(node: Node) -> Iterator[Check]:
+def live(node: NodeState) -> Iterator[Check]:
     """Whether a restart could help: the loop turns (or nobody would answer), and the disks that it cannot do without work."""
     yield Check("event loop", True)
     if node.started_metadata:
@@ -69,7 +66,7 @@ def live(node: Node) -> Iterator[Check]:
         yield Check("log directories", bool(usable), f"{len(usable)} of {len(node.logs.directories)} usable")
 
 
-def ready(node: Node) -> Iterator[Check]:
+def ready(node: NodeState) -> Iterator[Check]:
     """Whether clients should be sent here."""
     yield from live(node)
     if not node.started_metadata:
@@ -82,7 +79,7 @@ def ready(node: Node) -> Iterator[Check]:
         yield _broker_check(node)
 
 
-def _broker_check(node: Node) -> Check:
+def _broker_check(node: NodeState) -> Check:
     state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
     if state is not BrokerState.RUNNING:
         return Check("broker", False, state.name)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-from ottla.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.cli.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
 
 
 class Command(NamedTuple):
@@ -23,17 +23,19 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "start": Command("ottla.commands.start", "run one node from a server.properties file"),
-    "dev": Command("ottla.commands.dev", "run a throw-away cluster in the foreground"),
-    "topic": Command("ottla.commands.topic", "list, create, describe, delete topics; add partitions, delete records"),
-    "produce": Command("ottla.commands.produce", "write records from standard input"),
-    "consume": Command("ottla.commands.consume", "read records to standard output"),
-    "group": Command("ottla.commands.group", "list, describe, reset, delete consumer groups"),
-    "config": Command("ottla.commands.config", "get, set, unset settings of topics, brokers and groups"),
-    "cluster": Command("ottla.commands.cluster", "who is in the cluster, and is it healthy"),
-    "bench": Command("ottla.commands.bench", "measure produce, consume and delay against a cluster"),
-    "inspect": Command("ottla.commands.inspect", "print the records of log files, without a broker"),
-    "container": Command("ottla.commands.container", "entry point of the container image"),
+    "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
+    "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
+    "topic": Command(
+        "ottla.cli.commands.topic", "list, create, describe, delete topics; add partitions, delete records"
+    ),
+    "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
+    "consume": Command("ottla.cli.commands.consume", "read records to standard output"),
+    "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups"),
+    "config": Command("ottla.cli.commands.config", "get, set, unset settings of topics, brokers and groups"),
+    "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
+    "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),
+    "container": Command("ottla.cli.commands.container", "entry point of the container image"),
 }
 
 

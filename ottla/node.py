@@ -1,4 +1,4 @@
-"""One node process: the composition root. Everything that runs is made here, started in order, and stopped in the opposite one.
+"""One node: the composition root. Everything that runs is made here, started in order, and stopped in the opposite one.
 
 1  log directories      formatted if empty, locked, checked
 2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
@@ -9,28 +9,22 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import os
-import signal
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
+from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
-from ottla.broker.metrics import broker_metrics
+from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode
 from ottla.closing import close_logs
-from ottla.commands.start import PIPES_VARIABLE
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
-from ottla.loop_watch import LoopWatch
 from ottla.node_parts import (
     authorizer,
     control_settings,
@@ -39,12 +33,11 @@ from ottla.node_parts import (
     refuse_unserved_protocols,
     registered,
 )
+from ottla.node_state import NodeState
 from ottla.protocol.api import ApiKey
-from ottla.server import log_setup
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig, log_ignored
 from ottla.server.handlers.api_versions import ApiVersionsHandler
-from ottla.server.metrics import Registry
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
@@ -53,7 +46,7 @@ from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusEndpoint
 from ottla.server.security.authorizer import StandardAuthorizer
 from ottla.server.timer_wheel import TimerWheel
-from ottla.server.world import RealWorld, World
+from ottla.server.world import World
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
 from ottla.storage.log_dirs import LogDir, open_log_dirs
 from ottla.storage.logs import Logs
@@ -70,20 +63,15 @@ FAILED_TO_START = (
     QuorumDisagreement,
     OSError,
 )
-#: Objects made between two collections of the youngest generation. What a request makes is freed by its reference count, so
-#: collections only find what clients' connections leave behind; 700, Python's default, would run one every few requests.
-#: A collection is in one turn of the loop: 10,000 objects take 1 ms, the 40,000 of the next generation some 5. With
-#: 50,000 and 20 times as many it was 220 ms, when a node with 12,000 partitions started.
-GC_THRESHOLDS = (10_000, 4, 2_500)
 
 
-class Node:
+class Node(NodeState):
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
         """`where` each property is set, for what is said of it."""
-        self.config = NodeConfig(properties, where)
-        self.world = detoured(world, self.config)
+        config = NodeConfig(properties, where)
+        super().__init__(config, detoured(world, config))
         refuse_unserved_protocols(self.config)
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
@@ -96,21 +84,14 @@ class Node:
             self.limits.of(endpoint.name)
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
-        self.metrics = Registry()
         self.metrics.add(lambda: listener_metrics(self.listeners))
         self._prometheus: PrometheusEndpoint | None = None
         self._request_metrics: list[Route] = []
-        self.logs: Logs | None = None
-        self.metadata: MetadataNode
-        self.controller: ControllerNode | None = None
-        self.broker: BrokerNode | None = None
         self._inbox = ReceiveBuffer()
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        #: Whether there is a `metadata` to look at.
-        self.started_metadata = False
         self._admin = admin_server(self)
         self._stopping = False
 
@@ -334,101 +315,3 @@ class Node:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()
             listener.abort()
-
-
-# -- The process -----------------------------------------------------------------------------------------------------
-
-
-def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
-    """Run a node until it is told to stop; the process's exit code."""
-    log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
-    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    try:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    except ImportError:
-        pass  # not on this platform
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_run(properties, where))
-
-
-async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -> int:
-    loop = asyncio.get_running_loop()
-    real = RealWorld(loop)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    ready_fd, alive_fd = _pipes()
-    if alive_fd >= 0:
-        loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
-    server: Node | None = None
-    _tune_collector()
-    watch = LoopWatch(loop)
-    watch.start()
-    try:
-        server = Node(real.world, properties, where)
-        server.metrics.add(watch)
-        starting = real.world.spawn(_started(server), "start")
-        stopping = real.world.spawn(stop.wait(), "stop signal")
-        await asyncio.wait([starting, stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
-        if starting.done() and not server.failed.done():
-            if (failure := starting.result()) is not None:
-                _explain(failure)
-                return 1
-            gc.freeze()
-            if ready_fd >= 0:
-                os.write(ready_fd, b"ready\n")
-            await asyncio.wait([stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
-        if server.failed.done():
-            _explain(server.failed.result())
-        await server.stop()
-        if server.failed.done():
-            return 1
-    except FAILED_TO_START as failure:
-        _explain(failure)
-        return 1
-    finally:
-        if ready_fd >= 0:
-            os.close(ready_fd)
-        await real.close()
-        watch.stop()
-    return 0
-
-
-async def _started(server: Node) -> BaseException | None:
-    """What is expected to go wrong is a result: as an exception of a task it would be logged as our own mistake."""
-    try:
-        await server.start()
-    except FAILED_TO_START as failure:
-        return failure
-    return None
-
-
-def _explain(failure: BaseException) -> None:
-    """One sentence for the person who started the node; a traceback would only hide it."""
-    log.debug("Could not start", exc_info=failure)
-    print(f"ottla start: {failure}", file=sys.stderr)
-    if isinstance(failure, ConfigError) and failure.what_to_try:
-        print(f"  try: {failure.what_to_try}", file=sys.stderr)
-
-
-def _pipes() -> tuple[int, int]:
-    """From `ottla dev`: where to say ready, and what ends when it is gone. (-1, -1) without it."""
-    text = os.environ.pop(PIPES_VARIABLE, "")
-    ready, _, alive = text.partition(",")
-    return (int(ready), int(alive)) if alive else (-1, -1)
-
-
-def _on_parent(loop: asyncio.AbstractEventLoop, alive_fd: int, stop: asyncio.Event) -> None:
-    if not os.read(alive_fd, 1):
-        loop.remove_reader(alive_fd)
-        log.warning("The process that started this node is gone: stopping")
-        stop.set()
-
-
-def _tune_collector() -> None:
-    """Before there is much to look at: with the metadata of 200,000 partitions a whole collection takes half a second."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)

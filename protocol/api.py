@@ -137,9 +137,9 @@ class Api:
         self.max_version = max_version
         self.flexible_from = flexible_from
         self.listeners = listeners
-        # What ApiVersions says may be lower than what is served.
+        # The lowest version in ApiVersions; it may be lower than the lowest version that is served.
         self.advertised_min = min_version if advertised_min is None else advertised_min
-        # Whether max_version is kept to oneself unless unstable versions are switched on.
+        # True if ApiVersions leaves max_version out unless unstable.api.versions.enable is set.
         self.latest_unstable = latest_unstable
         self._request: type[Any] | None = None
         self._response: type[Any] | None = None
@@ -163,7 +163,7 @@ class Api:
         return request, response
 
 
-# librdkafka turns features off when Produce is not advertised from 0, though 0-2 are refused (KAFKA-18659).
+# librdkafka turns features off when Produce is not advertised from 0, though 0-2 are rejected (KAFKA-18659).
 _TABLE = (
     # key, lowest and highest version, first flexible version, listeners
     Api(ApiKey.PRODUCE, 3, 13, 9, BROKER, advertised_min=0),

@@ -1,6 +1,6 @@
-"""Turns (message class, version) into an encoder or a decoder on first use, and keeps it.
+"""Compiles (message class, version) into an encoder or a decoder on first use, and caches the function.
 
-The source is registered in linecache, so that tracebacks and debuggers show it; nothing of it is stored on disk.
+The source is registered in linecache, so that tracebacks and debuggers show it. It is not stored on disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _decoders: dict[tuple[type[Any], int], Callable[[Buffer, int, int], tuple[Any, i
 
 
 def encoder(cls: type[T], version: int) -> Callable[[T, list[Any]], None]:
-    """A function (object, pieces) that appends the object's bytes to the list of pieces."""
+    """Returns a function (object, pieces) that appends the object's bytes to the list of pieces."""
     known = _encoders.get((cls, version))
     if known is None:
         known = _encoders[cls, version] = _compile("encode", encoder_source, cls, version)
@@ -30,7 +30,7 @@ def encoder(cls: type[T], version: int) -> Callable[[T, list[Any]], None]:
 
 
 def decoder(cls: type[T], version: int) -> Callable[[Buffer, int, int], tuple[T, int]]:
-    """A function (buffer, position, end) that gives the object and the position after it."""
+    """Returns a function (buffer, position, end) that returns the object and the position after it."""
     known = _decoders.get((cls, version))
     if known is None:
         known = _decoders[cls, version] = _compile("decode", decoder_source, cls, version)
@@ -38,14 +38,14 @@ def decoder(cls: type[T], version: int) -> Callable[[Buffer, int, int], tuple[T,
 
 
 def encode(obj: Any, version: int) -> bytes:
-    """The object's bytes in one piece."""
+    """Returns the object's bytes in one piece."""
     pieces: list[Any] = []
     encoder(obj.__plain__, version)(obj, pieces)
     return b"".join(pieces)
 
 
 def decode(cls: type[T], data: Buffer, version: int) -> T:
-    """The object that is all of `data`."""
+    """Decodes an object that must fill all of `data`."""
     obj, position = decoder(cls, version)(data, 0, len(data))
     if position != len(data):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(data) - position} bytes left over")

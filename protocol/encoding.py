@@ -95,7 +95,7 @@ class _Encoding(Source):
         self.where = outer
 
     def value(self, wire_type: WireType, value: str, nullable: bool, may_be_none: bool) -> None:
-        """`may_be_none`: null in another version, so that None must be refused in this one."""
+        """`may_be_none`: the field is nullable in another version, so that this version must reject None."""
         kind = wire_type.name
         if kind in FIXED:
             self.run.append((FIXED[kind], value))
@@ -192,7 +192,7 @@ class _Encoding(Source):
         self.depth -= 1
 
     def tags(self, tagged: list[Field], obj: str) -> None:
-        """The tag section: nearly always the single byte 0, which then ends the run."""
+        """Writes the tag section: nearly always the single byte 0, which then ends the run."""
         if not tagged:
             self.run.append(("x", ""))
             return

@@ -1,7 +1,7 @@
 """Error codes of the protocol, and the exceptions of this package.
 
-`KafkaError` is a peer's mistake, or a state of the cluster, that has a reply; it knows its code. `ProtocolError` means
-that bytes and objects do not fit each other. The messages are ours; clients decide by the code alone.
+`KafkaError` carries the error code of a response: for an invalid request, or because of the cluster's state. `ProtocolError`
+means that bytes cannot be decoded, or an object cannot be encoded. The messages are Ottla's; clients decide by the code alone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """A peer of a later release may send a code that this one does not know. As in Kafka, it is an unknown error."""
+        """Maps codes of later releases to UNKNOWN_SERVER_ERROR, as Kafka does."""
         return cls.UNKNOWN_SERVER_ERROR
 
     UNKNOWN_SERVER_ERROR = -1, "the server failed in an unexpected way"
     NONE = 0, "no error"
-    OFFSET_OUT_OF_RANGE = 1, "the offset is outside the range of offsets this replica has"
+    OFFSET_OUT_OF_RANGE = 1, "the offset is outside the range of offsets of this replica"
     CORRUPT_MESSAGE = 2, "the batch fails its checksum, is too large or lacks the key that compaction needs", RETRIABLE
     UNKNOWN_TOPIC_OR_PARTITION = 3, "this server does not have that topic or partition", RETRIABLE
     INVALID_FETCH_SIZE = 4, "the fetch size is invalid"
@@ -43,7 +43,7 @@ class ErrorCode(IntEnum):
     MESSAGE_TOO_LARGE = 10, "the message is larger than the server accepts"
     STALE_CONTROLLER_EPOCH = 11, "the controller has moved to another node"
     OFFSET_METADATA_TOO_LARGE = 12, "the metadata of the offset is too large"
-    NETWORK_EXCEPTION = 13, "the connection was lost before the answer came", RETRIABLE
+    NETWORK_EXCEPTION = 13, "the connection was lost before the response arrived", RETRIABLE
     COORDINATOR_LOAD_IN_PROGRESS = 14, "the coordinator is still loading its state", RETRIABLE
     COORDINATOR_NOT_AVAILABLE = 15, "the coordinator is not available", RETRIABLE
     NOT_COORDINATOR = 16, "this broker is not the coordinator", RETRIABLE
@@ -51,7 +51,7 @@ class ErrorCode(IntEnum):
     RECORD_LIST_TOO_LARGE = 18, "the batch is larger than a segment of the log"
     NOT_ENOUGH_REPLICAS = 19, "fewer replicas are in sync than the topic requires", RETRIABLE
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "written to the log, but to fewer in-sync replicas than required", RETRIABLE
-    INVALID_REQUIRED_ACKS = 21, "the number of acknowledgements asked for is not one of -1, 0 and 1"
+    INVALID_REQUIRED_ACKS = 21, "the required number of acknowledgements is not one of -1, 0 and 1"
     ILLEGAL_GENERATION = 22, "the generation is not the group's current one"
     INCONSISTENT_GROUP_PROTOCOL = 23, "no protocol of the member fits the other members' protocols"
     INVALID_GROUP_ID = 24, "the group id is invalid"
@@ -89,7 +89,7 @@ class ErrorCode(IntEnum):
     KAFKA_STORAGE_ERROR = 56, "the disk or log directory failed", RETRIABLE
     LOG_DIR_NOT_FOUND = 57, "no such log directory on this broker"
     SASL_AUTHENTICATION_FAILED = 58, "SASL authentication failed"
-    UNKNOWN_PRODUCER_ID = 59, "the broker knows nothing of this producer id"
+    UNKNOWN_PRODUCER_ID = 59, "the broker does not know this producer id"
     REASSIGNMENT_IN_PROGRESS = 60, "a reassignment of the partition is under way"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are not enabled"
     DELEGATION_TOKEN_NOT_FOUND = 62, "no such delegation token"
@@ -101,18 +101,18 @@ class ErrorCode(IntEnum):
     NON_EMPTY_GROUP = 68, "the group still has members"
     GROUP_ID_NOT_FOUND = 69, "no such group"
     FETCH_SESSION_ID_NOT_FOUND = 70, "no such fetch session", RETRIABLE
-    INVALID_FETCH_SESSION_EPOCH = 71, "the fetch session epoch is not the one expected", RETRIABLE
-    LISTENER_NOT_FOUND = 72, "the leader has no listener of the name this request came in by", RETRIABLE
+    INVALID_FETCH_SESSION_EPOCH = 71, "the fetch session epoch is not the expected one", RETRIABLE
+    LISTENER_NOT_FOUND = 72, "the leader has no listener of the name on which this request arrived", RETRIABLE
     TOPIC_DELETION_DISABLED = 73, "deleting topics is disabled"
     FENCED_LEADER_EPOCH = 74, "the leader epoch is older than the broker's", RETRIABLE
     UNKNOWN_LEADER_EPOCH = 75, "the leader epoch is newer than the broker's", RETRIABLE
     UNSUPPORTED_COMPRESSION_TYPE = 76, "the client cannot read the partition's compression"
     STALE_BROKER_EPOCH = 77, "the broker epoch is not the current one"
     OFFSET_NOT_AVAILABLE = 78, "the new leader's high watermark is not known yet", RETRIABLE
-    MEMBER_ID_REQUIRED = 79, "join again with the member id given in this answer"
+    MEMBER_ID_REQUIRED = 79, "join again with the member id in this response"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, "the preferred leader is not available", RETRIABLE
     GROUP_MAX_SIZE_REACHED = 81, "the group is full"
-    FENCED_INSTANCE_ID = 82, "another member has taken over this group instance id"
+    FENCED_INSTANCE_ID = 82, "another member uses this group instance id now"
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "none of the eligible leaders is available", RETRIABLE
     ELECTION_NOT_NEEDED = 84, "the partition's leader need not change", RETRIABLE
     NO_REASSIGNMENT_IN_PROGRESS = 85, "no reassignment is under way"
@@ -120,7 +120,7 @@ class ErrorCode(IntEnum):
     INVALID_RECORD = 87, "a record failed validation"
     UNSTABLE_OFFSET_COMMIT = 88, "offsets of an open transaction are pending", RETRIABLE
     THROTTLING_QUOTA_EXCEEDED = 89, "the quota is exhausted: retry after the throttle time", RETRIABLE
-    PRODUCER_FENCED = 90, "a newer producer with this transactional id has taken over"
+    PRODUCER_FENCED = 90, "a newer producer uses this transactional id now"
     RESOURCE_NOT_FOUND = 91, "no such resource"
     DUPLICATE_RESOURCE = 92, "the resource is named twice"
     UNACCEPTABLE_CREDENTIAL = 93, "the credential is not acceptable"
@@ -153,7 +153,7 @@ class ErrorCode(IntEnum):
     TRANSACTION_ABORTABLE = 120, "the transaction failed: abort it, and the transactional id can go on"
     INVALID_RECORD_STATE = 121, "the record is not in a state that allows the acknowledgement"
     SHARE_SESSION_NOT_FOUND = 122, "no such share session", RETRIABLE
-    INVALID_SHARE_SESSION_EPOCH = 123, "the share session epoch is not the one expected", RETRIABLE
+    INVALID_SHARE_SESSION_EPOCH = 123, "the share session epoch is not the expected one", RETRIABLE
     FENCED_STATE_EPOCH = 124, "the state epoch does not match"
     INVALID_VOTER_KEY = 125, "the voter key differs from the replica's own"
     DUPLICATE_VOTER = 126, "this node is a voter already"
@@ -163,14 +163,14 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY = 130, "the topology is invalid"
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "the topology epoch is invalid"
     STREAMS_TOPOLOGY_FENCED = 132, "the topology epoch is outdated"
-    SHARE_SESSION_LIMIT_REACHED = 133, "no more share sessions fit", RETRIABLE
+    SHARE_SESSION_LIMIT_REACHED = 133, "the limit of share sessions is reached", RETRIABLE
     GROUP_DELETION_FAILED = 134, "the group could not be deleted: see the message of its result"
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, "the topology description could not be processed: see the message"
     CONTROLLER_ID_NOT_REGISTERED = 136, "this controller id is not registered"
 
 
 class KafkaError(Exception):
-    """Something to be answered with an error code; `message` is what the peer gets to read."""
+    """An error with an error code of the protocol; the peer receives `code` and `message`."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message or code.message}")
@@ -182,12 +182,12 @@ class KafkaError(Exception):
 
 
 class ProtocolError(Exception):
-    """Bytes and objects do not fit each other."""
+    """Bytes cannot be decoded, or an object cannot be encoded."""
 
 
 class MalformedMessage(ProtocolError):
-    """The bytes are not what the protocol says they should be; the connection they came by is of no more use."""
+    """The bytes violate the protocol. A connection on which they arrived must be closed."""
 
 
 class UnsupportedVersion(ProtocolError):
-    """There is no such version, or it has no room for a value that may not be dropped."""
+    """The version does not exist, or it lacks a field for a value that must not be dropped."""

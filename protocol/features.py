@@ -1,9 +1,9 @@
-"""Feature levels: what a cluster as a whole has switched on, and what follows from it.
+"""Feature levels: which features the cluster as a whole has enabled, and which record versions follow from them.
 
-Every node says which levels it supports (ApiVersions, broker registration); the controller finalizes one level per
-feature. metadata.version is the first of them: it decides which versions of metadata records may be written. (The
-versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's. We
-present ourselves as 4.3, the newest release whose every level is implemented here, and read the names of 4.4.
+Every node sends the levels that it supports (ApiVersions, broker registration); the controller finalizes one level per
+feature. The first feature is metadata.version, which decides the versions of metadata records that may be written. (The
+versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's.
+Ottla advertises 4.3, the newest release of which it implements every level, and knows the names of the levels of 4.4.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STREAMS_VERSION = "streams.version"
 
 
 class MetadataVersion(NamedTuple):
-    """`changed`: the records' format changed, so that no level below can be gone back to without losing some."""
+    """`changed`: this level changed the records' format, so that a downgrade to a lower level loses metadata."""
 
     level: int
     name: str
@@ -28,7 +28,7 @@ class MetadataVersion(NamedTuple):
 
 
 METADATA_VERSIONS = (
-    MetadataVersion(7, "3.3-IV3", True),  # the lowest a KRaft cluster can have
+    MetadataVersion(7, "3.3-IV3", True),  # the lowest level of a KRaft cluster
     MetadataVersion(8, "3.4-IV0", True),  # migration from ZooKeeper
     MetadataVersion(9, "3.5-IV0"),  # tiered storage (KIP-405)
     MetadataVersion(10, "3.5-IV1"),  # replica epoch in Fetch (KIP-903)
@@ -65,9 +65,9 @@ assert list(_BY_LEVEL) == list(range(METADATA_VERSION_MIN, METADATA_VERSIONS[-1]
 
 
 class Feature(NamedTuple):
-    """`since[n]`: the metadata.version from which level n + 1 is the default; a new cluster starts with that level.
+    """`since[n]`: from this metadata.version on, level n + 1 is the default of new clusters.
 
-    `needs[n]`: the metadata.version without which level n + 1 cannot be had at all, 0 for none.
+    `needs[n]`: the lowest metadata.version at which level n + 1 can be set, or 0 if any will do.
     """
 
     name: str
@@ -130,7 +130,7 @@ def metadata_version_level(name: str) -> int:
 
 
 def is_lossy_downgrade(current: int, target: int) -> bool:
-    """Whether going back drops metadata, because the format changed between the two."""
+    """Returns True if the downgrade drops metadata, because the records' format changed between the two levels."""
     return any(target < version.level <= current and version.changed for version in METADATA_VERSIONS)
 
 
@@ -142,7 +142,7 @@ def register_broker_record_version(metadata_version: int) -> int:
 
 
 def partition_record_version(metadata_version: int) -> int:
-    """Of Partition and PartitionChange records: v1 directories, v2 eligible leader replicas."""
+    """The version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
     return _count(metadata_version, 17, 23)
 
 

@@ -1,9 +1,10 @@
-"""Request and response headers, which decide by API and version what form they have.
+"""Request and response headers; the API and its version decide the version of the header.
 
 A request header has a client id (v1) and, for flexible versions of its API, tagged fields (v2); the client id keeps
 its two-byte length, so that any version of ApiVersions can be read. A response header is the correlation id, with
-tagged fields for flexible versions, but never for ApiVersions: a client reads that answer before it knows anything.
-Header v0, without a client id, belonged to ControlledShutdown alone and is gone.
+tagged fields for flexible versions. Responses to ApiVersions never have tagged fields in the header, because the client
+reads them before it knows the node's versions (KIP-511). Header v0, without a client id, was used by ControlledShutdown
+alone, which Kafka 4.0 removed.
 """
 
 from __future__ import annotations

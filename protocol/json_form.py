@@ -15,7 +15,7 @@ from ottla.protocol.ranges import Versions
 from ottla.protocol.schema import WireType, fields, info_of
 from ottla.protocol.source import default_value
 
-# Names whose snake_case form does not tell Kafka's spelling.
+# Names from whose snake_case form Kafka's spelling cannot be derived.
 _SPELLING = {
     "enable_2pc": "enable2Pc",
     "kraft_version": "kRaftVersion",

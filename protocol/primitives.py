@@ -1,7 +1,7 @@
-"""The wire's smallest parts: varints, arrays of numbers, tagged fields to be skipped, UUIDs, and the limits of all of them.
+"""The primitive types of the wire: varints, arrays of numbers, skipped tagged fields, UUIDs, and the limits of all of them.
 
 Readers take (buffer, position) and return (value, new position). Past the buffer's end they raise IndexError or
-struct.error, which the compiled decoders turn into MalformedMessage; every other fault is MalformedMessage already.
+struct.error, which the compiled decoders turn into MalformedMessage. For every other error they raise MalformedMessage.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID = bytes(16)
 
-# Kafka 4.4 refuses larger arrays and tag sections than these, however long the message is.
+# Kafka 4.4 rejects larger arrays and tag sections than these, however long the message is.
 ARRAY_ITEMS_MAX = 1_000_000
 TAGGED_FIELDS_MAX = 10_000
-# Both string forms are limited to what the two-byte length of the old form can say.
+# The longest string: the signed two-byte length of the non-flexible form limits both forms.
 STRING_BYTES_MAX = 32_767
 UVARINT_MAX = 0xFFFF_FFFF
 VARINT_BYTES_MAX = 5
@@ -138,7 +138,7 @@ def read_uuids(buf: Buffer, pos: int, count: int) -> tuple[list[bytes], int]:
 
 
 def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
-    """Step over a tag section of which nothing is known; `count` is its first byte."""
+    """Skips a tag section without known tags; `count` is its first byte."""
     if count > 127:
         count, pos = read_uvarint_rest(buf, pos, count)
     if count > TAGGED_FIELDS_MAX:
@@ -169,7 +169,7 @@ def uuid_from_str(text: str) -> bytes:
 
 
 def new_uuid(rng: Random) -> bytes:
-    """A random UUID (version 4) whose text form does not begin with a dash, which command lines would take for an option."""
+    """Returns a random UUID (version 4). Its text form does not begin with a dash, because command lines would parse that as an option."""
     while True:
         raw = bytearray(rng.getrandbits(128).to_bytes(16, "big"))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -1,4 +1,4 @@
-"""What the two code generators share: lines of Python with indentation, fresh names, and runs of fixed-width fields.
+"""The common base of the two code generators: lines of Python with indentation, fresh names, and runs of fixed-width fields.
 
 A run gathers neighbouring fixed-width values until something of variable length follows; it then becomes one call of
 one struct.Struct. The length prefix of what follows, when it is one byte or an old-style length, ends the run.
@@ -12,12 +12,12 @@ from typing import Any
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import FIXED, UNSET, Field, Struct, WireType, fields, has_list, shared_default
 
-# struct codes of the elements of arrays that are read and written by one call
+# The struct codes of array elements; one call reads or writes such an array.
 NUMBERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I", "float64": "d"}
 
 
 class Source:
-    """The function being written, the objects it refers to, and the run that is open."""
+    """The function that is being generated, the objects that it refers to, and the open run."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.scope = scope
@@ -30,12 +30,12 @@ class Source:
         self.lines.append("    " * self.depth + text)
 
     def name(self, prefix: str) -> str:
-        """A local variable nobody else uses."""
+        """Returns a new, unused name of a local variable."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def refer(self, name: str, value: Any) -> str:
-        """Make `value` known to the function under `name`, or under a longer name if that is taken."""
+        """Binds `value` in the function's namespace to `name`, or to a longer name if that one is taken; returns the name."""
         while self.scope.setdefault(name, value) is not value:
             name += "_"
         return name
@@ -62,7 +62,7 @@ def default_value(field: Field) -> Any:
 
 
 def default_expression(source: Source, field: Field) -> str:
-    """Source text that gives the field's default, a fresh one where it can be changed in place."""
+    """Returns source text of the field's default; mutable defaults are created for each object."""
     if field.default is not UNSET:
         return "ZERO_UUID" if field.default == ZERO_UUID and field.type.name == "uuid" else repr(field.default)
     if field.type.struct is None:
@@ -112,7 +112,7 @@ def present(cls: type[Struct], version: int) -> tuple[list[Field], list[Field], 
 
 
 def least_size(wire_type: WireType, version: int, flexible: bool) -> int:
-    """The fewest bytes a value can take; what bounds an array's count by the bytes that are there."""
+    """Returns the smallest encoded size of a value; with it an array's count is checked against the remaining bytes."""
     if wire_type.name in FIXED:
         return run_size(FIXED[wire_type.name])
     if wire_type.struct is not None:

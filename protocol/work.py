@@ -1,14 +1,14 @@
-"""Work in slices, for what a hostile or merely large batch would make too long for one turn of an event loop.
+"""Cooperative work in slices: a hostile or very large batch would take too long for one turn of the event loop.
 
-A piece of work is a generator. It yields where it has done a turn's worth:
+The work is a generator. It yields after each turn's worth:
 
-    None         others may have their turn; resume whenever it suits
-    a callable   to be called off the loop (it leaves the interpreter: decompression, compression); send its result back
-    RELEASE      what the callables gave is not kept any longer
+    None         resume it in a later turn of the loop
+    a callable   call it on a worker thread (it releases the GIL: decompression, compression) and send its result back
+    RELEASE      the results of the callables are no longer in use
 
-and returns its result. Between two turns anything may happen to what it does not own. A turn's worth is a number of records,
-never a time, so that a test can count it. Who drives the work knows where it runs: `do_now` here and now,
-`broker/long_work.py` between the turns of the loop and its threads.
+and returns its result. Between two turns, state that it does not own may change. A turn's worth is a number of records,
+not a time, so that a test can count it. The driver decides where the work runs: `do_now` runs it at once,
+`broker/long_work.py` in turns of the event loop and on worker threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TooLong(Exception):
 
 
 class Turn:
-    """What is left of this turn, in records; whoever spends the last of it yields None and begins another."""
+    """The budget that is left of this turn, in records. Work that spends the last of it yields None and begins another turn."""
 
     __slots__ = ("left", "worth")
 
@@ -41,7 +41,7 @@ class Turn:
         self.left = self.worth = worth
 
     def spend(self, records: int) -> bool:
-        """Whether the turn is over; the next one has begun then."""
+        """Spends part of the budget. Returns True if the turn is over; the budget is then that of the next turn."""
         self.left -= records
         if self.left > 0:
             return False
@@ -49,40 +49,40 @@ class Turn:
         return True
 
     def spend_bytes(self, count: int) -> bool:
-        """For bytes that were compressed or decompressed in this turn."""
+        """Spends budget for bytes that were compressed or decompressed in this turn."""
         return self.spend(count // _BYTES_A_RECORD)
 
 
 def _released() -> None:
-    """Only its identity counts."""
+    """The value of RELEASE, which is compared by identity. It does nothing."""
 
 
 RELEASE = _released
 
 
 def do_now(work: Work[T]) -> T:
-    """All of it, however long it takes."""
+    """Runs all of the work at once, however long it takes."""
     answer: Any = None
-    fault: KafkaError | None = None
+    raised: KafkaError | None = None
     while True:
         try:
-            asked = work.send(answer) if fault is None else work.throw(fault)
+            asked = work.send(answer) if raised is None else work.throw(raised)
         except StopIteration as end:
             result: T = end.value
             return result
-        answer = fault = None
+        answer = raised = None
         if asked is not None:
             try:
                 answer = asked()
-            except KafkaError as refused:
-                fault = refused
+            except KafkaError as error:
+                raised = error
 
 
 def do_at_once(work: Work[T]) -> T:
-    """The result of work that fits into one turn.
+    """Returns the result of work that fits into one turn.
 
     Raises:
-        TooLong: it does not; nothing of it is kept.
+        TooLong: the work does not fit; its partial results are dropped.
     """
     try:
         next(work)

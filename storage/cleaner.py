@@ -1,6 +1,6 @@
 """The log cleaner's side of the log: which log is cleaned next, and what becomes of the segments that a pass has written.
 
-`Cleaner.run` asks for the work step by step and does none of it: a driver does (`broker/compaction.py` in a process of its
+`Cleaner.run` asks for the work step by step and does none of it: a driver does (`broker/log_cleaner.py` in a process of its
 own, tests at once), and sends back what came of it. Between two steps appends, reads and everything else go on. The rules:
 
 - Only sealed segments below the last stable offset take part, and none is changed. New ones are written as `.cleaned` and

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker.authorization import (
-    add_partitions_to_txn,
-    fetch,
-    init_producer_id,
-    metadata,
-    offset_delete,
-    offset_fetch,
-    produce,
-    topic_partitions,
+    add_partitions_to_txn_guard,
+    describe_topic_partitions_guard,
+    fetch_guard,
+    init_producer_id_guard,
+    metadata_guard,
+    offset_delete_guard,
+    offset_fetch_guard,
+    produce_guard,
 )
 from ottla.broker.authorization.actions import (
     describe_config_resource,
@@ -51,12 +51,12 @@ OPEN: tuple[Whole, ...] = ()
 _MEMBER = (Whole((on_group(READ),)),)
 
 RULES: Mapping[ApiKey, Rules] = {
-    ApiKey.PRODUCE: produce.guard,
-    ApiKey.FETCH: fetch.guard,
+    ApiKey.PRODUCE: produce_guard.guard,
+    ApiKey.FETCH: fetch_guard.guard,
     ApiKey.LIST_OFFSETS: (Each("topics", "topics", on_topic(DESCRIBE)),),
-    ApiKey.METADATA: metadata.guard,
+    ApiKey.METADATA: metadata_guard.guard,
     ApiKey.OFFSET_COMMIT: (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
-    ApiKey.OFFSET_FETCH: offset_fetch.guard,
+    ApiKey.OFFSET_FETCH: offset_fetch_guard.guard,
     ApiKey.FIND_COORDINATOR: (
         After(without_messages),
         Whole((find_share_coordinator,), versions=parse("6+")),
@@ -73,8 +73,8 @@ RULES: Mapping[ApiKey, Rules] = {
     ApiKey.DESCRIBE_GROUPS: (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
     ApiKey.LIST_GROUPS: (After(only_visible_groups),),
     ApiKey.DELETE_RECORDS: (Each("topics", "topics", on_topic(DELETE)),),
-    ApiKey.INIT_PRODUCER_ID: init_producer_id.guard,
-    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.guard,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id_guard.guard,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn_guard.guard,
     ApiKey.ADD_OFFSETS_TO_TXN: (Whole((on_transactional_id(WRITE),)), Whole((on_group(READ),))),
     ApiKey.END_TXN: (Whole((on_transactional_id(WRITE),)),),
     ApiKey.WRITE_TXN_MARKERS: (Whole((on_cluster(ALTER), on_cluster(CLUSTER_ACTION))),),
@@ -96,12 +96,12 @@ RULES: Mapping[ApiKey, Rules] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: (Whole((on_cluster(ALTER),)),),
     ApiKey.DESCRIBE_LOG_DIRS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DELETE_GROUPS: (Each("groups_names", "results", on_each_group(DELETE)),),
-    ApiKey.OFFSET_DELETE: offset_delete.guard,
+    ApiKey.OFFSET_DELETE: offset_delete_guard.guard,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DESCRIBE_CLUSTER: (After(cluster_operations),),
     ApiKey.DESCRIBE_PRODUCERS: (Each("topics", "topics", read_valid_topic),),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: OPEN,
     ApiKey.PUSH_TELEMETRY: OPEN,
     ApiKey.LIST_CONFIG_RESOURCES: (Whole((on_cluster(DESCRIBE_CONFIGS),)),),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: topic_partitions.guard,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions_guard.guard,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 
 NO_TIMESTAMP = -1
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, STABLE
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.coordinator.sweep import sweep
@@ -21,11 +20,10 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.records import group_metadata_record, offset_commit_record
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
+
 
 SWEEP_KEY = "expire-offsets"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.groups import describe
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_groups import ListedGroup
 
@@ -20,7 +20,9 @@ GROUPS_PER_TURN = 2_000
 class Listing:
     """One request's way through the shards."""
 
-    def __init__(self, runtime: CoordinatorRuntime[GroupShard], states: Sequence[str], types: Sequence[str]) -> None:
+    def __init__(
+        self, runtime: CoordinatorRuntime[GroupCoordinatorShard], states: Sequence[str], types: Sequence[str]
+    ) -> None:
         self._runtime = runtime
         self._filters = (states, types)
         self._left = runtime.partitions()

@@ -6,15 +6,17 @@ Names and ids of topics were resolved before: a request's topics carry both wher
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer
 from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.records import offset_commit_record
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -41,10 +43,6 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 
-if TYPE_CHECKING:
-    from ottla.broker.groups.classic.group import ClassicGroup
-    from ottla.broker.groups.shard import GroupShard
-
 # OffsetCommit tells of a missing group in words its clients know.
 GROUP_ID_NOT_FOUND_SINCE = 9
 
@@ -57,7 +55,7 @@ def commit(shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_ver
     group = _group_of_commit(shard, request, api_version)
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
         # A commit is as good as a heartbeat.
-        shard.restart_session(group, group.members[request.member_id])
+        rebalance.restart_session(shard, group, group.members[request.member_id])
     expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
     metadata_max = shard.config.offset_metadata_max_bytes
     group_id = request.group_id

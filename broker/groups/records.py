@@ -11,9 +11,15 @@ from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
-from ottla.protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.group_records import (
+from ottla.protocol.internal_topics.coordinator_records import (
+    UnknownRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from ottla.protocol.internal_topics.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,

@@ -18,6 +18,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime, OnError
 from ottla.broker.groups import describe, offsets
 from ottla.broker.groups.classic import heartbeat, join, leave, sync
 from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.listing import Listing
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.shard import Client, GroupShard
@@ -68,12 +69,12 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self.partition_count = partition_count
-        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+        self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
             GroupRecordCodec(),
-            lambda timers: GroupShard(timers, config, clock.wall_ms, new_uuid, topic_exists),
+            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, topic_exists),
             config.offsets_commit_timeout_ms,
             load_queue,
         )

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` as state: its groups and their committed offsets.
 
-`replay` is where hard state changes. The verbs are in modules of their own (`classic/`, `offsets`, `describe`,
-`expiry`): functions that take the shard, and give an Outcome.
+`replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`classic/`, `offsets`,
+`describe`, `expiry`), which import this one; what the runtime calls is coordinator_shard.py.
 """
 
 from __future__ import annotations
@@ -9,21 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups import expiry, offsets
-from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
-from ottla.broker.groups.classic.member import Member
-from ottla.broker.groups.classic.state import DEAD
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataKey
-from ottla.protocol.messages.join_group import JoinGroupResponse
-from ottla.protocol.messages.sync_group import SyncGroupResponse
-
-EXPIRY_KEY = "expire-group-metadata"
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 
 
 class Client(NamedTuple):
@@ -103,50 +94,3 @@ class GroupShard:
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
-
-    # ---- soft state
-
-    def on_loaded(self, now_ms: int) -> Outcome:
-        """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
-        self._is_loaded = True
-        self._schedule_expiry()
-        for group in self.groups.values():
-            if group.group_id in self.unreadable:
-                continue
-            for member in group.members.values():
-                self.restart_session(group, member)
-            if len(group.members) > self.config.group_max_size:
-                reason = f"loaded with {len(group.members)} members, over group.max.size {self.config.group_max_size}"
-                outcome = rebalance.prepare(self, group, now_ms, reason)
-                assert outcome == Outcome(), "nobody waits for a group that was just loaded"
-        return offsets.delete_of_unknown_topics(self)
-
-    def on_unloaded(self) -> Outcome:
-        replies: list[tuple[Any, Any]] = []
-        error = ErrorCode.NOT_COORDINATOR
-        for group in self.groups.values():
-            for member in group.members.values():
-                if member.awaiting_join is not None:
-                    response = JoinGroupResponse(error_code=error, member_id=member.member_id)
-                    replies.append((member.awaiting_join, response))
-                if member.awaiting_sync is not None:
-                    replies.append((member.awaiting_sync, SyncGroupResponse(error_code=error)))
-                member.awaiting_join = member.awaiting_sync = None
-            group.transition(DEAD, self.wall_ms())
-        return Outcome(replies=replies)
-
-    def restart_session(self, group: ClassicGroup, member: Member) -> None:
-        """The member is alive: its session ends a session timeout from now. The hot path of heartbeats and commits."""
-        group_id, member_id = group.group_id, member.member_id
-        key = rebalance.session_key(group_id, member_id)
-        if not self.timers.postpone(key, member.session_timeout_ms):
-            self.timers.schedule(
-                key, member.session_timeout_ms, lambda: rebalance.expire_session(self, group, member_id)
-            )
-
-    def _schedule_expiry(self) -> None:
-        self.timers.schedule(EXPIRY_KEY, self.config.offsets_retention_check_interval_ms, self._expire)
-
-    def _expire(self) -> Outcome:
-        self._schedule_expiry()
-        return expiry.expire(self, self.wall_ms())

@@ -1,1 +1,1 @@
-"""One file per API; `routes.py` is the table."""
+"""One file per API; the table is `broker/routes.py`."""

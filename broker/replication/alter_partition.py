@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.until_answered import UntilAnswered
 from ottla.controller.metadata.cluster import ClusterImage

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.log_removal import LogRemoval
 from ottla.broker.replication.collaborators import IsrProposals
 from ottla.broker.replication.directory_assignments import MV_DIRECTORIES
 from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle, is_throttled

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import pause
 from ottla.server.world import World

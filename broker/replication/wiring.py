@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.alter_partition import IsrChanges
 from ottla.broker.replication.directory_assignments import DirectoryAssignments

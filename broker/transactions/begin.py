@@ -8,18 +8,14 @@ and epoch goes on after an error (KIP-360): fenced unless it is the newest one, 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.transactions import end
-from ottla.broker.transactions.shard import ProducerIdNeeded
+from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
 from ottla.broker.transactions.state import EPOCH_EXHAUSTED, NO_PRODUCER_EPOCH, PREPARED, State
 from ottla.broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Transaction, created
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.transactions.shard import TransactionShard
 
 log = logging.getLogger(__name__)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import BY_NAME, PREPARED
 from ottla.broker.transactions.transaction import NO_PARTITIONS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
-
-if TYPE_CHECKING:
-    from ottla.broker.transactions.shard import TransactionShard
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> describe_transactions.TransactionState:

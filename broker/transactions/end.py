@@ -10,10 +10,10 @@ id when the epochs are used up: the markers still carry the old id with its last
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.transactions.shard import ProducerIdNeeded
+from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
 from ottla.broker.transactions.state import (
     COMPLETION,
     END_TXN_V1,
@@ -29,9 +29,6 @@ from ottla.broker.transactions.state import (
 from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.transactions.shard import TransactionShard
 
 
 def end(

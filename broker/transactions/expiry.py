@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import IDLE, State
 from ottla.broker.transactions.transaction import Transaction
-from ottla.protocol.transaction_records import TransactionLogKey
-
-if TYPE_CHECKING:
-    from ottla.broker.transactions.shard import TransactionShard
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
 
 log = logging.getLogger(__name__)
 

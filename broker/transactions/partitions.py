@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import IDLE, PREPARED, State
 from ottla.broker.transactions.transaction import Partitions, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.transactions.shard import TransactionShard
 
 
 def add(

@@ -6,10 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.coordinator.shard import UnreadableValue
-from ottla.protocol.coordinator_records import UnknownRecord, decode_key, decode_value, encode_key, encode_value
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.features import transaction_log_value_version
-from ottla.protocol.transaction_records import TRANSACTION_RECORDS
+from ottla.protocol.internal_topics.coordinator_records import (
+    UnknownRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS
 
 
 class TransactionRecordCodec:

@@ -19,9 +19,10 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions import begin, describe, end, partitions
 from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
 from ottla.broker.transactions.records import TransactionRecordCodec
-from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
+from ottla.broker.transactions.shard import ProducerIdNeeded
 from ottla.broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
 from ottla.broker.transactions.transaction import Partitions, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -62,12 +63,12 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._sendings: dict[str, MarkerSending] = {}
         clock = routes.clock
-        self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+        self.runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
             TransactionRecordCodec(transaction_version),
-            lambda timers: TransactionShard(timers, config, clock.wall_ms, self),
+            lambda timers: TransactionCoordinatorShard(timers, config, clock.wall_ms, self),
             config.request_timeout_ms,
             load_queue,
         )

@@ -1,7 +1,7 @@
 """One partition of `__transaction_state` as state: its transactional ids.
 
-`replay` is where hard state changes. The verbs are in modules of their own (`begin`, `partitions`, `end`, `expiry`,
-`describe`): functions that take the shard and give an Outcome. Soft state is what a failover may forget: the epoch before
+`replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`begin`, `partitions`,
+`end`, `expiry`, `describe`), which import this one; what the runtime calls is coordinator_shard.py. Soft state is what a failover may forget: the epoch before
 the last InitProducerId (a retry of that call then fences its producer, as with Kafka), and which markers are written.
 """
 
@@ -11,22 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.transactions import expiry
 from ottla.broker.transactions.config import TransactionConfig
-from ottla.broker.transactions.state import PREPARED
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.transaction_records import TransactionLogKey
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
 
 log = logging.getLogger(__name__)
-
-ABORT_TIMED_OUT_KEY = "abort-timed-out"
-REMOVE_EXPIRED_KEY = "remove-expired"
-COMPLETE_KEY = "complete-prepared"
 
 
 class ProducerIdNeeded(Exception):
@@ -103,28 +95,6 @@ class TransactionShard:
 
     # ---- soft state
 
-    def on_loaded(self, now_ms: int) -> Outcome:
-        """Finish what was prepared, once it is certain that the preparation is committed."""
-        self._schedule_abort()
-        self._schedule_expiry()
-        prepared = [transaction for transaction in self.transactions.values() if transaction.state in PREPARED]
-        if not prepared:
-            return Outcome()
-
-        def look(transaction: Transaction, records: list[CoordinatorRecord]) -> int:
-            # In the sweep's later turns the transaction may have become another one.
-            if self.transactions.get(transaction.transactional_id) == transaction:
-                self.coordinating.complete(transaction)
-            return expiry.END_LOOKS
-
-        def complete_some() -> None:
-            sweep(self.timers, COMPLETE_KEY, iter(prepared), look)
-
-        return Outcome(committed=complete_some)
-
-    def on_unloaded(self) -> Outcome:
-        return Outcome()
-
     def last_epoch(self, transaction: Transaction) -> int:
         """The epoch before the current one, if it was raised for the same producer, and here; -1 otherwise."""
         known = self.last_epochs.get(transaction.transactional_id)
@@ -134,17 +104,3 @@ class TransactionShard:
 
     def remember_epoch(self, transactional_id: str, producer_id: int, epoch: int, last_epoch: int) -> None:
         self.last_epochs[transactional_id] = LastEpoch(producer_id, epoch, last_epoch)
-
-    def _schedule_abort(self) -> None:
-        self.timers.schedule(ABORT_TIMED_OUT_KEY, self.config.abort_timed_out_interval_ms, self._abort_timed_out)
-
-    def _abort_timed_out(self) -> Outcome:
-        self._schedule_abort()
-        return expiry.abort_timed_out(self, self.wall_ms())
-
-    def _schedule_expiry(self) -> None:
-        self.timers.schedule(REMOVE_EXPIRED_KEY, self.config.remove_expired_interval_ms, self._remove_expired)
-
-    def _remove_expired(self) -> Outcome:
-        self._schedule_expiry()
-        return expiry.remove_expired(self, self.wall_ms())

@@ -15,7 +15,7 @@ from ottla.broker.transactions.state import (
     TRANSITIONS,
     State,
 )
-from ottla.protocol.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.protocol.internal_topics.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 Partitions: TypeAlias = frozenset[TopicPartition]
 NO_PARTITIONS: Partitions = frozenset()

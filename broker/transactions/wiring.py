@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.broker_channels import BrokerChannels
+from ottla.broker.cluster.broker_channels import BrokerChannels
+from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas

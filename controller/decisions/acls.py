@@ -9,9 +9,9 @@ from typing import Any
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
-from ottla.protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from ottla.protocol.primitives import new_uuid
 from ottla.server.security.acl import AccessControlEntry, matches_filter
 from ottla.server.security.operations import (

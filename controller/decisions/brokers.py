@@ -14,13 +14,7 @@ from ottla.controller.metadata.features import METADATA_VERSION
 from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import METADATA_VERSION_MIN
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.protocol.messages.controller_registration import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-)
-from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
@@ -33,6 +27,12 @@ from ottla.protocol.metadata_records import (
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.primitives import uuid_to_str
 
 MV_REGISTRATION_CHANGE = 7

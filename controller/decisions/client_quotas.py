@@ -10,6 +10,7 @@ from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.client_quotas import quota_entity
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -17,7 +18,6 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntryDataResponse,
 )
 from ottla.protocol.messages.alter_client_quotas import EntityData as RequestEntity
-from ottla.protocol.metadata_records import ClientQuotaRecord, EntityData
 
 USER = "user"
 CLIENT_ID = "client-id"

@@ -17,7 +17,7 @@ from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.metadata_records import ClearElrRecord, ConfigRecord
+from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord
 
 
 class ConfigOp(IntEnum):

@@ -24,13 +24,13 @@ from ottla.protocol.features import (
     metadata_version_name,
     supported_levels,
 )
+from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 from ottla.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ottla.protocol.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 # FeatureUpdate.UpgradeType
 UPGRADE = 1

@@ -28,7 +28,7 @@ from ottla.controller.metadata.partitions import (
     RECOVERING,
     PartitionRegistration,
 )
-from ottla.protocol.metadata_records import PartitionChangeRecord
+from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord
 
 # Below this metadata.version a shrunk ISR needs a new leader epoch: followers of that time had KAFKA-15021.
 MV_NO_EPOCH_BUMP_ON_SHRINK = 12

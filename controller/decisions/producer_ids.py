@@ -5,8 +5,8 @@ from __future__ import annotations
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import ProducerIdsRecord
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from ottla.protocol.metadata_records import ProducerIdsRecord
 
 PRODUCER_ID_BLOCK_SIZE = 1_000
 _PRODUCER_ID_MAX = (1 << 63) - 1

@@ -9,13 +9,13 @@ from typing import Any
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     ScramCredentialUpsertion,
 )
-from ottla.protocol.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 MV_SCRAM = 11
 # mechanism -> hash, the least iterations (RFC 5802 and 7677); the most are Kafka's

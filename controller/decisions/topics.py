@@ -14,10 +14,10 @@ from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
-from ottla.protocol.metadata_records import RemoveTopicRecord, TopicRecord
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
 
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses

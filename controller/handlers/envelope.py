@@ -17,9 +17,9 @@ from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder
-from ottla.protocol.control_messages import DefaultPrincipalData
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.headers import decode_request_header
+from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.describe_quorum import DescribeQuorumResponse
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.network.context import Peer, RequestContext
@@ -159,7 +159,7 @@ class _Relay:
 
 
 def _says_not_controller(answer: Any) -> bool:
-    """DescribeQuorum is served by whoever leads the quorum, and has an error of its own for that, as with Kafka."""
+    """DescribeQuorum is served by the leader of the quorum, and has an error of its own for that, as with Kafka."""
     if isinstance(answer, DescribeQuorumResponse):
         parts = [part for topic in answer.topics for part in topic.partitions]
         return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in parts)

@@ -8,7 +8,7 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.protocol.internal_topics.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from ottla.server.security.acl import AccessControlEntry
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,

@@ -8,7 +8,7 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData
 
 # ((entity type, entity name or None), ...) sorted by type, so that equal entities are equal keys.
 QuotaEntity = tuple[tuple[str, str | None], ...]

@@ -10,7 +10,7 @@ from immutables import Map
 
 from ottla.controller.metadata.brokers import BrokerRegistration
 from ottla.controller.metadata.controllers import ControllerRegistration
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RegisterBrokerRecord,

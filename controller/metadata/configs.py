@@ -9,7 +9,7 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.metadata_records import ConfigRecord
+from ottla.protocol.internal_topics.metadata_records import ConfigRecord
 
 
 class ResourceType(IntEnum):

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.controller.metadata.brokers import Endpoint, FeatureRange
-from ottla.protocol.metadata_records import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)

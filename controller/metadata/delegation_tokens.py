@@ -8,7 +8,7 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from ottla.protocol.internal_topics.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.producer_ids import ProducerIdsDelta
 from ottla.controller.metadata.scram import ScramDelta
 from ottla.controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
-from ottla.protocol import metadata_records as records
+from ottla.protocol.internal_topics import metadata_records as records
 from ottla.protocol.work import Turn, Work, do_now
 
 # No state comes of these: a sign of life, what is left of ZooKeeper, and the brackets that loader.py resolves.

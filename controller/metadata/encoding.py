@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.protocol.features import METADATA_VERSION_MIN, partition_record_version, register_broker_record_version
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,

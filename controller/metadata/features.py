@@ -8,7 +8,7 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.metadata_records import FeatureLevelRecord
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
 
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"

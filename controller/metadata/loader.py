@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ottla.controller.metadata.delta import REPLAY_UNITS, MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.publisher import Publisher, new_turn
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,

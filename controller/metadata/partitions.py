@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.protocol.metadata_records import PartitionChangeRecord, PartitionRecord
+from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER = -1
 # PartitionChangeRecord.leader: the leader is as before, and so is the leader epoch.

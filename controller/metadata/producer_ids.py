@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.protocol.metadata_records import ProducerIdsRecord
+from ottla.protocol.internal_topics.metadata_records import ProducerIdsRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from immutables import Map
 
 from ottla.controller.metadata.partitions import PartitionRegistration
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.protocol import control_messages as wire
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.internal_topics import control_messages as wire
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.builder import build_batch

@@ -25,8 +25,8 @@ from ottla.controller.raft.batches import (
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords
 from ottla.controller.raft.voters import VoterSet
-from ottla.protocol import control_messages as wire
 from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.internal_topics import control_messages as wire
 from ottla.protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
 from ottla.protocol.records.control import ControlType, control_batch, control_type
 from ottla.protocol.work import Turn, Work

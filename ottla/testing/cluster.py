@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from ottla import local_directory, local_nodes
-from ottla.local_nodes import HOST
+from ottla.cli import local_directory, local_nodes
+from ottla.cli.local_nodes import HOST
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import decode_response_header, encode_request_header
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from itertools import permutations
 from typing import Any, NamedTuple
 
-from ottla.local_nodes import HOST, Node
+from ottla.cli.local_nodes import HOST, Node
 
 CHUNK_BYTES = 256 * 1024
 

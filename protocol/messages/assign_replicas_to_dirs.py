@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells the controller which log directories its replicas are in (KIP-858)."""
+"""AssignReplicasToDirs: a broker reports to the controller which log directories its replicas are in (KIP-858)."""
 
 from __future__ import annotations
 

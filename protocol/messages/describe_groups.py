@@ -1,6 +1,6 @@
 """DescribeGroups: state and members of classic groups.
 
-v3 adds authorized operations (KIP-430); v4 instance ids (KIP-345); v6 tells unknown groups by error (KIP-1043).
+v3 adds authorized operations (KIP-430); v4 instance ids (KIP-345); v6 reports unknown groups by error code (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter: a voter tells its endpoints and protocol versions (KIP-853)."""
+"""UpdateRaftVoter: a voter sends its endpoints and protocol versions (KIP-853)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Layout (big endian), with the byte where each field starts:
     61 records                       compressed as a whole when a codec is set
 
 The hot path (`validate.validate_header`) works on the plain tuple of HEADER; BatchView is for all other readers.
-Nothing here judges whether a broker may accept a batch.
+Whether a broker may accept a batch is decided in `validate`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ottla.protocol.work import Turn, Work
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
-# base offset and length: what is not counted by the length field
+# The fields base_offset and length, which the length field does not count.
 LOG_OVERHEAD_BYTES = 12
 BATCH_LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 MAGIC = 2
@@ -44,7 +44,7 @@ PARTITION_LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
-# All flags that there are lie in the low byte of the two.
+# All flags lie in the low byte of the two.
 ATTRIBUTES_LOW_AT = ATTRIBUTES_AT + 1
 MAX_TIMESTAMP_AT = 35
 PRODUCER_ID_AT = 43
@@ -183,7 +183,7 @@ class BatchView:
 
     @property
     def delete_horizon(self) -> int | None:
-        """When tombstones and markers of this batch may go (KIP-534), or None while that is not decided."""
+        """The time from which tombstones and markers of this batch may be deleted (KIP-534), or None if it is not set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -192,11 +192,11 @@ class BatchView:
         return self.buffer[HEADER_BYTES:]
 
     def records(self, *, max_bytes: int | None = None) -> list[Record]:
-        """Decode every record; KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) when that cannot be done."""
+        """Decodes every record; raises KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) if one is malformed."""
         return list(self.iter_records(max_bytes=max_bytes))
 
     def iter_records(self, *, max_bytes: int | None = None) -> Iterator[Record]:
-        """As `records`, one after the other: beside the decompressed payload, one record is in memory at a time."""
+        """Decodes the records one by one: beside the decompressed payload, one record is in memory at a time."""
         if self.count == 0:
             return iter(())
         codec = self.attributes & CODEC_MASK
@@ -209,7 +209,7 @@ class BatchView:
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
 
     def expanded(self, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
-        """The records' bytes, decompressed; off the loop when that is much. The batch may be gone after a yield."""
+        """Returns the records' bytes, decompressed; large batches are decompressed on a worker. The batch's buffer may be invalid after a yield."""
         return expanding(self.attributes & CODEC_MASK, self.payload, turn, max_bytes)
 
     def __repr__(self) -> str:
@@ -217,7 +217,7 @@ class BatchView:
 
 
 def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[BatchView]:
-    """Views of the whole batches in buf[pos:end]; an unfinished one at the end is left out, as a fetch may cut there.
+    """Yields views of the complete batches in buf[pos:end]. A partial one at the end is left out, as a fetch may cut there.
 
     Raises CORRUPT_MESSAGE where no batch can start. The CRC is not checked: see `check_batch`.
     """
@@ -229,7 +229,7 @@ def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
-    """The size of the batch at `pos`, or None when not all of it is there. CORRUPT_MESSAGE when none can be there."""
+    """Returns the size of the batch at `pos`, or None if it is partial. Raises CORRUPT_MESSAGE if no batch can start there."""
     if end - pos <= MAGIC_AT:
         return None
     _, length = _PREFIX.unpack_from(buf, pos)
@@ -243,9 +243,9 @@ def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
 
 
 def check_batch(buf: memoryview, pos: int, end: int) -> Header:
-    """The header of the batch at `pos` if all of it is there and its CRC is right, else CORRUPT_MESSAGE.
+    """Returns the header of the batch at `pos`; raises CORRUPT_MESSAGE if the batch is partial or its CRC is wrong.
 
-    For bytes that a broker already accepted: recovery, replication, raft.
+    It checks bytes that a broker already accepted: in recovery, replication and raft.
     """
     size = batch_size(buf, pos, end)
     if size is None:
@@ -260,7 +260,7 @@ def check_batch(buf: memoryview, pos: int, end: int) -> Header:
 
 
 def patch_timestamp(buf: bytearray | memoryview, pos: int, timestamp_type: int, max_timestamp: int) -> None:
-    """Set the timestamp type and the max timestamp of the batch at `pos`, and its CRC anew."""
+    """Sets the timestamp type and the max timestamp of the batch at `pos`, and recomputes its CRC."""
     _, length = _PREFIX.unpack_from(buf, pos)
     _, attributes = _CRC_ATTRIBUTES.unpack_from(buf, pos + CRC_AT)
     attributes &= ~LOG_APPEND_TIME_BIT

@@ -85,9 +85,9 @@ def rebuild_batch(
     compression: int | None = None,
     level: int | None = None,
 ) -> bytes:
-    """`batch` with only the survivors, as compaction leaves it: offset range, producer and sequence stay as they were.
+    """Returns `batch` with only the survivors of compaction: offset range, producer and sequence stay the same.
 
-    With no survivors it becomes the empty batch that keeps a producer's last sequence alive.
+    Without survivors it returns an empty batch, which preserves the producer's last sequence number.
     """
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
     append_time = bool(attributes & LOG_APPEND_TIME_BIT)

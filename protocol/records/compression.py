@@ -1,13 +1,13 @@
 """The five codecs of record batches as a table: compress, and decompress under a hard limit on the output.
 
-The limit is enforced while the output is produced, never by looking at the result: gzip and raw deflate stop at it,
-snappy says its length first, lz4 and zstd write into a buffer that grows up to it. All codecs leave the interpreter while
-they work, and the output is not copied, so a worker thread can expand a batch beside the event loop. What readers must know:
+The limit is enforced while the output is produced, not checked afterwards: gzip and raw deflate stop at it, snappy has
+its length in front, lz4 and zstd write into a buffer that grows up to it. All codecs release the GIL while they work, and
+the output is not copied, so that a worker thread can decompress a batch beside the event loop. The formats:
 
-  snappy  we write xerial's framing (32 KB blocks), as Java does; librdkafka sends one raw block, so both are read
-  lz4     we write Kafka's frame: 64 KB independent blocks, no checksums. Java refuses linked blocks, which the Python
-          lz4 packages write by default; we read them but never write them
-  zstd    windows over 128 MB (2^27, zstd's own default limit, also Java's) are refused
+  snappy  xerial's framing (32 KB blocks) is written, as Java does; librdkafka sends one raw block, so both are read
+  lz4     Kafka's frame is written: 64 KB independent blocks, no checksums. Java rejects linked blocks, which the Python
+          lz4 packages write by default; they are read here but never written
+  zstd    windows over 128 MB (2^27, zstd's own default limit, also Java's) are rejected
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # No batch may grow beyond this, whatever a topic's max.decompressed.message.bytes allows: Kafka's default for that is 2 GiB
 # for each record, and a zstd batch of 80 KB can hold as much. Clients build batches of at most a few MB.
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-# What one byte can become at most, by codec: deflate's limit is 1032:1, a snappy element of two bytes copies 64, each length byte
-# of lz4 stands for 255, a zstd block of four bytes for 128 KiB.
+# The largest expansion of one byte, by codec: deflate's limit is 1032:1, a snappy element of two bytes copies 64, each length
+# byte of lz4 adds 255, a zstd block of four bytes yields 128 KiB.
 EXPANSION_MAX = (1, 1032, 64, 255, 32768)
 
 _INT32 = Struct(">i")
@@ -53,11 +53,11 @@ _LZ4_FAST_LEVEL = 9
 
 _GZIP_WBITS = 31
 _GZIP_MAGIC = b"\x1f\x8b"
-# The first piece of a gzip member that is looked at; each next one is twice as long. zlib copies what follows a member, so
-# pieces keep the cost of a million tiny members linear.
+# The first piece of a gzip member that is read; each next piece is twice as long. zlib copies the bytes after a member, so
+# that without pieces a million tiny members would cost quadratic time.
 _GZIP_PIECE_BYTES = 512
 _GZIP_PIECE_BYTES_MAX = 1024 * 1024
-# Where growing starts: enough for a typical batch in one step.
+# The initial size of a growing output buffer: a typical batch fits without growing.
 _GROWTH_START_BYTES = 64 * 1024
 _GROWTH_FACTOR = 4
 
@@ -111,7 +111,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
 
 
 def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
-    """As `decompress`, off the loop when the output is large. `data` may be gone after a yield."""
+    """Decompresses as `decompress` does; large outputs are produced on a worker. The buffer `data` may be invalid after a yield."""
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
     if codec == NO_COMPRESSION:
         return decompress(codec, data, limit)  # a copy, no more
@@ -120,7 +120,7 @@ def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = 
             output = decompress(codec, data, min(limit, BYTES_A_TURN))
         except KafkaError as fault:
             if limit <= BYTES_A_TURN or not isinstance(fault, TooLarge):
-                # How far it came is not known: bytes that are wrong at their end cost as much as right ones.
+                # The work done before the error is unknown: data that is corrupt at its end costs as much as valid data.
                 if turn.spend_bytes(BYTES_A_TURN):
                     yield None
                 raise
@@ -151,7 +151,7 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes:
     start = 0
     while True:  # one turn per gzip member; Java's reader accepts several too
         start = _gunzip_member(data, start, output, max_bytes)
-        # Java's reader ignores what follows a member and is no other, so Kafka takes such batches.
+        # Java's reader ignores trailing bytes that are no gzip member, so Kafka accepts such batches.
         if data[start : start + 2] != _GZIP_MAGIC:
             return output.getvalue()
 
@@ -243,7 +243,7 @@ def _unlz4(data: memoryview, max_bytes: int) -> bytes:
 
 
 def lz4_blocks_are_linked(payload: memoryview) -> bool:
-    """Whether an lz4 frame says that its blocks depend on each other; also true of what is no lz4 frame."""
+    """Returns True if the lz4 frame's blocks are linked, and also if the payload is no lz4 frame."""
     return len(payload) < _LZ4_FLG_AT + 1 or not payload[_LZ4_FLG_AT] & _LZ4_INDEPENDENT_BIT
 
 
@@ -256,10 +256,10 @@ def _unzstd(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _grow(decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, max_bytes: int) -> bytes:
-    """Decompress into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly.
+    """Decompresses into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly.
 
-    A BytesIO gives memory that is neither zeroed byte by byte nor copied at the end: for 256 MiB, either of them would
-    keep the interpreter, and with it the event loop, for 100 ms.
+    The memory of a BytesIO is neither zeroed byte by byte nor copied at the end. For 256 MiB, each of these would hold
+    the GIL, and with it block the event loop, for 100 ms.
     """
     size = min(max(_GROWTH_START_BYTES, _GROWTH_FACTOR * len(data)), max_bytes)
     while True:

@@ -1,4 +1,4 @@
-"""Control batches: end-of-transaction markers, and what a raft log says about itself (leader, voters, snapshots).
+"""Control batches: end-of-transaction markers, and the raft log's own records (leader change, voters, snapshot header and footer).
 
 A control record's key is two int16: a version and the type. This file frames them; the values of the raft records are
 encoded messages (`protocol.control_messages`) that the caller hands over as bytes.
@@ -30,7 +30,7 @@ class ControlType(IntEnum):
 
 
 class EndTxnMarker(NamedTuple):
-    """What a transaction marker says."""
+    """The contents of a transaction marker."""
 
     committed: bool
     coordinator_epoch: int
@@ -80,7 +80,7 @@ def control_key(kind: ControlType) -> bytes:
 
 
 def control_type(record: Record) -> ControlType | None:
-    """The type of a control record, None for one of a newer Kafka. CORRUPT_MESSAGE when the key is no such key."""
+    """Returns the type of a control record, None for a type of a newer Kafka. Raises CORRUPT_MESSAGE if the key is malformed."""
     try:
         _, number = _KEY.unpack_from(record.key or b"")
     except StructError:
@@ -89,7 +89,7 @@ def control_type(record: Record) -> ControlType | None:
 
 
 def end_txn_marker(batch: BatchView) -> EndTxnMarker | None:
-    """What the control batch says if it is a transaction marker, else None."""
+    """Returns the contents of the control batch if it is a transaction marker, else None."""
     records = batch.records()
     if not records:  # compaction leaves emptied control batches behind
         return None

@@ -1,7 +1,7 @@
-"""Rewriting a produced batch for its topic: another codec. (Timestamps are patched in place: `validate.restamp`.)
+"""Recompression of a produced batch with its topic's codec. (Timestamps are patched in place: `validate.restamp`.)
 
-The records inside are not touched: the payload is decompressed and compressed again as a whole, so whatever a client
-put into them is still there. Kafka decodes and re-encodes each record, with the same outcome for valid ones.
+The payload is decompressed and compressed again as a whole, so the records' bytes do not change. Kafka decodes and
+re-encodes each record, with the same result for valid ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.records.builder import pack_batch
 from ottla.protocol.records.compression import CODEC_IDS, NO_COMPRESSION
 from ottla.protocol.work import BYTES_A_TURN, Turn, Work
 
-#: The length field cannot say more.
+#: The largest value of the length field, a signed int32.
 BATCH_BYTES_MAX = 2**31 - 1
 
 # compression.type: the codec to store with, None to keep what the producer chose.
@@ -39,7 +39,7 @@ def recompressing(
     max_bytes: int | None = None,
     batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Work[bytes]:
-    """As `recompress`, off the loop when it is much; `payload` are the records if they are decompressed already.
+    """Recompresses as `recompress` does; large batches are handled on a worker. `payload` are the records if they are decompressed already.
 
     Raises:
         KafkaError: INVALID_RECORD, or MESSAGE_TOO_LARGE for a result of over `batch_bytes_max`.
@@ -48,7 +48,7 @@ def recompressing(
         try:
             payload = yield from batch.expanded(turn, max_bytes)
         except KafkaError as fault:
-            # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
+            # CORRUPT_MESSAGE is retriable: the producer would send the same bytes again until delivery.timeout.ms.
             raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
     if codec == NO_COMPRESSION:
         _check_size(HEADER_BYTES + len(payload), batch_bytes_max)

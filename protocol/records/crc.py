@@ -10,11 +10,11 @@ from ottla.protocol.primitives import Buffer
 
 
 def _extension() -> Callable[[Buffer], int]:
-    """The compiled half of the package crc32c alone: its `__init__` imports importlib.metadata, and with it `email`, to know
-    its own version. That is 0.1 s of CPU at every start of a node or a tool."""
+    """Loads the compiled module of the package crc32c without its `__init__`, which imports importlib.metadata and `email` to
+    find its own version. That import takes 0.1 s of CPU at every start of a node or a tool."""
     package = find_spec("crc32c")
     spec = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations) if package is not None else None
-    if spec is None or spec.loader is None:  # another version of the package, or none: let the import say so
+    if spec is None or spec.loader is None:  # another version of the package, or none: the import raises the error
         from crc32c import crc32c as whole_package
 
         return whole_package

@@ -1,7 +1,7 @@
-"""Records of a batch v2 as they lie there: key, place and length of each, without decoding the rest.
+"""Encoded records of a batch v2: key, position and length of each, without decoding the rest.
 
-Compaction looks at the key of every record of a log, and copies what stays byte for byte: this takes a third of the time of
-`record.iter_records`. The layout is in `record`. A negative length (null) has an odd first byte, as zigzag puts the sign
+Compaction reads the key of every record of a log and copies the surviving records byte for byte. This takes a third of the
+time of `record.iter_records`. The layout is in `record`. A negative length (null) has an odd first byte, as zigzag puts the sign
 into the lowest bit.
 """
 
@@ -29,9 +29,9 @@ class EncodedRecord(NamedTuple):
 
 
 def split_records(data: bytes, count: int, last_offset_delta: int) -> list[EncodedRecord]:
-    """The `count` records that fill `data` exactly, with offsets that grow and end by `last_offset_delta`.
+    """Splits `data` into exactly `count` records with increasing offset deltas, none above `last_offset_delta`.
 
-    INVALID_RECORD when they do not. Values and headers are not looked at.
+    Raises INVALID_RECORD if it does not consist of these. Values and headers are not checked.
     """
     if count < 0 or count > len(data) // _RECORD_BYTES_MIN:
         raise _invalid(f"record count {count} in {len(data)} bytes")

@@ -19,7 +19,7 @@ RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """A record with its place in the log; the timestamp is the batch's own when that is LogAppendTime."""
+    """A record with its offset. Its timestamp is the batch's append time if the timestamp type is LogAppendTime."""
 
     offset: int
     timestamp: int
@@ -29,7 +29,7 @@ class Record(NamedTuple):
 
 
 class NewRecord(NamedTuple):
-    """A record that has no offset yet. A plain tuple in this order does as well."""
+    """A record without an offset. A plain tuple in this order is accepted in its place."""
 
     key: bytes | None
     value: bytes | None
@@ -38,7 +38,7 @@ class NewRecord(NamedTuple):
 
 
 class RecordFacts(NamedTuple):
-    """What a record says of itself, without a copy of what it holds."""
+    """The metadata of a record: its key, value and headers are not copied."""
 
     offset: int
     timestamp: int
@@ -48,13 +48,13 @@ class RecordFacts(NamedTuple):
 def iter_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[Record]:
-    """The `count` records that fill `data` exactly, one after the other. INVALID_RECORD, as in Kafka, where one does not."""
+    """Yields the `count` records that fill `data` exactly. Raises INVALID_RECORD, as Kafka does, if they do not."""
     _check_count(count, data)
     pos = index = 0
     size = len(data)
     wild = not -_TAME_TIMESTAMP <= base_timestamp <= _TAME_TIMESTAMP
     try:
-        # One-byte varints, most of all, are read in place.
+        # Varints of one byte, which are the most frequent, are read in place.
         for index in range(count):
             length, pos = _varint(data, pos)
             end = pos + length
@@ -91,9 +91,9 @@ def iter_records(
 def skim_records(
     data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[RecordFacts | None]:
-    """As `iter_records`, every length checked, but nothing is copied: a record may be as large as its batch.
+    """Checks every length as `iter_records` does, but copies nothing: a record may be as large as its batch.
 
-    One record can hold millions of headers: after every HEADERS_A_STEP of them comes None.
+    One record can hold millions of headers: None is yielded after every HEADERS_A_STEP of them.
     """
     _check_count(count, data)
     pos = index = 0
@@ -131,7 +131,7 @@ def skim_records(
 def iter_times(
     data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp) of each record; what else is in it is jumped over, and not judged."""
+    """Yields (offset, timestamp) of each record; its other fields are skipped without validation."""
     pos = index = 0
     size = len(data)
     try:
@@ -149,7 +149,7 @@ def iter_times(
 
 
 def _check_count(count: int, data: bytes | memoryview) -> None:
-    # No record is shorter than seven bytes: this bounds what a false count can make us do.
+    # No record is shorter than seven bytes: this bounds the work that a false count can cause.
     if count < 0 or count > len(data) // RECORD_BYTES_MIN:
         raise _invalid(f"record count {count} in {len(data)} bytes")
 
@@ -164,7 +164,7 @@ def _wrong_length(index: int, length: int, over: int) -> KafkaError:
 
 
 def _read_timestamp(data: bytes | memoryview, pos: int, base_timestamp: int) -> tuple[int, int]:
-    """Base and delta together may leave 64 bits. Java's sum wraps, and so does this one."""
+    """Returns base plus delta. The sum may exceed 64 bits; it wraps as Java's does."""
     byte = data[pos]
     if byte < 128:
         timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
@@ -178,7 +178,7 @@ def _read_timestamp(data: bytes | memoryview, pos: int, base_timestamp: int) -> 
 
 
 def _varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
-    """read_varint in one call for numbers of one or two bytes, nearly all that records hold."""
+    """Reads a varint as `read_varint` does, in one call for numbers of one or two bytes, which nearly all in records are."""
     byte = data[pos]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -263,12 +263,12 @@ def _invalid(message: str) -> KafkaError:
 
 # length, attributes, timestamp delta, offset delta, null key, null value, no headers
 RECORD_BYTES_MIN = 7
-#: Headers that are skipped between two looks at what they cost.
+#: The number of headers that are skipped between two checks of the turn's budget.
 HEADERS_A_STEP = 1024
 _INT64_END = 1 << 63
-# A base timestamp within this takes any delta of one byte; the year 292 million is beyond it.
+# A base timestamp below this cannot overflow with a delta of one byte; it lies after the year 100 million.
 _TAME_TIMESTAMP = 1 << 62
-# Past NamedTuple's own constructor: a third of the time per record.
+# This bypasses NamedTuple's constructor and takes a third of its time per record.
 _new_tuple = tuple.__new__
 _SHORT_MAX = 8192
 _SHORT = tuple(varint(number) for number in range(_SHORT_MAX))

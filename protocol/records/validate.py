@@ -1,4 +1,4 @@
-"""What a partition leader checks of a produced record set before anything is changed.
+"""Validation of a produced record set by the partition leader, before anything is changed.
 
 `validate_header` is the hot path: one struct read, a handful of comparisons and the CRC, no work per record. A header
 that is out of the ordinary goes to the cold `_judge`, which finds the error that Kafka gives, in Kafka's order:
@@ -14,18 +14,20 @@ that is out of the ordinary goes to the cold `_judge`, which finds the error tha
     timestamps out of bounds                   INVALID_TIMESTAMP with the index of each bad record
     LogAppendTime set by the client            INVALID_TIMESTAMP on a LogAppendTime topic, otherwise accepted (see `restamp`)
 
-`check_records` looks at every record as Kafka does for every batch. It is run where the topic's rules need the records: a
-compacted topic, a lower bound on timestamps, or the broker's setting to check them all. It works in turns, as a batch of a
-few bytes can claim, and a compressed one hold, millions of records. What a header claims is never counted up to.
+`check_records` decodes every record, as Kafka does for every batch. It runs if the topic's rules need the records: a
+compacted topic, a lower bound on timestamps, or the broker's setting to check all records. It works in turns, because the
+header of a small batch can claim millions of records, and a compressed batch can hold them. The header's count is bounded
+by the payload before it is used.
 
-Differences to Apache Kafka 4.3.1, each measured against it:
-- it decodes all records always; by default we trust the header, so broken records inside a batch with a right CRC pass
-- unknown codecs and undecodable payloads: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here (the client's fault, not ours)
+Differences from Apache Kafka 4.3.1, each measured against it:
+- Kafka always decodes all records; by default the header is trusted here, so malformed records in a batch with a valid CRC pass
+- unknown codecs and undecodable payloads: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here (it is the client's error)
 - linked lz4 blocks, which Java cannot read: UNKNOWN_SERVER_ERROR there, INVALID_RECORD here
 - offset deltas that are not 0..n-1, transactional without a producer id: accepted there, INVALID_RECORD here
 - a max timestamp that is not that of the records is corrected there; here it or a base timestamp beyond the bounds is
   INVALID_TIMESTAMP
-- every bad record is named there, the first RECORD_ERRORS_MAX here; a compressed batch of over RECORDS_MAX is refused here
+- Kafka's response lists every invalid record, Ottla's the first RECORD_ERRORS_MAX; a compressed batch of over RECORDS_MAX
+  records is rejected here
 """
 
 from __future__ import annotations
@@ -66,15 +68,15 @@ from ottla.protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim
 from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
 
 TIMESTAMP_BOUND_NONE = 2**63 - 1
-# The smallest length field of any magic (LegacyRecord's overhead); less cannot be a batch at all.
+# The smallest length field of a batch of any magic (LegacyRecord's overhead).
 _LENGTH_MIN = 14
 _ERRORS_SHOWN_MAX = 3
-# In records: to decompress what may be done on the loop.
+# The cost, in records, of decompressing a payload that is small enough for the event loop.
 _EXPANDING_COST = 100
-#: So many of a batch's bad records are named in the answer; the producer learns that the batch failed in any case.
+#: The response lists at most this many invalid records of a batch; the batch fails in any case.
 RECORD_ERRORS_MAX = 100
-#: Records, and headers of records, that a compressed batch may hold: its size on the wire does not bound them. 30 times what
-#: fits into a batch of the default size without compression.
+#: The limit of records, and of headers of records, in a compressed batch, whose size on the wire does not bound them. It is
+#: 30 times the number that fits into an uncompressed batch of the default size.
 RECORDS_MAX = 1 << 22
 
 
@@ -86,7 +88,7 @@ class RecordError(NamedTuple):
 
 
 class RecordsRejected(KafkaError):
-    """Records of a batch were refused one by one; the whole batch is."""
+    """A batch is rejected because of single records, which it lists."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -95,7 +97,7 @@ class RecordsRejected(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """What a topic's configuration asks of produced records. Made once per configuration."""
+    """The requirements of a topic's configuration on produced records. One object is made per configuration."""
 
     max_message_bytes: int = 1_048_588
     log_append_time: bool = False
@@ -107,7 +109,7 @@ class RecordRules:
 
     @property
     def needs_records(self) -> bool:
-        """Whether `validate_records` must follow `validate_header`."""
+        """Returns True if `validate_records` must follow `validate_header`."""
         return (
             self.check_records
             or self.compacted
@@ -118,10 +120,10 @@ class RecordRules:
 def validate_header(
     buf: memoryview, pos: int, end: int, rules: RecordRules, now_ms: int, turn: object = None
 ) -> Header:
-    """The header of the one batch that a client may put into buf[pos:end]; KafkaError if it must be refused.
+    """Returns the header of the only batch in buf[pos:end]; raises KafkaError if the batch is invalid.
 
-    A refusal names the bad records as far as the `Turn` of the request allows; anything else stands for a turn of its own.
-    The batch is buf[pos : pos + 12 + length]: an unfinished second batch behind it is not part of it.
+    The error lists the invalid records as far as the budget of the request's `Turn` allows; `turn` may be None.
+    The batch is buf[pos : pos + 12 + length]: a partial second batch after it is ignored.
     """
     if end - pos < HEADER_BYTES:
         _refuse_short(buf, pos, end)
@@ -149,7 +151,7 @@ def validate_header(
         or size > rules.max_message_bytes
         or last_offset_delta + 1 != count
         or count < 1
-        # Bits 3 and 5 and codecs 3 (lz4: its block mode is looked at), 5, 6, 7 are rare enough for the cold path.
+        # Bits 3 and 5 and codecs 3 (lz4: its block mode is checked), 5, 6, 7 are rare enough for the cold path.
         or (
             attributes
             and (attributes & 0x28 or attributes & 7 in _RARE_CODECS or (attributes & 0x10 and producer_id < 0))
@@ -173,7 +175,7 @@ assert CONTROL_BIT | LOG_APPEND_TIME_BIT == 0x28 and TRANSACTIONAL_BIT == 0x10
 
 
 def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: RecordRules, now_ms: int) -> int:
-    """Give the appended batch at `pos` the topic's timestamp type. Returns its LogAppendTime, or -1 for CreateTime."""
+    """Sets the topic's timestamp type on the appended batch at `pos`. Returns its LogAppendTime, or -1 for CreateTime."""
     if rules.log_append_time:
         patch_timestamp(buf, pos, LOG_APPEND_TIME, now_ms)
         return now_ms
@@ -184,14 +186,14 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
 
 
 def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> int:
-    """Check every record of a batch whose header is valid, and count them. RecordsRejected names the bad ones."""
+    """Checks every record of a batch whose header is valid, and counts them. RecordsRejected lists the invalid ones."""
     view = BatchView(batch)
     do_now(check_records(view, rules, now_ms, Turn()))
     return view.count
 
 
 def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[bytes]:
-    """As `validate_records`, in turns. Returns the bytes of the records, decompressed."""
+    """Checks as `validate_records` does, in turns. Returns the bytes of the records, decompressed."""
     if batch.count > RECORDS_A_TURN:
         yield None
     try:
@@ -200,7 +202,7 @@ def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn)
     except RecordsRejected:
         raise
     except KafkaError as fault:
-        # CORRUPT_MESSAGE is retriable, and the producer would send the same bytes for ever.
+        # CORRUPT_MESSAGE is retriable: the producer would send the same bytes again until delivery.timeout.ms.
         raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
     return data
 
@@ -234,16 +236,16 @@ def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int, 
             break
     if late:
         errors = sorted(stray + late)
-        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, "records were refused for their timestamps", errors)
+        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, "records were rejected for their timestamps", errors)
     if stray:
         shown = "; ".join(f"{index}: {message}" for index, message in stray[:_ERRORS_SHOWN_MAX])
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(stray)} records were refused: {shown}", stray)
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, f"{len(stray)} records were rejected: {shown}", stray)
 
 
 def _judge(
     buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int, turn: object
 ) -> Header:
-    """The slow twin of `validate_header`: raise what Kafka would, or accept an unusual but valid batch."""
+    """The cold path of `validate_header`: raises Kafka's error, or accepts an unusual but valid batch."""
     base_offset, length, _, _, crc, attributes, _, _, _, _, _, _, _ = header
     _check_alone(buf, pos, end)
     size = length + LOG_OVERHEAD_BYTES
@@ -263,7 +265,7 @@ def _judge(
 
 
 def _check_claims(header: Header, payload_bytes: int) -> None:
-    """What the header says of its records, producer and attributes."""
+    """Checks the header's record count, producer fields and attributes."""
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, _, base_sequence, count = header
     if attributes & CODEC_MASK >= len(CODECS):
         raise _invalid(f"unknown compression codec {attributes & CODEC_MASK}")
@@ -280,7 +282,7 @@ def _check_claims(header: Header, payload_bytes: int) -> None:
 
 
 def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
-    """Whether the payload cannot hold so many: offsets, and files of the log, would go for records that do not exist."""
+    """Returns True if the payload cannot hold `count` records: offsets would be assigned to records that do not exist."""
     return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (
         codec != NO_COMPRESSION and count > RECORDS_MAX
     )
@@ -294,13 +296,13 @@ def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now
             named = 1
         raise RecordsRejected(
             ErrorCode.INVALID_TIMESTAMP,
-            "records were refused for their timestamps",
+            "records were rejected for their timestamps",
             [RecordError(index, "a producer may not set LogAppendTime") for index in range(named)],
         )
     newest = now_ms + rules.timestamp_after_max_ms
     latest = max(base_timestamp, max_timestamp)
     if latest > newest and not rules.log_append_time:
-        # The header has decided already: which records it were is looked up only where that takes no time.
+        # The header proves the error already: the invalid records are searched only if that fits into the budget.
         if _takes_from(turn, _EXPANDING_COST + count):
             with suppress(TooLong):
                 do_at_once(check_records(BatchView(batch), rules, now_ms, Turn()))
@@ -308,7 +310,7 @@ def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now
 
 
 def _takes_from(turn: object, records: int) -> bool:
-    """Whether so many may be looked at for no more than a better error. A request may hold thousands of bad batches."""
+    """Takes budget for decoding `records` for a better error only. A request may hold thousands of invalid batches."""
     if not isinstance(turn, Turn):
         return records <= RECORDS_A_TURN
     if turn.left <= records:
@@ -318,10 +320,10 @@ def _takes_from(turn: object, records: int) -> bool:
 
 
 def _check_alone(buf: memoryview, pos: int, end: int) -> None:
-    """Exactly one whole batch of magic 2, and nothing behind it that could be another."""
+    """Raises unless there is exactly one complete batch of magic 2, without a complete second one after it."""
     size = _next_size(buf, pos, end)
     if size is None:
-        raise _invalid("no whole record batch")
+        raise _invalid("no complete record batch")
     magic = buf[pos + MAGIC_AT]
     if magic != MAGIC:
         raise _invalid(f"record batch has magic {magic}, only {MAGIC} is served")
@@ -330,7 +332,7 @@ def _check_alone(buf: memoryview, pos: int, end: int) -> None:
 
 
 def _next_size(buf: memoryview, pos: int, end: int) -> int | None:
-    """The size of the next batch of any magic, or None when it is not all there."""
+    """Returns the size of the next batch of any magic, or None if the batch is partial."""
     if end - pos < LOG_OVERHEAD_BYTES:
         return None
     length = int.from_bytes(buf[pos + 8 : pos + LOG_OVERHEAD_BYTES], "big", signed=True)

@@ -4,7 +4,7 @@ v3 names the client's software (KIP-511) and feature levels (KIP-584) · v4 tell
 clients cannot read those and are not told · v5 asks for a certain cluster and node (KIP-1242).
 
 A request that the broker forwards has to be in a version that the active controller serves, too: of those APIs the versions
-that both have are told, once the controller's are known (KIP-590).
+that both have are advertised, once the controller's are known (KIP-590).
 """
 
 from __future__ import annotations

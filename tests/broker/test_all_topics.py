@@ -18,7 +18,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from tests.broker.replication.test_partition import Timers
-from tests.controller.situation import Situation
+from tests.controller.harness import DecisionHarness
 
 VIEW = View(12, "PLAINTEXT")
 PARTITIONS, TOPICS = 100, 12
@@ -54,9 +54,9 @@ class Cluster:
     """A broker's metadata, and what is encoded of it, in turns that the test makes."""
 
     def __init__(self) -> None:
-        self.situation = Situation(brokers=3)
+        self.controller = DecisionHarness(brokers=3)
         for number in range(TOPICS):
-            self.situation.topic(f"t{number}", "1 2 3", partitions=PARTITIONS)
+            self.controller.topic(f"t{number}", "1 2 3", partitions=PARTITIONS)
         self.metadata = MetadataCache(1, "cluster")
         self.clock = Timers()
         self.encoded: list[str] = []
@@ -66,7 +66,7 @@ class Cluster:
         self.publish()
 
     def publish(self) -> None:
-        self.metadata.image = self.situation.image
+        self.metadata.image = self.controller.image
 
     def encode(self, image: TopicImage) -> Iterator[bytes]:
         if self.fails:
@@ -103,7 +103,7 @@ def test_a_topic_encoded_in_pieces_has_the_same_bytes(version: int) -> None:
 
 def test_a_topic_of_more_partitions_than_a_turn_has_is_encoded_in_several() -> None:
     cluster = Cluster()
-    cluster.situation.topic("wide", "1 2 3", partitions=3 * PARTITIONS_PER_TURN)
+    cluster.controller.topic("wide", "1 2 3", partitions=3 * PARTITIONS_PER_TURN)
     cluster.publish()
     cluster.ask()
     turns = [len(cluster.encoded)]
@@ -133,13 +133,13 @@ def test_a_topic_that_changes_is_encoded_alone_and_a_change_of_the_brokers_means
     cluster.ask()
     while cluster.turn():
         pass
-    cluster.situation.topic("new", "1 2 3")
+    cluster.controller.topic("new", "1 2 3")
     cluster.publish()
     cluster.encoded.clear()
     cluster.ask()
     assert cluster.encoded == ["new"]
     assert cluster.answers[-1] is not None and "new" in cluster.answers[-1]
-    cluster.situation.broker(4)
+    cluster.controller.broker(4)
     cluster.publish()
     cluster.encoded.clear()
     cluster.ask()
@@ -151,7 +151,7 @@ def test_a_topic_that_changes_is_encoded_alone_and_a_change_of_the_brokers_means
 def test_who_asks_after_newer_metadata_arrived_is_not_answered_by_the_pass_of_before() -> None:
     cluster = Cluster()
     cluster.ask()
-    cluster.situation.topic("new", "1 2 3")
+    cluster.controller.topic("new", "1 2 3")
     cluster.publish()
     cluster.ask()
     while cluster.turn():

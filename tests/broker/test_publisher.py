@@ -13,7 +13,12 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.publisher import UNITS_A_TURN
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from ottla.protocol.work import Work
 from ottla.storage.logs import Logs
 from tests.sim.cluster import SimCluster

@@ -15,25 +15,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.testing import Cluster
-from tests.chaos.copiers import (
+from tests.chaos.message_copiers import (
     CALL_SECONDS_MAX,
     LIBRDKAFKA,
     PARTITIONS,
     SOURCE,
     TARGET,
     TRANSACTION_TIMEOUT_MS,
-    Copier,
-    JavaCopier,
-    LibrdkafkaCopier,
+    JavaMessageCopier,
+    LibrdkafkaMessageCopier,
+    TransactionalMessageCopier,
 )
 from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
 from tests.cluster.transactor import READ_COMMITTED, Nodes
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-SETTINGS: dict[str, tuple[int, type[Copier]]] = {
-    "one node, librdkafka": (1, LibrdkafkaCopier),
-    "three nodes, librdkafka": (3, LibrdkafkaCopier),
-    "three nodes, Java": (3, JavaCopier),
+SETTINGS: dict[str, tuple[int, type[TransactionalMessageCopier]]] = {
+    "one node, librdkafka": (1, LibrdkafkaMessageCopier),
+    "three nodes, librdkafka": (3, LibrdkafkaMessageCopier),
+    "three nodes, Java": (3, JavaMessageCopier),
 }
 POLL_SECONDS = 0.02
 READ_SECONDS_MAX = 60
@@ -72,7 +72,14 @@ class Victims:
         return rng.choice(list(roles.items()))
 
 
-def run(*, kills: int, count: int, seed: int, nodes: int = 1, copier: type[Copier] = LibrdkafkaCopier) -> Verdict:
+def run(
+    *,
+    kills: int,
+    count: int,
+    seed: int,
+    nodes: int = 1,
+    copier: type[TransactionalMessageCopier] = LibrdkafkaMessageCopier,
+) -> Verdict:
     verdict = Verdict()
     rng = random.Random(seed)
     with Cluster(nodes, num_partitions=str(PARTITIONS)) as cluster:
@@ -80,7 +87,7 @@ def run(*, kills: int, count: int, seed: int, nodes: int = 1, copier: type[Copie
         # The nodes' ids are 1 to `nodes`: the coordinators are apart from each other where there are several.
         transactional_id = transactional_id_at(cluster, 1, "copier")
         group_id = group_id_at(cluster, nodes, "copiers")
-        victims = Victims(cluster, transactional_id, group_id, nodes > 1 and copier is LibrdkafkaCopier)
+        victims = Victims(cluster, transactional_id, group_id, nodes > 1 and copier is LibrdkafkaMessageCopier)
         application = copier(cluster.bootstrap, transactional_id, group_id, count, seed)
         while verdict.kills.total() < kills and application.wait_for_commits(1):
             # At any moment of the transactions that are under way now.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.chaos.roles import quorum_leader
-from tests.docker.network_lab import available
+from tests.docker.namespace_harness import available
 
 ROOT = Path(__file__).parents[2]
 CLIENT = 0  # the number of the clients' namespace

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.chaos import exactly_once
-from tests.chaos.copiers import JavaCopier
+from tests.chaos.message_copiers import JavaMessageCopier
 from tests.needs import needs_apache_kafka
 
 
@@ -17,6 +17,6 @@ def test_a_librdkafka_application_copies_every_record_once_though_its_only_node_
 @needs_apache_kafka
 @pytest.mark.timeout(300)
 def test_a_java_application_copies_every_record_once_though_coordinators_and_leaders_are_killed() -> None:
-    verdict = exactly_once.run(kills=4, count=20_000, seed=1, nodes=3, copier=JavaCopier)
+    verdict = exactly_once.run(kills=4, count=20_000, seed=1, nodes=3, copier=JavaMessageCopier)
     assert verdict.problems == []
     assert verdict.kills.total() == 4, f"the load was too small: {verdict}"

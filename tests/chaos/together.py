@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ottla import local_nodes
+from ottla.cli import local_nodes
 from ottla.testing import Cluster
 from tests.chaos import power_loss
 from tests.chaos.cluster_cycles import victims
@@ -66,7 +66,7 @@ class ClockedCluster(Cluster):
 
 
 @dataclass
-class Scene:
+class ChaosHarness:
     """The cluster, its disks, and what draws."""
 
     cluster: ClockedCluster
@@ -83,67 +83,67 @@ class Scene:
         time.sleep(self.rng.uniform(low, high))
 
 
-def kill(kind: str) -> Callable[[Scene], None]:
-    def accident(scene: Scene) -> None:
-        killed = victims(scene.cluster, kind, scene.rng)
+def kill(kind: str) -> Callable[[ChaosHarness], None]:
+    def accident(harness: ChaosHarness) -> None:
+        killed = victims(harness.cluster, kind, harness.rng)
         for node_id in killed:
-            scene.cluster.kill(node_id)
+            harness.cluster.kill(node_id)
         if len(killed) == 1:
-            scene.lasts(0, 1)
-        scene.cluster.start(*killed)
+            harness.lasts(0, 1)
+        harness.cluster.start(*killed)
 
     return accident
 
 
-def pause(scene: Scene) -> None:
-    node_id = scene.some()
-    scene.cluster.pause(node_id)
-    scene.lasts(0.5, 12)  # some longer than broker.session.timeout.ms
-    scene.cluster.resume(node_id)
+def pause(harness: ChaosHarness) -> None:
+    node_id = harness.some()
+    harness.cluster.pause(node_id)
+    harness.lasts(0.5, 12)  # some longer than broker.session.timeout.ms
+    harness.cluster.resume(node_id)
 
 
-def isolate(scene: Scene) -> None:
-    scene.cluster.isolate(scene.some())
-    scene.lasts(0.5, 8)
-    scene.cluster.heal()
+def isolate(harness: ChaosHarness) -> None:
+    harness.cluster.isolate(harness.some())
+    harness.lasts(0.5, 8)
+    harness.cluster.heal()
 
 
-def cut_one_way(scene: Scene) -> None:
-    node_id = scene.some()
-    scene.cluster.partition(node_id, scene.others_of(node_id), one_way=True)
-    scene.lasts(0.5, 8)
-    scene.cluster.heal()
+def cut_one_way(harness: ChaosHarness) -> None:
+    node_id = harness.some()
+    harness.cluster.partition(node_id, harness.others_of(node_id), one_way=True)
+    harness.lasts(0.5, 8)
+    harness.cluster.heal()
 
 
-def full_disk(scene: Scene) -> None:
-    ballast = fill(scene.disks[scene.some()].path)
-    scene.lasts(0.5, 3)
+def full_disk(harness: ChaosHarness) -> None:
+    ballast = fill(harness.disks[harness.some()].path)
+    harness.lasts(0.5, 3)
     ballast.unlink()
 
 
-def wrong_clock(scene: Scene) -> None:
-    node_id = scene.some()
-    scene.cluster.clocks[node_id].set(scene.rng.choice(SKEWS))
-    scene.lasts(1.5, 4)
-    if scene.rng.random() < 0.5:
-        scene.cluster.kill(node_id)
-        scene.cluster.start(node_id)
-    scene.cluster.clocks[node_id].set(0)
+def wrong_clock(harness: ChaosHarness) -> None:
+    node_id = harness.some()
+    harness.cluster.clocks[node_id].set(harness.rng.choice(SKEWS))
+    harness.lasts(1.5, 4)
+    if harness.rng.random() < 0.5:
+        harness.cluster.kill(node_id)
+        harness.cluster.start(node_id)
+    harness.cluster.clocks[node_id].set(0)
 
 
-def power(*, everywhere: bool) -> Callable[[Scene], None]:
-    def accident(scene: Scene) -> None:
-        struck = list(NODES) if everywhere else [scene.some()]
-        power_loss.power_loss(scene.cluster, scene.disks, struck)
+def power(*, everywhere: bool) -> Callable[[ChaosHarness], None]:
+    def accident(harness: ChaosHarness) -> None:
+        struck = list(NODES) if everywhere else [harness.some()]
+        power_loss.power_loss(harness.cluster, harness.disks, struck)
         if not everywhere:
-            scene.lasts(0, 1)
-        scene.cluster.start(*struck)
+            harness.lasts(0, 1)
+        harness.cluster.start(*struck)
 
     return accident
 
 
 #: Name, accident, whether it needs the flush before the acknowledgement.
-ACCIDENTS: dict[str, tuple[Callable[[Scene], None], bool]] = {
+ACCIDENTS: dict[str, tuple[Callable[[ChaosHarness], None], bool]] = {
     "kill of a leader": (kill("leader"), False),
     "kill of a follower": (kill("follower"), False),
     "kill of the controller": (kill("controller"), False),
@@ -196,14 +196,14 @@ def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) 
         group = Group(cluster.bootstrap, 2)
         transactions, keyed = TransactionalLoad(cluster.bootstrap, seed), KeyedLoad(cluster.bootstrap, seed)
         topics = (TOPIC, transactions.topic, keyed.topic, *INTERNAL)
-        scene = Scene(cluster, disks, rng)
+        harness = ChaosHarness(cluster, disks, rng)
         transactions.wait_for_commits(1)
         for _ in range(accidents):
             for load in loads:
                 load.wait_for_acknowledgements(rng.randint(1, 300))
             transactions.wait_for_commits(rng.randint(0, 3))
             name = rng.choice(drawn)
-            ACCIDENTS[name][0](scene)
+            ACCIDENTS[name][0](harness)
             verdict.accidents[name] += 1
             for topic in topics:
                 cluster.wait_isr(topic, seconds=IN_SYNC_SECONDS_MAX)

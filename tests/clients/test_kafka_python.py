@@ -49,11 +49,12 @@ def test_an_idempotent_producer_with_callbacks_feeds_a_consumer_that_commits_by_
             key_deserializer=lambda data: data.decode("utf-8") if data else None,
         )
         got = []
-        for _ in range(60):
-            for messages in consumer.poll(timeout_ms=500).values():
-                got += [message.value for message in messages]
-            if len(got) >= count:
-                break
+        # A poll returns as soon as it has records. Its timeout is long because kafka-python 3.0.12 forgets an assignment
+        # for good if the timeout ends between the answer to SyncGroup and the completion of the rebalance.
+        while len(got) < count:
+            records = consumer.poll(timeout_ms=30_000)
+            assert records, f"{len(got)} of {count} records were read"
+            got += [message.value for messages in records.values() for message in messages]
         consumer.commit()
         consumer.close()
         return got

@@ -69,7 +69,7 @@ class Process:
         command = [
             sys.executable,
             "-m",
-            "ottla.shims",
+            "ottla.cli.shims",
             "kafka-storage",
             "format",
             "-t",

@@ -93,7 +93,9 @@ def test_a_follower_that_sleeps_and_wakes(cluster: Cluster) -> None:
     wait_for(cluster, "Leader replicated-0 starts at leader epoch 0 from offset 0 with partition epoch 0")
     wait_for(cluster, f"Follower replicated-0 starts at leader epoch 0 .* Current leader is {leader}")
     # Neither the leader, nor the active controller: the quorum is to stay as it is.
-    (active,) = {int(line) for line in re.findall(r"Node (\d) is the active controller", said(cluster, "is the active")[-1])}
+    (active,) = {
+        int(line) for line in re.findall(r"Node (\d) is the active controller", said(cluster, "is the active")[-1])
+    }
     asleep = next(node_id for node_id in cluster.nodes if node_id not in (leader, active))
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "1"})
     cluster.pause(asleep)

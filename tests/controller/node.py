@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.forwarding import forward
-from ottla.broker.lifecycle import BrokerIdentity, BrokerLifecycle
+from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.cluster.forwarding import forward
+from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.settings import ControlSettings
 from ottla.controller.metadata.brokers import Endpoint

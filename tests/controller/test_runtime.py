@@ -19,7 +19,7 @@ from ottla.controller.metadata.publisher import UNITS_A_TURN
 from ottla.controller.periodic import PeriodicDuties
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.metadata_records import (
+from ottla.protocol.internal_topics.metadata_records import (
     BeginTransactionRecord,
     BrokerFeature,
     NoOpRecord,
@@ -29,7 +29,7 @@ from ottla.protocol.metadata_records import (
 )
 from ottla.protocol.work import do_now
 from ottla.server.network.deferred import Deferred
-from tests.controller.situation import CLUSTER_ID
+from tests.controller.harness import CLUSTER_ID
 
 GRACE_MS = ControlSettings.__dataclass_fields__["lost_connection_grace_ms"].default
 

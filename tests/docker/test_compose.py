@@ -13,9 +13,9 @@ import pytest
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
 from tests.docker.compose_file import OURS, ROOT, SEEDS, Service, load, services
-from tests.docker.lab import READY, Lab
-from tests.docker.loopback_lab import LoopbackLab
-from tests.docker.network_lab import NetworkLab, available
+from tests.docker.harness import READY, ContainerHarness
+from tests.docker.loopback_harness import LoopbackHarness
+from tests.docker.namespace_harness import NamespaceHarness, available
 
 ALL = [*OURS, *SEEDS]
 START_S_MAX = 90
@@ -71,31 +71,31 @@ def test_what_the_pipelines_services_run_is_what_the_pipeline_understands() -> N
     assert sorted(chosen) == ["generate", "run"]
 
 
-def wait_until_started(lab: Lab, found: list[Service]) -> None:
+def wait_until_started(harness: ContainerHarness, found: list[Service]) -> None:
     deadline = time.monotonic() + START_S_MAX
     for service in found:
-        while READY not in lab.log(service):
-            process = lab.processes[service.name]
-            assert process.poll() is None, f"{service.name} ended:\n{lab.log(service)[-3000:]}"
-            assert time.monotonic() < deadline, f"{service.name} did not start:\n{lab.log(service)[-3000:]}"
+        while READY not in harness.log(service):
+            process = harness.processes[service.name]
+            assert process.poll() is None, f"{service.name} ended:\n{harness.log(service)[-3000:]}"
+            assert time.monotonic() < deadline, f"{service.name} did not start:\n{harness.log(service)[-3000:]}"
             time.sleep(0.1)
 
 
-def ask(lab: Lab, where: str, bootstrap: str, copies: int) -> None:
-    done = lab.run(where, sys.executable, str(ROOT / "tests/docker/stock_client.py"), bootstrap, str(copies))
+def ask(harness: ContainerHarness, where: str, bootstrap: str, copies: int) -> None:
+    done = harness.run(where, sys.executable, str(ROOT / "tests/docker/stock_client.py"), bootstrap, str(copies))
     assert done.returncode == 0, f"{bootstrap} from {where}: {done.stdout}{done.stderr[-2000:]}"
 
 
-def produce_and_consume(lab: Lab, found: list[Service]) -> Service:
+def produce_and_consume(harness: ContainerHarness, found: list[Service]) -> Service:
     """Through every address that the first broker advertises."""
     brokers = [service for service in found if service.environment.get("KAFKA_PROCESS_ROLES") != "controller"]
     for service in found:
-        lab.start(service)
-    wait_until_started(lab, found)
+        harness.start(service)
+    wait_until_started(harness, found)
     service = brokers[0]
     for address in service.advertised.values():
         outside = address.startswith("localhost:")
-        ask(lab, "host" if outside else brokers[-1].name, address, min(3, len(brokers)))
+        ask(harness, "host" if outside else brokers[-1].name, address, min(3, len(brokers)))
     return service
 
 
@@ -112,8 +112,8 @@ def test_they_do_so_on_loopback_addresses_where_namespaces_cannot_be_made(path: 
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if sock.connect_ex(("127.0.0.1", port)) == 0:
                 pytest.skip(f"port {port}, which the file publishes, is in use on this machine")
-    with LoopbackLab(found, tmp_path) as lab:
-        produce_and_consume(lab, found)
+    with LoopbackHarness(found, tmp_path) as harness:
+        produce_and_consume(harness, found)
 
 
 @needs_namespaces
@@ -121,11 +121,11 @@ def test_they_do_so_on_loopback_addresses_where_namespaces_cannot_be_made(path: 
 @pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_clients_inside_and_outside_produce_and_consume(path: Path, tmp_path: Path) -> None:
     found = services(path)
-    with NetworkLab(found, tmp_path) as lab:
-        service = produce_and_consume(lab, found)
-        health = lab.run(service.name, "bash", str(ROOT / "docker/image/ottla-health"))
+    with NamespaceHarness(found, tmp_path) as harness:
+        service = produce_and_consume(harness, found)
+        health = harness.run(service.name, "bash", str(ROOT / "docker/image/ottla-health"))
         assert health.returncode == 0, health.stderr
     for service in found:
         if "KAFKA_JMX_PORT" in service.environment:
-            ignored = next(line for line in lab.log(service).splitlines() if "Not known, and ignored" in line)
+            ignored = next(line for line in harness.log(service).splitlines() if "Not known, and ignored" in line)
             assert "jmx.port (KAFKA_JMX_PORT)" in ignored

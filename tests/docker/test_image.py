@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.shims.__main__ import TOOLS
+from ottla.cli.shims.__main__ import TOOLS
 from tests.docker.compose_file import ROOT
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
@@ -177,8 +177,8 @@ def test_the_wheel_that_it_installs_has_everything(tmp_path: Path) -> None:
     names = subprocess.run([sys.executable, "-m", "zipfile", "-l", str(built)], capture_output=True, text=True).stdout
     for wanted in (
         "ottla/container/entry.py",
-        "ottla/shims/__main__.py",
-        "ottla/commands/container.py",
+        "ottla/cli/shims/__main__.py",
+        "ottla/cli/commands/container.py",
         "server/admin.py",
         "ottla/testing/plugin.py",
     ):

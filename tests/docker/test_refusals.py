@@ -158,7 +158,7 @@ def test_configure_then_format_then_launch_as_testcontainers_does_it(
     assert configure.returncode == 0, error
     written = tmp_path / "etc/kafka/kafka.properties"
     assert "cluster.id" not in written.read_text(), "who formats the directories decides it"
-    tool = [sys.executable, "-m", "ottla.shims", "kafka-storage", "format", "--ignore-formatted"]
+    tool = [sys.executable, "-m", "ottla.cli.shims", "kafka-storage", "format", "--ignore-formatted"]
     subprocess.run([*tool, "-t", "NTQwNTA4N2E0ZTA4MTFlZQ", "-c", str(written)], check=True, cwd=ROOT)
     launch = start(tmp_path, environment, "launch")
     assert launch.stdout is not None

@@ -27,8 +27,8 @@ from ottla.controller.raft.snapshots import (
     write_bootstrap,
 )
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS
-from ottla.protocol.control_messages import ProducerEntry, ProducerSnapshot
-from ottla.protocol.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
+from ottla.protocol.internal_topics.control_messages import ProducerEntry, ProducerSnapshot
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
 from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.protocol.records.crc import crc32c
 from ottla.protocol.work import do_now

@@ -15,24 +15,24 @@ from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import describe, expiry, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.shard import GroupShard
 from ottla.broker.transactions import describe as describe_transactions
 from ottla.broker.transactions import expiry as transaction_expiry
 from ottla.broker.transactions.config import TransactionConfig
+from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.broker.transactions.records import TransactionRecordCodec
-from ottla.broker.transactions.shard import TransactionShard
 from ottla.controller.bootstrap import bootstrap_records
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import EMPTY
-from ottla.protocol import metadata_records as metadata
 from ottla.protocol.compile import decode
-from ottla.protocol.control_messages import ConsumerProtocolSubscription
-from ottla.protocol.coordinator_records import encode_key, encode_value
 from ottla.protocol.errors import KafkaError, ProtocolError
-from ottla.protocol.group_records import (
+from ottla.protocol.internal_topics import metadata_records as metadata
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
+from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
+from ottla.protocol.internal_topics.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -40,14 +40,14 @@ from ottla.protocol.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from ottla.protocol.schema import info_of
-from ottla.protocol.transaction_records import (
+from ottla.protocol.internal_topics.transaction_records import (
     TRANSACTION_RECORDS,
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.protocol.schema import info_of
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import encode_versioned, golden
 
@@ -125,7 +125,7 @@ class Shard(NamedTuple):
 
 def groups(data: bytes) -> None:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    shard = GroupShard(timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", lambda topic_id: False)
+    shard = GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", lambda topic_id: False)
     loading = Shard(shard, GroupRecordCodec())
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
@@ -159,7 +159,7 @@ class Coordinating:
 
 def transactions(data: bytes) -> None:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    shard = TransactionShard(timers, TransactionConfig(), lambda: NOW_MS, Coordinating())
+    shard = TransactionCoordinatorShard(timers, TransactionConfig(), lambda: NOW_MS, Coordinating())
     loading = Shard(shard, TransactionRecordCodec(lambda: 2))
     loading.load(entries(data))
     outcome = shard.on_loaded(NOW_MS)

@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 from ottla.broker.groups.classic.group import subscription_topics
-from ottla.protocol import control_messages as control
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decode, decoder, encode
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -20,6 +19,7 @@ from ottla.protocol.headers import (
     encode_request_header,
     response_header_version,
 )
+from ottla.protocol.internal_topics import control_messages as control
 from ottla.protocol.schema import info_of
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher

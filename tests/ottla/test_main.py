@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
 from ottla.main import COMMANDS, main
 from tests.ottla.conftest import ROOT, command
 

@@ -7,9 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.protocol import control_messages, group_records, metadata_records, share_records, transaction_records
 from ottla.protocol.api import APIS
 from ottla.protocol.compile import encoder
+from ottla.protocol.internal_topics import (
+    control_messages,
+    group_records,
+    metadata_records,
+    share_records,
+    transaction_records,
+)
 from ottla.protocol.schema import info_of
 
 DATA = Path(__file__).parent / "data"

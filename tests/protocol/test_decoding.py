@@ -12,13 +12,13 @@ import pytest
 
 from ottla.protocol.compile import decode, decoder, encode
 from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.internal_topics.metadata_records import PartitionRecord
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.metadata_records import PartitionRecord
 from ottla.protocol.primitives import uvarint
 from tests.protocol.arbitrary import random_message
 from tests.protocol.catalog import every_version

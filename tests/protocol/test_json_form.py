@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.control_messages import QuorumStateData
 from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.internal_topics.control_messages import QuorumStateData
+from ottla.protocol.internal_topics.metadata_records import PartitionRecord
 from ottla.protocol.json_form import json_name, to_json
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.metadata_records import PartitionRecord
 from ottla.protocol.schema import fields, info_of
 from tests.protocol.arbitrary import random_message
 from tests.protocol.catalog import messages, records

@@ -8,11 +8,11 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from ottla.broker import lifecycle
+from ottla.broker.cluster import lifecycle
 from ottla.broker.coordinator import runtime as coordinator_runtime
 from ottla.broker.groups.classic import state as classic
-from ottla.broker.handlers.routes import FORWARD
-from ottla.broker.handlers.routes import ROUTES as BROKER_ROUTES
+from ottla.broker.routes import FORWARD
+from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.transactions import state as transactions
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum

@@ -14,7 +14,13 @@ from ottla.storage.config import LogConfig
 from tests.rules.sources import sources
 
 #: Tables that name a property without reading it, and tools that write or check a node's file.
-NOT_READERS = ("server/config/", "ottla/container/", "ottla/commands/", "ottla/shims/", "ottla/local_nodes.py")
+NOT_READERS = (
+    "server/config/",
+    "ottla/container/",
+    "ottla/cli/commands/",
+    "ottla/cli/shims/",
+    "ottla/cli/local_nodes.py",
+)
 #: Of server/config, these read: listeners and roles become a node's addresses there.
 READERS = ("server/config/load.py", "server/config/listeners.py")
 #: Of a topic's properties, read nowhere: there is no tiered storage, and there are no share groups.

@@ -12,7 +12,14 @@ from tests.rules.sources import ROOT, sources
 
 PAGE = ROOT / "docs" / "LOGGING.md"
 ROW = re.compile(r"^\| `(?P<line>[^`]+)` \| (?P<level>[A-Z]+) \|")
-LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR", "note": "INFO"}
+LEVELS = {
+    "debug": "DEBUG",
+    "info": "INFO",
+    "warning": "WARNING",
+    "error": "ERROR",
+    "exception": "ERROR",
+    "note": "INFO",
+}
 #: A %-conversion of a log call's format.
 VARIABLE = re.compile(r"%(?:\.\d)?[sdfr]")
 

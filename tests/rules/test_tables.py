@@ -14,9 +14,9 @@ from tests.rules.generated import MACHINES
 from tests.rules.sources import dotted, sources
 
 #: The tables of routes: file, and the name of the tuple whose rows begin with an ApiKey.
-ROUTE_TABLES = (("broker/handlers/routes.py", "ROUTES"), ("controller/routes.py", "ROUTES"))
+ROUTE_TABLES = (("broker/routes.py", "ROUTES"), ("controller/routes.py", "ROUTES"))
 #: What broker/handlers has besides one file per API.
-NOT_ONE_API = frozenset({"routes", "authorized_operations"})
+NOT_ONE_API = frozenset({"authorized_operations"})
 
 
 def routed(path: str, table: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The admin listener, asked as orchestrators, Prometheus and vandals do."""
+"""The admin listener, as orchestrators, Prometheus and abusive clients use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.server.metrics import COUNTER, Family, Registry, Sample, counter, gau
 from ottla.server.world import RealWorld
 
 
-class Lab:
+class AdminHarness:
     """An admin server whose checks can be made to fail."""
 
     def __init__(self, server: AdminServer, registry: Registry) -> None:
@@ -47,20 +47,22 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def lab(*checks: Check) -> AsyncIterator[Lab]:
+async def harness(*checks: Check) -> AsyncIterator[AdminHarness]:
     real = RealWorld(asyncio.get_running_loop())
     registry = Registry()
     server = AdminServer(real.world, "127.0.0.1", 0, registry, lambda: (), lambda: checks)
     await server.start()
     try:
-        yield Lab(server, registry)
+        yield AdminHarness(server, registry)
     finally:
         await server.stop()
         await real.close()
 
 
 async def test_a_node_that_is_not_ready_says_what_is_missing() -> None:
-    async with lab(Check("quorum has a leader", True), Check("broker is unfenced", False, "it is in RECOVERY")) as node:
+    async with harness(
+        Check("quorum has a leader", True), Check("broker is unfenced", False, "it is in RECOVERY")
+    ) as node:
         assert await node.get("/healthz") == (200, "")
         assert await node.get("/readyz") == (
             503,
@@ -69,7 +71,7 @@ async def test_a_node_that_is_not_ready_says_what_is_missing() -> None:
 
 
 async def test_metrics_of_all_sources_come_under_one_header_each() -> None:
-    async with lab() as node:
+    async with harness() as node:
         node.registry.add(lambda: [counter("kafka_in", "in", 3), counter("kafka_in", "in", 2, topic='a"b')])
         node.registry.add(lambda: [counter("kafka_in", "in", 1, topic="c")])
         many = [Sample({"n": str(n)}, n) for n in range(250)]
@@ -89,7 +91,7 @@ async def test_a_source_that_fails_leaves_the_rest() -> None:
     def broken() -> list[Family]:
         raise ValueError("a bug")
 
-    async with lab() as node:
+    async with harness() as node:
         node.registry.add(broken)
         node.registry.add(lambda: [gauge("kafka_g", "g", 1)])
         status, text = await node.get("/metrics")
@@ -97,7 +99,7 @@ async def test_a_source_that_fails_leaves_the_rest() -> None:
 
 
 async def test_a_connection_is_kept_for_the_next_request() -> None:
-    async with lab() as node:
+    async with harness() as node:
         answer = await node.send(
             b"GET / HTTP/1.1\r\n\r\nHEAD / HTTP/1.1\r\n\r\nGET /no HTTP/1.1\r\nConnection: close\r\n\r\n"
         )
@@ -120,12 +122,12 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
     ],
 )
 async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: bytes, status: bytes) -> None:
-    async with lab() as node:
+    async with harness() as node:
         assert (await node.send(sent)).startswith(b"HTTP/1.1 " + status)
 
 
 async def test_connections_are_bounded() -> None:
-    async with lab() as node:
+    async with harness() as node:
         opened = [await asyncio.open_connection("127.0.0.1", node.server.port) for _ in range(CONNECTIONS_MAX)]
         await until(lambda: len(node.server.connections) == CONNECTIONS_MAX)
         assert await node.send(b"GET / HTTP/1.1\r\n\r\n") == b""

@@ -16,7 +16,7 @@ from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.raft import log_state
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import LogState
-from ottla.protocol.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from ottla.protocol.internal_topics.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 Patch = tuple[Any, str, Any]
 

@@ -18,7 +18,7 @@ from ottla.broker.node import BrokerNode
 from ottla.broker.replication import partition, read
 from ottla.broker.replication.fetch_session import FetchSession
 from ottla.broker.replication.partition import Partition
-from ottla.broker.transactions.shard import TransactionShard
+from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.raft import driver, roles
@@ -322,7 +322,7 @@ COORDINATORS = {
     ),
     "prepared-left-after-load": _mutant(
         "a coordinator does not finish the transactions that the one before had prepared",
-        (TransactionShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
+        (TransactionCoordinatorShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
 }
 for rows in (controller_mutants.CONTROLLER, controller_mutants.QUORUM):

@@ -11,7 +11,7 @@ from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import prepare
-from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.storage.log_dirs import read_meta_properties
 from tests.sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SimCluster, SimNode
 

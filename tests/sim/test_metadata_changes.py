@@ -15,25 +15,25 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.snapshots import write_bootstrap
 from ottla.formatting import prepare
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.metadata_records import FeatureLevelRecord, encode_record
 from ottla.server.network.client import Channel
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
 from tests.broker.records import batch
 from tests.sim.clients.admin import UNCLEAN
 from tests.sim.cluster import BROKER_PORT, CLUSTER_ID, SimNode
+from tests.sim.harness import APART, TOPIC, SimClusterHarness
 from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.mutants import MUTANTS, applied
-from tests.sim.test_situations import APART, TOPIC, Situation
 
 UPGRADE = 1
 
 
-def image_of(situation: Situation) -> MetadataImage:
-    active = situation.cluster.active_controller
+def image_of(harness: SimClusterHarness) -> MetadataImage:
+    active = harness.cluster.active_controller
     assert active is not None and active.server is not None
     return active.server.metadata.loader.image
 
@@ -49,8 +49,8 @@ def log_of(node: SimNode) -> Log:
     return log
 
 
-def topic_id_of(situation: Situation) -> bytes:
-    topic = image_of(situation).topics.by_name(TOPIC)
+def topic_id_of(harness: SimClusterHarness) -> bytes:
+    topic = image_of(harness).topics.by_name(TOPIC)
     assert topic is not None
     return topic.id
 
@@ -68,14 +68,14 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
     """KAFKA-16162: the registrations of before name no directory, and each broker registers again."""
 
     async def main() -> None:
-        situation = Situation(APART)
-        for node in situation.cluster.nodes:
+        harness = SimClusterHarness(APART)
+        for node in harness.cluster.nodes:
             prepare(node.host.disk, ["/data"], node.number, CLUSTER_ID, random.Random(node.number))
             level = FeatureLevelRecord(name="metadata.version", feature_level=begins_with)
             write_bootstrap(node.host.disk, "/data", [encode_record(level, 0)], 0)
-        await situation.begin()
-        before = situation.registration
-        channel = Channel(situation.admin.world, "n1", BROKER_PORT, "tool")
+        await harness.begin()
+        before = harness.registration
+        channel = Channel(harness.admin.world, "n1", BROKER_PORT, "tool")
         levels = [FeatureUpdateKey("metadata.version", 30, upgrade_type=UPGRADE)]
         if elr:
             levels.append(FeatureUpdateKey("eligible.leader.replicas.version", 1, upgrade_type=UPGRADE))
@@ -84,17 +84,17 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
         channel.close()
 
         def directories() -> list[int]:
-            return [len(broker.directories) for broker in image_of(situation).cluster.brokers.values()]
+            return [len(broker.directories) for broker in image_of(harness).cluster.brokers.values()]
 
-        await situation.until("all have registered again", lambda: directories() == [1, 1, 1])
-        await situation.until(
+        await harness.until("all have registered again", lambda: directories() == [1, 1, 1])
+        await harness.until(
             "it is known where each replica is",
             lambda: (
-                set(situation.registration.directories)
-                == {broker.directories[0] for broker in image_of(situation).cluster.brokers.values()}
+                set(harness.registration.directories)
+                == {broker.directories[0] for broker in image_of(harness).cluster.brokers.values()}
             ),
         )
-        after = situation.registration
+        after = harness.registration
         assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
 
     run(main())
@@ -102,137 +102,137 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
 
 async def a_directory_fails_and_is_taken_away() -> None:
     """KIP-966: the replica of a failed directory is not eligible, although its broker stops in order afterwards."""
-    situation = Situation(APART, {"log.dirs": "/data/a,/data/b"})
-    await situation.begin()
-    leader, losing, third = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    harness = SimClusterHarness(APART, {"log.dirs": "/data/a,/data/b"})
+    await harness.begin()
+    leader, losing, third = (harness.cluster.by_number[n] for n in harness.registration.replicas)
     partition_of(leader).append(batch([b"x"]), -1, leader.host.clock.wall_ms())
-    await situation.until("it is committed", lambda: log_of(leader).high_watermark == 1)
-    situation.invariants.check()
+    await harness.until("it is committed", lambda: log_of(leader).high_watermark == 1)
+    harness.invariants.check()
     await third.crash(power=False)
-    await situation.until("it is fenced", lambda: third.number not in situation.registration.isr)
+    await harness.until("it is fenced", lambda: third.number not in harness.registration.isr)
     lost = fail_directory_of_partition(losing)
-    await situation.until("it is out", lambda: losing.number not in situation.registration.isr)
+    await harness.until("it is out", lambda: losing.number not in harness.registration.isr)
     await leader.crash(power=False)
-    await situation.until("nothing leads", lambda: situation.registration.leader == -1)
+    await harness.until("nothing leads", lambda: harness.registration.leader == -1)
     await losing.stop()
     losing.properties["log.dirs"] = "/data/a" if lost == "/data/b" else "/data/b"
     losing.boot()
-    await situation.until("it serves", lambda: losing.is_serving)
+    await harness.until("it serves", lambda: losing.is_serving)
     await asyncio.sleep(1)
-    situation.invariants.check()
+    harness.invariants.check()
     leader.boot()
-    await situation.until("it leads again", lambda: situation.registration.leader == leader.number)
-    await situation.until("it has all", lambda: losing.number in situation.registration.isr)
+    await harness.until("it leads again", lambda: harness.registration.leader == leader.number)
+    await harness.until("it has all", lambda: losing.number in harness.registration.isr)
     assert log_of(losing).log_end_offset == log_of(leader).log_end_offset == 1
 
 
 async def a_directory_is_taken_away_between_two_clean_stops() -> None:
     """The marks of the remaining directories agree, so the stop was clean; the replica is empty all the same."""
-    situation = Situation(APART, {"log.dirs": "/data/a,/data/b"})
-    await situation.begin()
-    first, second, last = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    harness = SimClusterHarness(APART, {"log.dirs": "/data/a,/data/b"})
+    await harness.begin()
+    first, second, last = (harness.cluster.by_number[n] for n in harness.registration.replicas)
     partition_of(first).append(batch([b"x"]), -1, first.host.clock.wall_ms())
-    await situation.until("all have it", lambda: log_of(last).high_watermark == 1)
-    await situation.until("the controller knows where it is", lambda: len(set(situation.registration.directories)) == 3)
-    situation.invariants.check()
+    await harness.until("all have it", lambda: log_of(last).high_watermark == 1)
+    await harness.until("the controller knows where it is", lambda: len(set(harness.registration.directories)) == 3)
+    harness.invariants.check()
     assert last.server is not None and last.server.logs is not None
     held = last.server.logs.directory_of(log_of(last)).path
     for node in (first, second, last):
         await node.stop()
-        await situation.until("it has left", lambda node=node: node.number not in situation.registration.isr)
-    assert last.number in situation.registration.elr, "eligible, by a clean stop"
+        await harness.until("it has left", lambda node=node: node.number not in harness.registration.isr)
+    assert last.number in harness.registration.elr, "eligible, by a clean stop"
     last.properties["log.dirs"] = "/data/a" if held == "/data/b" else "/data/b"
     last.boot()
-    await situation.until("it serves", lambda: last.is_serving)
+    await harness.until("it serves", lambda: last.is_serving)
     await asyncio.sleep(1)
-    situation.invariants.check()
+    harness.invariants.check()
     second.boot()
-    await situation.until("a whole replica leads", lambda: situation.registration.leader == second.number)
-    await situation.until("it has all", lambda: last.number in situation.registration.isr)
+    await harness.until("a whole replica leads", lambda: harness.registration.leader == second.number)
+    await harness.until("it has all", lambda: last.number in harness.registration.isr)
     assert log_of(last).log_end_offset == 1
 
 
 async def all_die_and_register_again_in_several_batches() -> None:
     """The controllers too, so that no broker was fenced: the decision about a broker's former partitions and its registration
     take more than one batch, and the broker gets one batch a fetch. Having read the first it has not caught up."""
-    situation = Situation(APART, {"controller.quorum.fetch.max.bytes": "1"})
-    await situation.begin()
-    assert await situation.admin.spawn(situation.admin.create("more", 8, {}, 3), "creates")
-    await situation.until("all lead", lambda: len({p.topic for p in situation.leader().partitions()}) == 2)
-    for broker in situation.cluster.brokers:
+    harness = SimClusterHarness(APART, {"controller.quorum.fetch.max.bytes": "1"})
+    await harness.begin()
+    assert await harness.admin.spawn(harness.admin.create("more", 8, {}, 3), "creates")
+    await harness.until("all lead", lambda: len({p.topic for p in harness.leader().partitions()}) == 2)
+    for broker in harness.cluster.brokers:
         for link in ((broker.host.name, "n4"), ("n4", broker.host.name)):
-            situation.cluster.hub.slow_down(*link, 20)
+            harness.cluster.hub.slow_down(*link, 20)
     for _ in range(3):
-        for node in situation.cluster.nodes:
+        for node in harness.cluster.nodes:
             await node.crash(power=False)
-        for node in situation.cluster.nodes:
+        for node in harness.cluster.nodes:
             node.boot()
         for _ in range(2_000):
             await asyncio.sleep(0.005)
-            situation.invariants.check()
-            if all(node.is_serving for node in situation.cluster.nodes):
+            harness.invariants.check()
+            if all(node.is_serving for node in harness.cluster.nodes):
                 break
-        await situation.until("all serve", lambda: all(node.is_serving for node in situation.cluster.nodes))
+        await harness.until("all serve", lambda: all(node.is_serving for node in harness.cluster.nodes))
 
 
 async def a_broker_loses_power_with_one_other_in_sync() -> None:
     """KIP-966: what it had not synced is committed, and gone. Neither in sync nor eligible is it before it has caught up."""
-    situation = Situation(APART)
-    await situation.begin()
-    leader, losing, third = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    harness = SimClusterHarness(APART)
+    await harness.begin()
+    leader, losing, third = (harness.cluster.by_number[n] for n in harness.registration.replicas)
     await third.crash(power=False)
-    await situation.until("it is fenced", lambda: third.number not in situation.registration.isr)
+    await harness.until("it is fenced", lambda: third.number not in harness.registration.isr)
     for _ in range(10):
         partition_of(leader).append(batch([b"x"]), -1, leader.host.clock.wall_ms())
-    await situation.until("they are committed", lambda: log_of(leader).high_watermark == 10)
-    situation.invariants.check()
+    await harness.until("they are committed", lambda: log_of(leader).high_watermark == 10)
+    harness.invariants.check()
     await losing.crash(power=True)
     losing.boot()
     for _ in range(15_000):
         await asyncio.sleep(0.001)
-        situation.invariants.check()
-        if losing.is_serving and losing.number in situation.registration.isr:
+        harness.invariants.check()
+        if losing.is_serving and losing.number in harness.registration.isr:
             break
     assert log_of(losing).log_end_offset == 10
 
 
-async def the_last_known_leader_comes_back_without_its_disk() -> tuple[Situation, SimNode, SimNode, SimNode]:
+async def the_last_known_leader_comes_back_without_its_disk() -> tuple[SimClusterHarness, SimNode, SimNode, SimNode]:
     """All three crash, the leader is fenced last; the others come back first, each with the whole log."""
-    situation = Situation(APART)
-    await situation.begin()
-    first, second, third = (situation.cluster.by_number[n] for n in situation.registration.replicas)
+    harness = SimClusterHarness(APART)
+    await harness.begin()
+    first, second, third = (harness.cluster.by_number[n] for n in harness.registration.replicas)
     partition_of(first).append(batch([b"x"]), -1, first.host.clock.wall_ms())
-    await situation.until("all have it", lambda: log_of(third).high_watermark == 1)
-    await situation.until("directories are known", lambda: len(set(situation.registration.directories)) == 3)
-    situation.invariants.check()
+    await harness.until("all have it", lambda: log_of(third).high_watermark == 1)
+    await harness.until("directories are known", lambda: len(set(harness.registration.directories)) == 3)
+    harness.invariants.check()
     for node in (first, second, third):
         await node.crash(power=False)
     first.properties["log.dirs"] = "/empty"
     for node in (second, third):
         node.boot()
-        await situation.until("it serves", partial(getattr, node, "is_serving"))
+        await harness.until("it serves", partial(getattr, node, "is_serving"))
     first.boot()
-    await situation.until("it serves", lambda: first.is_serving)
+    await harness.until("it serves", lambda: first.is_serving)
     for _ in range(50):
         await asyncio.sleep(0.2)
-        situation.invariants.check()
-    assert situation.registration.leader == -1 and situation.registration.last_known_elr == (first.number,)
+        harness.invariants.check()
+    assert harness.registration.leader == -1 and harness.registration.last_known_elr == (first.number,)
     assert [log_of(node).log_end_offset for node in (first, second, third)] == [0, 1, 1]
-    return situation, first, second, third
+    return harness, first, second, third
 
 
 def test_an_unclean_election_beside_an_empty_disk_takes_a_replica_that_has_the_records() -> None:
     """Found by the simulator: KIP-966 elects the last known leader, in whose empty log the others truncate theirs."""
 
     async def main() -> None:
-        situation, first, second, third = await the_last_known_leader_comes_back_without_its_disk()
-        await situation.admin.spawn(situation.admin.elect(UNCLEAN), "elects")
-        await situation.until("all are in sync", lambda: set(situation.registration.isr) == {1, 2, 3})
-        situation.invariants.check()
-        assert situation.registration.leader == second.number
+        harness, first, second, third = await the_last_known_leader_comes_back_without_its_disk()
+        await harness.admin.spawn(harness.admin.elect(UNCLEAN), "elects")
+        await harness.until("all are in sync", lambda: set(harness.registration.isr) == {1, 2, 3})
+        harness.invariants.check()
+        assert harness.registration.leader == second.number
         assert [log_of(node).log_end_offset for node in (first, second, third)] == [1, 1, 1]
-        channel = Channel(situation.admin.world, second.host.name, BROKER_PORT, "reads")
-        topic = FetchTopic(topic_id=topic_id_of(situation), partitions=[FetchPartition(partition=0, fetch_offset=0)])
+        channel = Channel(harness.admin.world, second.host.name, BROKER_PORT, "reads")
+        topic = FetchTopic(topic_id=topic_id_of(harness), partitions=[FetchPartition(partition=0, fetch_offset=0)])
         answer = await channel.request(FetchRequest(max_wait_ms=0, topics=[topic]))
         channel.close()
         (row,) = answer.responses[0].partitions
@@ -245,13 +245,13 @@ def test_a_last_known_leader_that_gets_its_disk_back_leads_without_an_operator()
     """It was not mounted when the broker started."""
 
     async def main() -> None:
-        situation, first, *others = await the_last_known_leader_comes_back_without_its_disk()
+        harness, first, *others = await the_last_known_leader_comes_back_without_its_disk()
         await first.stop()
         first.properties["log.dirs"] = "/data"
         first.boot()
-        await situation.until("it leads", lambda: situation.registration.leader == first.number)
-        await situation.until("all are in sync", lambda: set(situation.registration.isr) == {1, 2, 3})
-        situation.invariants.check()
+        await harness.until("it leads", lambda: harness.registration.leader == first.number)
+        await harness.until("all are in sync", lambda: set(harness.registration.isr) == {1, 2, 3})
+        harness.invariants.check()
         assert [log_of(node).log_end_offset for node in (first, *others)] == [1, 1, 1]
 
     run(main())
@@ -287,15 +287,15 @@ def test_a_broker_whose_directories_have_all_failed_is_fenced_once_and_ends() ->
 
     async def main() -> None:
         settings = {"log.dirs": "/logs/a,/logs/b", "metadata.log.dir": "/data", "broker.heartbeat.interval.ms": "200"}
-        situation = Situation(APART, settings)
-        await situation.begin()
-        broker = situation.cluster.by_number[1]
+        harness = SimClusterHarness(APART, settings)
+        await harness.begin()
+        broker = harness.cluster.by_number[1]
         assert broker.server is not None and broker.server.logs is not None
         for directory in broker.server.logs.directories:
             broker.server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
-        await situation.until("the process ends", lambda: broker.server is not None and broker.server.failed.done())
+        await harness.until("the process ends", lambda: broker.server is not None and broker.server.failed.done())
         assert "log directories have failed" in str(broker.server.failed.result())
-        await situation.until("it is fenced", lambda: image_of(situation).cluster.brokers[1].fenced)
-        assert 1 not in situation.registration.isr and 1 not in situation.registration.elr
+        await harness.until("it is fenced", lambda: image_of(harness).cluster.brokers[1].fenced)
+        assert 1 not in harness.registration.isr and 1 not in harness.registration.elr
 
     run(main())

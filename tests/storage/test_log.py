@@ -156,7 +156,7 @@ def test_what_is_found_wrong_beforehand_is_raised_by_the_append_and_keeps_no_rec
     prepared = do_now(log.prepare(sent, NOW_MS, Turn()))
     assert prepared is not None and isinstance(prepared.outcome, KafkaError)
     assert prepared.outcome.__traceback__ is None, "its frames hold what was decompressed"
-    with pytest.raises(KafkaError, match="1 records were refused"):
+    with pytest.raises(KafkaError, match="1 records were rejected"):
         log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared)
     assert do_now(log.prepare(sent[:-1], NOW_MS, Turn())) is None  # the append itself says what is wrong
     assert log.log_end_offset == 0

@@ -24,7 +24,7 @@ from ottla.broker.groups.classic.state import (
     GroupState,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataValue, MemberMetadata
+from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_TIMESTAMP = -1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -23,7 +20,7 @@ def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse
     if request.generation_id != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     assert group.state is not EMPTY
-    shard.restart_session(group, group.members[request.member_id])
+    rebalance.restart_session(shard, group, group.members[request.member_id])
     if group.state is PREPARING_REBALANCE:
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse()

@@ -7,7 +7,6 @@ not leave a trail of members (KIP-394, v4+). Members with a group.instance.id ar
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome, Pending
 from ottla.broker.groups.classic import rebalance, static
@@ -15,12 +14,10 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataValue
+from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import Client, GroupShard
 
 log = logging.getLogger(__name__)
 

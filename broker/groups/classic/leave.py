@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.coordinator.outcome import Outcome, Pending
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 

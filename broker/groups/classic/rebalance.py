@@ -10,7 +10,6 @@ them. All of it is soft state; only an Empty group at the end is written from he
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome, Pending
 from ottla.broker.groups.classic.group import ClassicGroup
@@ -24,12 +23,10 @@ from ottla.broker.groups.classic.state import (
     STABLE,
 )
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +145,7 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
             replies.append((member.awaiting_join, joined(group, member.member_id)))
             member.awaiting_join = None
         member.is_new = False
-        shard.restart_session(group, member)
+        restart_session(shard, group, member)
         group.pending_sync_members.add(member.member_id)
     group.awaiting_join_count = 0
     generation = group.generation
@@ -202,7 +199,7 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list
         if member.awaiting_sync is not None:
             replies.append((member.awaiting_sync, SyncGroupResponse(error_code=error)))
             member.awaiting_sync = None
-            shard.restart_session(group, member)
+            restart_session(shard, group, member)
     return replies
 
 
@@ -221,6 +218,14 @@ def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Outco
 
 
 # ---- members that fall silent
+
+
+def restart_session(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+    """The member is alive: its session ends a session timeout from now. The hot path of heartbeats and commits."""
+    member_id = member.member_id
+    key = session_key(group.group_id, member_id)
+    if not shard.timers.postpone(key, member.session_timeout_ms):
+        shard.timers.schedule(key, member.session_timeout_ms, lambda: expire_session(shard, group, member_id))
 
 
 def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Outcome:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace as copy_with
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome, Pending
 from ottla.broker.groups.classic import rebalance
@@ -17,12 +16,10 @@ from ottla.broker.groups.classic.group import ClassicGroup, select_protocol
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, STABLE
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import Client, GroupShard
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +69,7 @@ def replace(
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     member.awaiting_join = pending
     group.awaiting_join_count += 1
-    shard.restart_session(group, member)
+    rebalance.restart_session(shard, group, member)
     reason = f"updating metadata for static member {new_member_id} with group instance id {request.group_instance_id}"
     reason += rebalance.client_reason(request.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
@@ -106,7 +103,7 @@ def _replace_in_log(
         group.recount()
         group.pending_sync_members.discard(former.member_id)
         shard.timers.cancel(rebalance.session_key(group.group_id, former.member_id))
-        shard.restart_session(group, member)
+        rebalance.restart_session(shard, group, member)
         if client.api_version >= SKIP_ASSIGNMENT_SINCE:
             is_leader = group.leader == newcomer.member_id
             response = rebalance.joined(group, newcomer.member_id, skip_assignment=is_leader)

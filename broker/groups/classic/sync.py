@@ -7,7 +7,6 @@ answers leave once it is committed.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.outcome import Outcome, Pending
 from ottla.broker.groups.classic import rebalance
@@ -15,11 +14,9 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +95,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
             if member.awaiting_sync is not None:
                 replies.append((member.awaiting_sync, _assigned(group, member)))
                 member.awaiting_sync = None
-                shard.restart_session(group, member)
+                rebalance.restart_session(shard, group, member)
         return Outcome(replies=replies)
 
     def refused(error: KafkaError) -> Outcome:

@@ -11,7 +11,7 @@ from ottla.broker.authorization.actions import on_cluster, on_each_group, on_gro
 from ottla.broker.authorization.answers import only_visible_groups
 from ottla.broker.authorization.guard import After, Each, Whole, guarded, is_async
 from ottla.broker.authorization.rules import RULES
-from ottla.broker.handlers.routes import FORWARD, ROUTES
+from ottla.broker.routes import FORWARD, ROUTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

@@ -13,7 +13,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import OffsetCommitValue
+from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
@@ -58,7 +58,7 @@ def commit(shard: Counter, now_ms: int, *numbers: int) -> Outcome:
     return Outcome([record(number) for number in numbers], response=("committed", *numbers))
 
 
-class Stage:
+class CoordinatorRuntimeHarness:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.log = MemoryLog()
@@ -72,93 +72,95 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def harness() -> CoordinatorRuntimeHarness:
+    return CoordinatorRuntimeHarness()
 
 
-def test_a_partition_led_elsewhere_is_not_coordinated_here(stage: Stage) -> None:
-    assert stage.write(1) == ErrorCode.NOT_COORDINATOR
-    assert stage.log.end_offset(TP) == 0
+def test_a_partition_led_elsewhere_is_not_coordinated_here(harness: CoordinatorRuntimeHarness) -> None:
+    assert harness.write(1) == ErrorCode.NOT_COORDINATOR
+    assert harness.log.end_offset(TP) == 0
 
 
 def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_told_so(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: CoordinatorRuntimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "TURN_RECORDS", 16)
     monkeypatch.setattr(loading, "READ_BYTES", 300)
-    stage.runtime.on_elected(0, 1)
+    harness.runtime.on_elected(0, 1)
     for number in range(20):
-        stage.write(number)
-    stage.runtime.on_resigned(0)
-    stage.clock.advance(0)
-    stage.runtime.on_elected(0, 2)
-    assert stage.write(99) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert stage.runtime.active_partitions() == []
-    stage.clock.advance(0)
-    assert stage.runtime.active_partitions() == [0]
-    shard = stage.runtime.shard(0)
+        harness.write(number)
+    harness.runtime.on_resigned(0)
+    harness.clock.advance(0)
+    harness.runtime.on_elected(0, 2)
+    assert harness.write(99) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert harness.runtime.active_partitions() == []
+    harness.clock.advance(0)
+    assert harness.runtime.active_partitions() == [0]
+    shard = harness.runtime.shard(0)
     assert [value for _, _, value in shard.replayed] == list(range(20))
     assert shard.loaded == 1
 
 
-def test_leadership_lost_while_loading_leaves_nothing_behind(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leadership_lost_while_loading_leaves_nothing_behind(
+    harness: CoordinatorRuntimeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loading, "TURN_RECORDS", 16)
-    stage.runtime.on_elected(0, 1)
+    harness.runtime.on_elected(0, 1)
     for number in range(50):
-        stage.write(number)
-    stage.runtime.on_resigned(0)
-    stage.runtime.on_elected(0, 2)
-    loading_shard = stage.runtime._contexts[0].shard
-    stage.runtime.on_resigned(0)
+        harness.write(number)
+    harness.runtime.on_resigned(0)
+    harness.runtime.on_elected(0, 2)
+    loading_shard = harness.runtime._contexts[0].shard
+    harness.runtime.on_resigned(0)
     before = len(loading_shard.replayed)
-    stage.clock.advance(10)
-    assert stage.read() == ErrorCode.NOT_COORDINATOR
+    harness.clock.advance(10)
+    assert harness.read() == ErrorCode.NOT_COORDINATOR
     assert len(loading_shard.replayed) <= before + 1
 
 
-def test_going_on_as_leader_in_a_later_epoch_keeps_the_shard(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    shard = stage.runtime.shard(0)
-    stage.runtime.on_elected(0, 2)
-    assert stage.runtime.shard(0) is shard
+def test_going_on_as_leader_in_a_later_epoch_keeps_the_shard(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
+    shard = harness.runtime.shard(0)
+    harness.runtime.on_elected(0, 2)
+    assert harness.runtime.shard(0) is shard
 
 
-def test_answers_leave_in_the_order_of_their_offsets_as_the_watermark_moves(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.log.hold = True
+def test_answers_leave_in_the_order_of_their_offsets_as_the_watermark_moves(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.log.hold = True
     heard: list[Any] = []
-    stage.write(1).when_done(heard.append)
-    stage.write(2, 3).when_done(heard.append)
-    stage.read().when_done(heard.append)
-    stage.log.committed[TP] = 1
-    stage.runtime._contexts[0]._committed()
+    harness.write(1).when_done(heard.append)
+    harness.write(2, 3).when_done(heard.append)
+    harness.read().when_done(heard.append)
+    harness.log.committed[TP] = 1
+    harness.runtime._contexts[0]._committed()
     assert heard == [("committed", 1)]
-    stage.log.release(TP)
+    harness.log.release(TP)
     assert heard == [("committed", 1), ("committed", 2, 3), 3]
 
 
-def test_waiting_answers_fail_when_leadership_goes(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.log.hold = True
+def test_waiting_answers_fail_when_leadership_goes(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.log.hold = True
     heard: list[Any] = []
-    stage.write(1).when_done(heard.append)
-    stage.read().when_done(heard.append)
-    stage.runtime.on_resigned(0)
+    harness.write(1).when_done(heard.append)
+    harness.read().when_done(heard.append)
+    harness.runtime.on_resigned(0)
     assert heard == [ErrorCode.NOT_COORDINATOR] * 2
-    stage.log.release(TP)
+    harness.log.release(TP)
     assert len(heard) == 2
 
 
-def test_an_answer_that_is_not_committed_in_time_is_given_up(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.log.hold = True
+def test_an_answer_that_is_not_committed_in_time_is_given_up(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.log.hold = True
     heard: list[Any] = []
-    stage.write(1).when_done(heard.append)
-    stage.clock.advance(3_000)
-    stage.write(2).when_done(heard.append)
-    stage.clock.advance(2_000)
+    harness.write(1).when_done(heard.append)
+    harness.clock.advance(3_000)
+    harness.write(2).when_done(heard.append)
+    harness.clock.advance(2_000)
     assert heard == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    stage.log.release(TP)
+    harness.log.release(TP)
     assert heard[1:] == [("committed", 2)]
 
 
@@ -171,16 +173,18 @@ def test_an_answer_that_is_not_committed_in_time_is_given_up(stage: Stage) -> No
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_refused_append_changes_nothing(stage: Stage, refused: ErrorCode, told: ErrorCode) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.log.refuse = KafkaError(refused)
-    assert stage.write(1) == told
-    stage.log.refuse = None
-    assert stage.read() == 0
+def test_a_refused_append_changes_nothing(
+    harness: CoordinatorRuntimeHarness, refused: ErrorCode, told: ErrorCode
+) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.log.refuse = KafkaError(refused)
+    assert harness.write(1) == told
+    harness.log.refuse = None
+    assert harness.read() == 0
 
 
-def test_what_follows_is_decided_only_after_the_replay(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
+def test_what_follows_is_decided_only_after_the_replay(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
     seen: list[int] = []
 
     def decide(shard: Counter, now_ms: int) -> Outcome:
@@ -190,53 +194,57 @@ def test_what_follows_is_decided_only_after_the_replay(stage: Stage) -> None:
 
         return Outcome([record(7)], then=then)
 
-    assert stage.runtime.write(0, decide, lambda error: error.code) == 1
+    assert harness.runtime.write(0, decide, lambda error: error.code) == 1
     assert seen == [1]
-    assert stage.read() == 2
+    assert harness.read() == 2
 
 
-def test_many_records_that_need_not_be_one_batch_are_cut_to_the_topic_s_limit(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.log.bytes_max = 500
+def test_many_records_that_need_not_be_one_batch_are_cut_to_the_topic_s_limit(
+    harness: CoordinatorRuntimeHarness,
+) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.log.bytes_max = 500
     outcome = Outcome([record(number) for number in range(50)], atomic=False)
-    stage.runtime.write_all(lambda shard, now_ms: outcome)
-    assert len(stage.log.batches[TP]) > 3
-    assert [value for _, _, value in stage.runtime.shard(0).replayed] == list(range(50))
+    harness.runtime.write_all(lambda shard, now_ms: outcome)
+    assert len(harness.log.batches[TP]) > 3
+    assert [value for _, _, value in harness.runtime.shard(0).replayed] == list(range(50))
 
 
-def test_records_of_unknown_types_are_skipped_and_transactions_end_at_their_marker(stage: Stage) -> None:
+def test_records_of_unknown_types_are_skipped_and_transactions_end_at_their_marker(
+    harness: CoordinatorRuntimeHarness,
+) -> None:
     codec = GroupRecordCodec()
     key, value = codec.encode(*record(1))
-    stage.log.append(TP, build_batch([(b"\x7f\x00newer", b"?", 0)]))
-    stage.log.append(
+    harness.log.append(TP, build_batch([(b"\x7f\x00newer", b"?", 0)]))
+    harness.log.append(
         TP, build_batch([(key, value, 0)], producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
     )
-    stage.log.append(
+    harness.log.append(
         TP,
         build_batch(
             [(b"\0\0\0\1", b"\0\0\0\0\0\0", 0)], producer_id=9, producer_epoch=0, transactional=True, control=True
         ),
     )
-    stage.runtime.on_elected(0, 1)
-    shard = stage.runtime.shard(0)
+    harness.runtime.on_elected(0, 1)
+    shard = harness.runtime.shard(0)
     assert shard.replayed == [(1, 9, 1)]
     assert shard.markers == [(9, True)]
 
 
 def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "TURN_RECORDS", 64)
-    stage, partitions = Stage(), range(17)
+    harness, partitions = CoordinatorRuntimeHarness(), range(17)
     codec = GroupRecordCodec()
     for partition in partitions:
         for first in range(0, 200, 50):
             records = [(*codec.encode(*record(first + number)), 0) for number in range(50)]
-            stage.log.append((TP[0], partition), build_batch(records))
+            harness.log.append((TP[0], partition), build_batch(records))
     for partition in partitions:
-        stage.runtime.on_elected(partition, 1)
+        harness.runtime.on_elected(partition, 1)
     loaded = [0]
-    while len(stage.runtime.active_partitions()) < len(partitions):
-        loaded.append(sum(len(context.shard.replayed) for context in stage.runtime._contexts.values()))
-        stage.clock.turn()
+    while len(harness.runtime.active_partitions()) < len(partitions):
+        loaded.append(sum(len(context.shard.replayed) for context in harness.runtime._contexts.values()))
+        harness.clock.turn()
     assert max(after - before for before, after in pairwise(loaded)) <= 64
     assert len(loaded) > 17 * 200 / 64
 
@@ -244,58 +252,62 @@ def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn(mon
 def test_loading_ends_its_turn_when_its_time_is_up_whatever_the_number_of_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stage = Stage()
+    harness = CoordinatorRuntimeHarness()
     codec = GroupRecordCodec()
-    stage.log.append(TP, build_batch([(*codec.encode(*record(number)), 0) for number in range(500)]))
-    monkeypatch.setattr(stage.clock, "mono_ns", iter(range(0, 1 << 60, 1_000_000)).__next__)
-    stage.runtime.on_elected(0, 1)
+    harness.log.append(TP, build_batch([(*codec.encode(*record(number)), 0) for number in range(500)]))
+    monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, 1_000_000)).__next__)
+    harness.runtime.on_elected(0, 1)
     # 1 ms for every few records: five times of that are 5 ms.
-    assert len(stage.runtime._contexts[0].shard.replayed) <= 5 * loading.RECORDS_BETWEEN_CLOCKS
+    assert len(harness.runtime._contexts[0].shard.replayed) <= 5 * loading.RECORDS_BETWEEN_CLOCKS
 
 
-def test_a_record_that_cannot_be_read_or_replayed_costs_its_key_and_not_the_partition(stage: Stage) -> None:
+def test_a_record_that_cannot_be_read_or_replayed_costs_its_key_and_not_the_partition(
+    harness: CoordinatorRuntimeHarness,
+) -> None:
     key, _ = GroupRecordCodec().encode(*record(1))
     unreplayable, replayable = (GroupRecordCodec().encode(*record(number)) for number in (UNREPLAYABLE, 2))
-    stage.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (*unreplayable, 0), (*replayable, 0)]))
-    stage.runtime.on_elected(0, 1)
-    shard = stage.runtime.shard(0)
+    harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (*unreplayable, 0), (*replayable, 0)]))
+    harness.runtime.on_elected(0, 1)
+    shard = harness.runtime.shard(0)
     assert [key.group for key in shard.failed] == ["g", "g"]
     assert [value for _, _, value in shard.replayed] == [2]
-    assert stage.write(3) == ("committed", 3)
+    assert harness.write(3) == ("committed", 3)
 
 
-def test_a_record_that_was_appended_and_cannot_be_replayed_has_the_shard_loaded_again(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.write(1)
+def test_a_record_that_was_appended_and_cannot_be_replayed_has_the_shard_loaded_again(
+    harness: CoordinatorRuntimeHarness,
+) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.write(1)
     with pytest.raises(ValueError, match="no state follows"):
-        stage.write(UNREPLAYABLE)
-    assert stage.read() == ErrorCode.NOT_COORDINATOR
-    stage.clock.advance(0)
-    shard = stage.runtime.shard(0)
+        harness.write(UNREPLAYABLE)
+    assert harness.read() == ErrorCode.NOT_COORDINATOR
+    harness.clock.advance(0)
+    shard = harness.runtime.shard(0)
     assert [value for _, _, value in shard.replayed] == [1]
     assert [key.group for key in shard.failed] == ["g"]
-    assert stage.write(2) == ("committed", 2)
+    assert harness.write(2) == ("committed", 2)
 
 
-def test_a_log_that_cannot_be_read_fails_the_shard_until_the_next_election(stage: Stage) -> None:
-    stage.log.append(TP, build_batch([(b"\0\1cut", b"", 0)]))
-    stage.runtime.on_elected(0, 1)
-    assert stage.read() == ErrorCode.NOT_COORDINATOR
-    stage.log.batches.clear()
-    stage.runtime.on_elected(0, 2)
-    assert stage.read() == 0
+def test_a_log_that_cannot_be_read_fails_the_shard_until_the_next_election(harness: CoordinatorRuntimeHarness) -> None:
+    harness.log.append(TP, build_batch([(b"\0\1cut", b"", 0)]))
+    harness.runtime.on_elected(0, 1)
+    assert harness.read() == ErrorCode.NOT_COORDINATOR
+    harness.log.batches.clear()
+    harness.runtime.on_elected(0, 2)
+    assert harness.read() == 0
 
 
 class TestTimers:
     def setup_method(self) -> None:
-        self.stage = Stage()
-        self.stage.runtime.on_elected(0, 1)
-        self.timers = self.stage.runtime.shard(0).timers
+        self.harness = CoordinatorRuntimeHarness()
+        self.harness.runtime.on_elected(0, 1)
+        self.timers = self.harness.runtime.shard(0).timers
         self.rang: list[tuple[int, str]] = []
 
     def ring(self, name: str) -> Any:
         def rang() -> Outcome:
-            self.rang.append((self.stage.clock.now_ms, name))
+            self.rang.append((self.harness.clock.now_ms, name))
             return Outcome()
 
         return rang
@@ -303,43 +315,43 @@ class TestTimers:
     def test_each_rings_once_at_its_time(self) -> None:
         self.timers.schedule("b", 20, self.ring("b"))
         self.timers.schedule("a", 10, self.ring("a"))
-        self.stage.clock.advance(100)
+        self.harness.clock.advance(100)
         assert self.rang == [(10, "a"), (20, "b")]
 
     def test_a_postponed_one_rings_at_the_new_time_only(self) -> None:
         self.timers.schedule("a", 10, self.ring("a"))
-        self.stage.clock.advance(9)
+        self.harness.clock.advance(9)
         assert self.timers.postpone("a", 10)
-        self.stage.clock.advance(100)
+        self.harness.clock.advance(100)
         assert self.rang == [(19, "a")]
         assert not self.timers.postpone("a", 1)
 
     def test_one_moved_earlier_rings_earlier(self) -> None:
         self.timers.schedule("a", 1_000, self.ring("late"))
         self.timers.schedule("a", 5, self.ring("early"))
-        self.stage.clock.advance(2_000)
+        self.harness.clock.advance(2_000)
         assert self.rang == [(5, "early")]
 
     def test_a_cancelled_one_is_silent(self) -> None:
         self.timers.schedule("a", 10, self.ring("a"))
         self.timers.cancel("a")
-        self.stage.clock.advance(100)
+        self.harness.clock.advance(100)
         assert self.rang == []
 
     def test_none_rings_after_leadership_is_lost(self) -> None:
         self.timers.schedule("a", 10, self.ring("a"))
-        self.stage.runtime.on_resigned(0)
-        self.stage.clock.advance(100)
+        self.harness.runtime.on_resigned(0)
+        self.harness.clock.advance(100)
         assert self.rang == []
 
     def test_a_callback_may_schedule_itself_anew(self) -> None:
         def again() -> Outcome:
-            self.rang.append((self.stage.clock.now_ms, "again"))
+            self.rang.append((self.harness.clock.now_ms, "again"))
             self.timers.schedule("a", 10, again)
             return Outcome()
 
         self.timers.schedule("a", 10, again)
-        self.stage.clock.advance(35)
+        self.harness.clock.advance(35)
         assert [at_ms for at_ms, _ in self.rang] == [10, 20, 30]
 
     def test_cancelled_timers_do_not_pile_up(self) -> None:
@@ -349,20 +361,22 @@ class TestTimers:
         assert len(self.timers._heap) < 200
 
 
-def test_one_timer_s_failed_write_does_not_stop_the_others(stage: Stage) -> None:
-    stage.runtime.on_elected(0, 1)
-    shard = stage.runtime.shard(0)
+def test_one_timer_s_failed_write_does_not_stop_the_others(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
+    shard = harness.runtime.shard(0)
     rang: list[str] = []
     shard.timers.schedule("a", 10, lambda: Outcome([record(1)]))
     shard.timers.schedule("b", 20, lambda: rang.append("b") or Outcome())
-    stage.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-    stage.clock.advance(30)
+    harness.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    harness.clock.advance(30)
     assert rang == ["b"]
 
 
-def test_one_timer_s_mistake_does_not_stop_the_others(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    stage.runtime.on_elected(0, 1)
-    timers = stage.runtime.shard(0).timers
+def test_one_timer_s_mistake_does_not_stop_the_others(
+    harness: CoordinatorRuntimeHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.runtime.on_elected(0, 1)
+    timers = harness.runtime.shard(0).timers
     rang: list[str] = []
 
     def fails() -> Outcome:
@@ -371,49 +385,51 @@ def test_one_timer_s_mistake_does_not_stop_the_others(stage: Stage, caplog: pyte
     timers.schedule("a", 10, fails)
     timers.schedule("b", 10, lambda: rang.append("b") or Outcome())
     timers.schedule("c", 20, lambda: rang.append("c") or Outcome())
-    stage.clock.advance(30)
+    harness.clock.advance(30)
     assert rang == ["b", "c"]
     assert [entry.levelname for entry in caplog.records] == ["ERROR"]
 
 
 def test_one_receiver_s_mistake_does_not_keep_the_others_waiting(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    harness: CoordinatorRuntimeHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.runtime.on_elected(0, 1)
-    stage.log.hold = True
+    harness.runtime.on_elected(0, 1)
+    harness.log.hold = True
     heard: list[Any] = []
 
     def fails(answer: Any) -> None:
         raise RuntimeError("a mistake")
 
-    stage.write(1).when_done(fails)
-    stage.write(2).when_done(heard.append)
-    stage.runtime.write_all(lambda shard, now_ms: Outcome([record(3)], committed=lambda: fails(None)))
-    stage.runtime.write_all(lambda shard, now_ms: Outcome([record(4)], committed=lambda: heard.append("after")))
-    stage.log.release(TP)
+    harness.write(1).when_done(fails)
+    harness.write(2).when_done(heard.append)
+    harness.runtime.write_all(lambda shard, now_ms: Outcome([record(3)], committed=lambda: fails(None)))
+    harness.runtime.write_all(lambda shard, now_ms: Outcome([record(4)], committed=lambda: heard.append("after")))
+    harness.log.release(TP)
     assert heard == [("committed", 2), "after"]
     assert [entry.levelname for entry in caplog.records] == ["ERROR", "ERROR"]
 
 
-def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_replay(stage: Stage) -> None:
+def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_replay(
+    harness: CoordinatorRuntimeHarness,
+) -> None:
     """A replica that may join holds the watermark back for 30 s; the append after that moves it by itself."""
-    stage.runtime.on_elected(0, 1)
-    stage.log.hold = True
+    harness.runtime.on_elected(0, 1)
+    harness.log.hold = True
     heard: list[Any] = []
-    stage.write(1).when_done(lambda answer: heard.append((answer, stage.write(3))))
-    stage.runtime.write_all(lambda shard, now_ms: Outcome(committed=lambda: heard.append(stage.write(4))))
-    stage.log.hold = False
-    append = stage.log.append
+    harness.write(1).when_done(lambda answer: heard.append((answer, harness.write(3))))
+    harness.runtime.write_all(lambda shard, now_ms: Outcome(committed=lambda: heard.append(harness.write(4))))
+    harness.log.hold = False
+    append = harness.log.append
 
     def append_and_commit(*args: Any) -> int:
         offset = append(*args)
-        stage.log.append = append
-        stage.log.release(TP)
+        harness.log.append = append
+        harness.log.release(TP)
         return offset
 
-    stage.log.append = append_and_commit
-    assert stage.write(2) == ("committed", 2)
+    harness.log.append = append_and_commit
+    assert harness.write(2) == ("committed", 2)
     assert heard == []
-    stage.clock.advance(0)
+    harness.clock.advance(0)
     assert heard == [(("committed", 1), ("committed", 3)), ("committed", 4)]
-    assert [value for _, _, value in stage.runtime.shard(0).replayed] == [1, 2, 3, 4]
+    assert [value for _, _, value in harness.runtime.shard(0).replayed] == [1, 2, 3, 4]

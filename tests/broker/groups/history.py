@@ -16,14 +16,14 @@ from ottla.broker.groups.classic.group import NO_TIMESTAMP, subscription_topics
 from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.group_records import GroupMetadataKey
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 from ottla.protocol.records.control import EndTxnMarker
-from tests.broker.groups.lab import TP, Lab, LabClient
+from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, group_view, replayed
 
 PROTOCOLS = ("range", "range", "roundrobin,range", "range,roundrobin", "roundrobin", "cooperative-sticky,range")
@@ -83,7 +83,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
-        self.lab = Lab(
+        self.harness = GroupCoordinatorHarness(
             group_max_size=rng.choice([3, 5, 100]),
             group_initial_rebalance_delay_ms=rng.choice([0, 1000, 3000]),
             offsets_retention_ms=RETENTION_MS,
@@ -103,9 +103,9 @@ class History:
         self.transactions: dict[int, dict[str, int]] = {}
         self._scan_from_the_start()
 
-    def _client(self, name: str) -> LabClient:
+    def _client(self, name: str) -> GroupClient:
         rng = self.rng
-        return self.lab.client(
+        return self.harness.client(
             name,
             instance=rng.choice([None, None, "i1", "i2"]),
             session=rng.choice([6_000, 10_000, 30_000]),
@@ -140,7 +140,7 @@ class History:
 
         send(receive, *args, **options)
 
-    def _join(self, client: LabClient) -> None:
+    def _join(self, client: GroupClient) -> None:
         asked_as = client.member_id
 
         def joined(response: Any) -> None:
@@ -157,28 +157,28 @@ class History:
 
         self._ask("join", client.join, then=joined)
 
-    def _settle(self, client: LabClient) -> None:
+    def _settle(self, client: GroupClient) -> None:
         """All members do what clients do."""
         for _ in range(2):
             for member in self.clients:
                 self._join(member)
-        self.lab.clock.advance(3_000)
+        self.harness.clock.advance(3_000)
         for member in self.clients:
             self._assign(member)
 
-    def _fetch_all(self, client: LabClient) -> None:
+    def _fetch_all(self, client: GroupClient) -> None:
         for topic in self.registers:
             self._fetch_one(client, topic)
 
-    def _sync(self, client: LabClient) -> None:
+    def _sync(self, client: GroupClient) -> None:
         self._sync_with(client, {})
 
-    def _assign(self, client: LabClient) -> None:
-        group = self.lab.coordinator.runtime._contexts[0].shard.groups.get("g")
+    def _assign(self, client: GroupClient) -> None:
+        group = self.harness.coordinator.runtime._contexts[0].shard.groups.get("g")
         token = str(self._asked).encode()
         self._sync_with(client, dict.fromkeys([] if group is None else group.members, token))
 
-    def _sync_with(self, client: LabClient, assignments: dict[str, bytes]) -> None:
+    def _sync_with(self, client: GroupClient, assignments: dict[str, bytes]) -> None:
         generation, member_id = client.generation, client.member_id
 
         def synced(response: Any) -> None:
@@ -195,7 +195,7 @@ class History:
 
         self._ask("sync", client.sync, assignments, then=synced)
 
-    def _heartbeat(self, client: LabClient) -> None:
+    def _heartbeat(self, client: GroupClient) -> None:
         member_id, generation, newest = client.member_id, client.generation, self.generation
 
         def beaten(response: Any) -> None:
@@ -207,23 +207,23 @@ class History:
 
         self._ask("heartbeat", client.heartbeat, then=beaten)
 
-    def _check_not_former(self, member_id: str, client: LabClient, what: str) -> None:
+    def _check_not_former(self, member_id: str, client: GroupClient, what: str) -> None:
         if client.instance is not None and member_id in self.former:
             raise Violation("41", f"a {what} of {member_id} is taken, {client.instance} is held by another")
 
-    def _forget_if_unknown(self, client: LabClient, code: int) -> None:
+    def _forget_if_unknown(self, client: GroupClient, code: int) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID) and self.rng.random() < 0.7:
             client.member_id, client.generation = "", -1
 
-    def _leave(self, client: LabClient) -> None:
+    def _leave(self, client: GroupClient) -> None:
         self._ask("leave", client.leave, then=lambda response: None)
 
-    def _leave_by_instance(self, client: LabClient) -> None:
+    def _leave_by_instance(self, client: GroupClient) -> None:
         self._ask("leave", client.leave, member="", then=lambda response: None)
 
     # ---- offsets
 
-    def _commit(self, client: LabClient) -> None:
+    def _commit(self, client: GroupClient) -> None:
         topic = self.rng.choice(("t", "u"))
         offset, register = self._next_offset(), self.registers[topic]
         member_id, generation, newest = client.member_id, client.generation, self.generation
@@ -236,7 +236,7 @@ class History:
                 raise Violation("38", f"a commit of generation {generation} is taken, there is {newest}")
             self._check_not_former(member_id, client, "commit")
             if register.deletions == deletions:
-                register.committed(offset, self.lab.clock.now_ms)
+                register.committed(offset, self.harness.clock.now_ms)
 
         self._ask("commit", client.commit, offsets={(topic, 0): offset}, then=committed)
 
@@ -244,19 +244,19 @@ class History:
         self._offset += 1
         return self._offset
 
-    def _fetch(self, client: LabClient) -> None:
+    def _fetch(self, client: GroupClient) -> None:
         self._fetch_one(client, self.rng.choice(("t", "u")))
 
-    def _fetch_one(self, client: LabClient, topic: str) -> None:
+    def _fetch_one(self, client: GroupClient, topic: str) -> None:
         register = self.registers[topic]
 
         def fetched(response: Any) -> None:
             if response.error_code == ErrorCode.NONE:
-                register.check(response.topics[0].partitions[0].committed_offset, self.lab.clock.now_ms)
+                register.check(response.topics[0].partitions[0].committed_offset, self.harness.clock.now_ms)
 
         self._ask("fetch", client.fetch, partitions=[(topic, 0)], then=fetched)
 
-    def _forget_offsets(self, client: LabClient) -> None:
+    def _forget_offsets(self, client: GroupClient) -> None:
         topic = self.rng.choice(("t", "u"))
         subscribed = self._is_subscribed(topic)
 
@@ -270,8 +270,8 @@ class History:
         self._may_be_deleted(topic)
         self._ask("offset delete", client.delete_offsets, partitions=[(topic, 0)], then=deleted)
 
-    def _commit_in_transaction(self, client: LabClient) -> None:
-        if self.lab.log.hold:
+    def _commit_in_transaction(self, client: GroupClient) -> None:
+        if self.harness.log.hold:
             return
         topic, producer_id = self.rng.choice(("t", "u")), self.rng.choice(PRODUCERS)
         offset, register = self._next_offset(), self.registers[topic]
@@ -286,14 +286,14 @@ class History:
                 )
             ],
         )
-        answer = self.lab.coordinator.commit_transactional_offsets(request)
+        answer = self.harness.coordinator.commit_transactional_offsets(request)
         self.transactions.setdefault(producer_id, {})
         if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             self.transactions[producer_id][topic] = offset
 
-    def _end_transaction(self, client: LabClient) -> None:
+    def _end_transaction(self, client: GroupClient) -> None:
         producer_id, commit = self.rng.choice(PRODUCERS), self.rng.random() < 0.6
-        if self.lab.log.hold or self.lab.log.refuse is not None:
+        if self.harness.log.hold or self.harness.log.refuse is not None:
             return
         self._end_one(producer_id, commit=commit)
 
@@ -302,36 +302,36 @@ class History:
         for topic, offset in offsets.items():
             if commit:
                 self.registers[topic].hidden.discard(offset)
-        error = self.lab.coordinator.runtime.end_transaction(
+        error = self.harness.coordinator.runtime.end_transaction(
             0, Producer(producer_id, 0), EndTxnMarker(commit, 1), 0, lambda error: error.code, ErrorCode.NONE
         )
         if error == ErrorCode.NONE and commit:
             for topic, offset in offsets.items():
-                self.registers[topic].committed(offset, self.lab.clock.now_ms)
+                self.registers[topic].committed(offset, self.harness.clock.now_ms)
 
     # ---- what happens
 
-    def _wait(self, client: LabClient) -> None:
-        self.lab.clock.advance(self.rng.choice([1, 10, 500, 1_000, 3_000, 6_000, 10_000, 61_000]))
+    def _wait(self, client: GroupClient) -> None:
+        self.harness.clock.advance(self.rng.choice([1, 10, 500, 1_000, 3_000, 6_000, 10_000, 61_000]))
 
-    def _wait_among_the_living(self, client: LabClient) -> None:
+    def _wait_among_the_living(self, client: GroupClient) -> None:
         """Longer than offsets are kept, with heartbeats."""
         for _ in range(30):
-            self.lab.clock.advance(3_000)
+            self.harness.clock.advance(3_000)
             for member in self.clients:
                 if member.generation >= 0:
                     self._heartbeat(member)
             self._look()
 
-    def _move(self, client: LabClient) -> None:
+    def _move(self, client: GroupClient) -> None:
         """Another broker leads the partition, and has the whole log."""
         self._release(client)
         self._restart()
 
-    def _fail_over(self, client: LabClient) -> None:
+    def _fail_over(self, client: GroupClient) -> None:
         """Another broker leads it, without what was not committed."""
-        self.lab.log.truncate(TP)
-        self.lab.log.hold, self.lab.log.refuse = False, None
+        self.harness.log.truncate(TP)
+        self.harness.log.hold, self.harness.log.refuse = False, None
         self._restart()
         self._scan_from_the_start()
         # Whose offsets are lost and whose are not, only the log knows: all open transactions are aborted.
@@ -341,41 +341,41 @@ class History:
         self._fetch_all(client)
 
     def _restart(self) -> None:
-        self.lab.restart()
+        self.harness.restart()
         # Who took over an instance id in the course of a rebalance is known to the log only when that has ended.
         self.former.clear()
         self.holders.clear()
         self._check_fold()
 
-    def _hold(self, client: LabClient) -> None:
-        self.lab.log.hold = True
+    def _hold(self, client: GroupClient) -> None:
+        self.harness.log.hold = True
 
-    def _release(self, client: LabClient) -> None:
-        self.lab.log.hold = False
-        self.lab.log.release(TP)
+    def _release(self, client: GroupClient) -> None:
+        self.harness.log.hold = False
+        self.harness.log.release(TP)
 
-    def _refuse(self, client: LabClient) -> None:
-        self.lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    def _refuse(self, client: GroupClient) -> None:
+        self.harness.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    def _accept(self, client: LabClient) -> None:
-        self.lab.log.refuse = None
+    def _accept(self, client: GroupClient) -> None:
+        self.harness.log.refuse = None
 
-    def _forget_id(self, client: LabClient) -> None:
+    def _forget_id(self, client: GroupClient) -> None:
         client.member_id, client.generation = "", -1
 
-    def _change(self, client: LabClient) -> None:
+    def _change(self, client: GroupClient) -> None:
         client.protocols, client.topics = self.rng.choice(PROTOCOLS), self.rng.choice(TOPICS)
 
-    def _wrong_generation(self, client: LabClient) -> None:
+    def _wrong_generation(self, client: GroupClient) -> None:
         client.generation += self.rng.choice([-1, 1])
 
-    def _delete_group(self, client: LabClient) -> None:
+    def _delete_group(self, client: GroupClient) -> None:
         for topic in self.registers:
             self._may_be_deleted(topic)
         self._ask("delete", self._delete_groups, then=self._deleted)
 
     def _delete_groups(self, receive: Callable[[Any], None]) -> None:
-        answer = self.lab.coordinator.delete(["g"])
+        answer = self.harness.coordinator.delete(["g"])
         if isinstance(answer, list):
             receive(answer)
         else:
@@ -384,12 +384,12 @@ class History:
     def _deleted(self, results: Any) -> None:
         if results[0].error_code == ErrorCode.NONE and not self.open:
             self._begin_anew()
-            if self.lab.coordinator.runtime._contexts[0].shard.offsets.of_group("g"):
+            if self.harness.coordinator.runtime._contexts[0].shard.offsets.of_group("g"):
                 raise Violation("25", "offsets of a deleted group are there")
 
-    def _delete_topic(self, client: LabClient) -> None:
+    def _delete_topic(self, client: GroupClient) -> None:
         self._may_be_deleted("u")
-        self.lab.coordinator.on_topics_deleted(["u"])
+        self.harness.coordinator.on_topics_deleted(["u"])
 
     def _may_be_deleted(self, topic: str) -> None:
         """Pending offsets go, too; whether they did, is not known before the answer."""
@@ -408,9 +408,9 @@ class History:
 
     def _recorded(self) -> Any:
         """The group's newest record, by the log alone."""
-        if self.lab.log.end_offset(TP) <= self._scanned:
+        if self.harness.log.end_offset(TP) <= self._scanned:
             return self._newest
-        for offset, key, value in self.lab.records(self._scanned):
+        for offset, key, value in self.harness.records(self._scanned):
             self._scanned = offset + 1
             if type(key) is GroupMetadataKey:
                 self._newest = value
@@ -422,7 +422,7 @@ class History:
 
     def _is_subscribed(self, topic: str) -> bool:
         """By the newest record of a group that is at rest."""
-        context = self.lab.coordinator.runtime._contexts[0]
+        context = self.harness.coordinator.runtime._contexts[0]
         group = context.shard.groups.get("g")
         value = self._recorded()
         if group is None or group.state is not STABLE or value is None or value.protocol_type != "consumer":
@@ -430,7 +430,7 @@ class History:
         return any(topic in subscription_topics(bytes(member.subscription)) for member in value.members)
 
     def _look(self) -> None:
-        group = self.lab.coordinator.runtime._contexts[0].shard.groups.get("g")
+        group = self.harness.coordinator.runtime._contexts[0].shard.groups.get("g")
         if group is None or (group.generation < self.generation and group.state is EMPTY):
             self._begin_anew()
         for topic, register in self.registers.items():
@@ -438,7 +438,7 @@ class History:
                 register.is_deleted = True
 
     def _check_fold(self) -> None:
-        shard, records = self.lab.shard, self.lab.records()
+        shard, records = self.harness.shard, self.harness.records()
         settled = [group_id for group_id, group in shard.groups.items() if group.state in (STABLE, EMPTY)]
         for known in (records, compacted(records)):
             again = replayed(known)
@@ -454,15 +454,15 @@ class History:
 
     def _end(self) -> None:
         """Nothing is in the way any more, and everybody falls silent."""
-        self.lab.log.refuse = None
+        self.harness.log.refuse = None
         self._release(self.clients[0])
         self._check_fold()
         self._fetch_all(self.clients[0])
         for _ in range(40):
-            self.lab.clock.advance(30_000)
+            self.harness.clock.advance(30_000)
         if self.open:
             raise Violation("0", f"never answered: {sorted(self.open.values())}")
-        left = [group.state.value for group in self.lab.shard.groups.values() if group.state is not EMPTY]
+        left = [group.state.value for group in self.harness.shard.groups.values() if group.state is not EMPTY]
         if left:
             raise Violation("42", f"a group of silent members is {left}")
 

@@ -11,12 +11,13 @@ from ottla.broker.groups.classic import heartbeat, rebalance
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.committed import CommittedOffsets
+from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode
 from tests.broker.coordinator.mutant import mutant
 
 _replay_commit = CommittedOffsets.replay_commit
-_on_loaded = GroupShard.on_loaded
+_on_loaded = GroupCoordinatorShard.on_loaded
 _validate_offset_commit = ClassicGroup.validate_offset_commit
 _heartbeat = heartbeat.heartbeat
 _replay_marker = CommittedOffsets.replay_marker
@@ -61,7 +62,7 @@ def heartbeat_of_the_holder(shard: GroupShard, request: Any) -> Any:
     return _heartbeat(shard, request)
 
 
-def without_session_timers(self: GroupShard, now_ms: int) -> Outcome:
+def without_session_timers(self: GroupCoordinatorShard, now_ms: int) -> Outcome:
     outcome = _on_loaded(self, now_ms)
     for group in self.groups.values():
         for member_id in group.members:
@@ -121,7 +122,7 @@ MUTANTS = {
         (heartbeat, "heartbeat", heartbeat_of_the_holder),
     ),
     "sessions-not-armed-after-load": mutant(
-        "members of a loaded group never time out", "42", (GroupShard, "on_loaded", without_session_timers)
+        "members of a loaded group never time out", "42", (GroupCoordinatorShard, "on_loaded", without_session_timers)
     ),
     "answered-before-commit": mutant(
         "an answer leaves before its records are committed", "39 40", (runtime._Context, "answer", answered_at_once)

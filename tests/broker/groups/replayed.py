@@ -6,15 +6,15 @@ from typing import Any
 
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 
 
-def empty_shard() -> GroupShard:
+def empty_shard() -> GroupCoordinatorShard:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    return GroupShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", lambda topic_id: True)
+    return GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", lambda topic_id: True)
 
 
-def replayed(records: list[tuple[int, Any, Any]]) -> GroupShard:
+def replayed(records: list[tuple[int, Any, Any]]) -> GroupCoordinatorShard:
     shard = empty_shard()
     for offset, key, value in records:
         shard.replay(offset, -1, key, value)
@@ -27,7 +27,7 @@ def compacted(records: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]
     return [record for record in records if last[repr(record[1])] == record[0] and record[2] is not None]
 
 
-def group_view(shard: GroupShard, group_id: str) -> dict[str, Any]:
+def group_view(shard: GroupCoordinatorShard, group_id: str) -> dict[str, Any]:
     """What the log has to know of a group."""
     group = shard.groups[group_id]
     return {

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.coordinator import sweep
 from ottla.broker.groups import listing
 from ottla.protocol.errors import ErrorCode
-from tests.broker.groups.lab import TP, Lab, LabClient
+from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 
 GROUPS, LOOKS = 100, 20
 #: A group with its one offset, and the last group of a turn.
@@ -18,68 +18,70 @@ DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+def harness(monkeypatch: pytest.MonkeyPatch) -> GroupCoordinatorHarness:
     """Every group has committed one offset."""
     monkeypatch.setattr(sweep, "LOOKS_PER_TURN", LOOKS)
-    lab = Lab(offsets_retention_check_interval_ms=600_000)
-    lab.topic_ids.add(bytes(15) + b"t")
+    harness = GroupCoordinatorHarness(offsets_retention_check_interval_ms=600_000)
+    harness.topic_ids.add(bytes(15) + b"t")
     for number in range(GROUPS):
-        client(lab, number).commit(offsets={("t", 0): number}, topic_id=bytes(15) + b"t")
-    return lab
+        client(harness, number).commit(offsets={("t", 0): number}, topic_id=bytes(15) + b"t")
+    return harness
 
 
-def client(lab: Lab, number: int) -> LabClient:
-    return lab.client("c", group=f"g{number}")
+def client(harness: GroupCoordinatorHarness, number: int) -> GroupClient:
+    return harness.client("c", group=f"g{number}")
 
 
-def tombstones_by_turn(lab: Lab, turns: int) -> list[int]:
+def tombstones_by_turn(harness: GroupCoordinatorHarness, turns: int) -> list[int]:
     """How many offsets each millisecond takes away."""
     counts = []
     for _ in range(turns):
-        before = lab.log.end_offset(TP)
-        lab.clock.advance(1)
-        counts.append(sum(value is None and hasattr(key, "topic") for _, key, value in lab.records(before)))
+        before = harness.log.end_offset(TP)
+        harness.clock.advance(1)
+        counts.append(sum(value is None and hasattr(key, "topic") for _, key, value in harness.records(before)))
     return counts
 
 
-def test_offsets_expire_some_in_a_turn(lab: Lab) -> None:
-    lab.clock.advance(7 * DAY_MS - 1)
-    assert len(lab.shard.offsets.groups) == GROUPS
-    counts = tombstones_by_turn(lab, 2 * GROUPS // LOOKS + 5)
+def test_offsets_expire_some_in_a_turn(harness: GroupCoordinatorHarness) -> None:
+    harness.clock.advance(7 * DAY_MS - 1)
+    assert len(harness.shard.offsets.groups) == GROUPS
+    counts = tombstones_by_turn(harness, 2 * GROUPS // LOOKS + 5)
     assert sum(counts) == GROUPS
     assert 0 < max(counts) <= GROUPS_PER_TURN
-    assert not lab.shard.groups
+    assert not harness.shard.groups
 
 
-def test_offsets_of_a_deleted_topic_go_some_in_a_turn_and_those_of_a_new_one_stay(lab: Lab) -> None:
-    before = lab.log.end_offset(TP)
-    lab.coordinator.on_topics_deleted(["t"])
-    assert 0 < lab.log.end_offset(TP) - before <= GROUPS_PER_TURN
-    last = client(lab, GROUPS - 1)
+def test_offsets_of_a_deleted_topic_go_some_in_a_turn_and_those_of_a_new_one_stay(
+    harness: GroupCoordinatorHarness,
+) -> None:
+    before = harness.log.end_offset(TP)
+    harness.coordinator.on_topics_deleted(["t"])
+    assert 0 < harness.log.end_offset(TP) - before <= GROUPS_PER_TURN
+    last = client(harness, GROUPS - 1)
     assert last.commit(offsets={("t", 0): 7}).topics[0].partitions[0].error_code == ErrorCode.NONE
-    counts = tombstones_by_turn(lab, 2 * GROUPS // LOOKS + 5)
+    counts = tombstones_by_turn(harness, 2 * GROUPS // LOOKS + 5)
     assert 0 < max(counts) <= GROUPS_PER_TURN
-    assert list(lab.shard.offsets.groups) == [last.group]
+    assert list(harness.shard.offsets.groups) == [last.group]
     assert last.fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 7
 
 
-def test_offsets_of_topics_that_are_no_more_go_some_in_a_turn_after_loading(lab: Lab) -> None:
-    lab.topic_ids.clear()
-    before = lab.log.end_offset(TP)
-    lab.restart()
-    assert 0 < lab.log.end_offset(TP) - before <= GROUPS_PER_TURN
-    assert max(tombstones_by_turn(lab, 2 * GROUPS // LOOKS + 5)) <= GROUPS_PER_TURN
-    assert not lab.shard.offsets.groups
+def test_offsets_of_topics_that_are_no_more_go_some_in_a_turn_after_loading(harness: GroupCoordinatorHarness) -> None:
+    harness.topic_ids.clear()
+    before = harness.log.end_offset(TP)
+    harness.restart()
+    assert 0 < harness.log.end_offset(TP) - before <= GROUPS_PER_TURN
+    assert max(tombstones_by_turn(harness, 2 * GROUPS // LOOKS + 5)) <= GROUPS_PER_TURN
+    assert not harness.shard.offsets.groups
 
 
 def test_groups_are_listed_some_shards_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "GROUPS_PER_TURN", 10)
-    lab = Lab()
-    lab.coordinator.partition_count = lambda: 20
+    harness = GroupCoordinatorHarness()
+    harness.coordinator.partition_count = lambda: 20
     for partition in range(1, 20):
-        lab.coordinator.on_elected(partition, 1)
+        harness.coordinator.on_elected(partition, 1)
     for number in range(GROUPS):
-        client(lab, number).commit(offsets={("t", 0): number})
+        client(harness, number).commit(offsets={("t", 0): number})
     listed: list[int] = []
     look = listing.describe.list_groups
 
@@ -90,12 +92,12 @@ def test_groups_are_listed_some_shards_in_a_turn(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(listing.describe, "list_groups", counted)
     answers: list[Any] = []
-    lab.coordinator.list([], []).when_done(answers.append)
-    largest = max(len(lab.coordinator.runtime.shard(partition).groups) for partition in range(20))
+    harness.coordinator.list([], []).when_done(answers.append)
+    largest = max(len(harness.coordinator.runtime.shard(partition).groups) for partition in range(20))
     while not answers:
         assert sum(listed) < 10 + largest
         listed.clear()
-        lab.clock.turn()
+        harness.clock.turn()
     error, groups = answers[0]
     assert error == ErrorCode.NONE
     assert {group.group_id for group in groups} == {f"g{number}" for number in range(GROUPS)}

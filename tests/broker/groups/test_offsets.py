@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
-from ottla.protocol.coordinator_records import encode_key, encode_value
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.group_records import (
+from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
+from ottla.protocol.internal_topics.group_records import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
 from ottla.protocol.records.builder import build_batch
-from tests.broker.groups.lab import TP, Lab
+from tests.broker.groups.harness import TP, GroupCoordinatorHarness
 
 OLD, NEW = b"\1" * 16, b"\2" * 16
 
@@ -27,17 +27,17 @@ def offset(client: Any, topic: str = "t", **options: Any) -> int:
 
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
-    lab = Lab()
-    client = lab.client("s")
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
     client.commit(offsets={("t", 0): 5, ("u", 0): 6})
-    lab.coordinator.on_topics_deleted(["t"])
+    harness.coordinator.on_topics_deleted(["t"])
     assert (offset(client), offset(client, "u")) == (-1, 6)
-    assert lab.records()[-1][2] is None
+    assert harness.records()[-1][2] is None
 
 
 def test_a_topic_made_anew_under_the_same_name_starts_without_offsets() -> None:
-    lab = Lab()
-    client = lab.client("s")
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
     client.commit(offsets={("t", 0): 5}, topic_id=OLD)
     assert offset(client, topic_id=NEW) == -1
     assert offset(client, topic_id=OLD) == 5
@@ -45,81 +45,83 @@ def test_a_topic_made_anew_under_the_same_name_starts_without_offsets() -> None:
 
 
 def test_a_topic_deleted_while_nobody_coordinated_is_noticed_on_load() -> None:
-    lab = Lab()
-    lab.topic_ids = {OLD, NEW}
-    client = lab.client("s")
+    harness = GroupCoordinatorHarness()
+    harness.topic_ids = {OLD, NEW}
+    client = harness.client("s")
     client.commit(offsets={("t", 0): 5}, topic_id=OLD)
     client.commit(offsets={("u", 0): 6}, topic_id=NEW)
     client.commit(offsets={("v", 0): 7})
-    lab.topic_ids = {NEW}
-    lab.restart()
+    harness.topic_ids = {NEW}
+    harness.restart()
     assert [offset(client, topic) for topic in "tuv"] == [-1, 6, 7]
 
 
-def replay(lab: Lab, record_offset: int, producer_id: int, value: int | None, partition: int = 0) -> None:
+def replay(
+    harness: GroupCoordinatorHarness, record_offset: int, producer_id: int, value: int | None, partition: int = 0
+) -> None:
     body = None if value is None else OffsetCommitValue(offset=value)
-    lab.shard.replay(record_offset, producer_id, OffsetCommitKey("g", "t", partition), body)
+    harness.shard.replay(record_offset, producer_id, OffsetCommitKey("g", "t", partition), body)
 
 
 def test_offsets_of_an_open_transaction_are_not_seen_until_its_marker() -> None:
-    lab = Lab()
-    client = lab.client("s")
-    replay(lab, 0, -1, 1)
-    replay(lab, 1, 77, 2)
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
+    replay(harness, 0, -1, 1)
+    replay(harness, 1, 77, 2)
     assert offset(client) == 1
     stable = client.fetch(partitions=[("t", 0)], stable=True).topics[0].partitions[0]
     assert (stable.error_code, stable.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
-    lab.shard.replay_end_transaction_marker(77, True)
+    harness.shard.replay_end_transaction_marker(77, True)
     assert offset(client, stable=True) == 2
-    assert not lab.shard.offsets.pending and not lab.shard.offsets.open_transactions
+    assert not harness.shard.offsets.pending and not harness.shard.offsets.open_transactions
 
 
 def test_an_aborted_transaction_leaves_the_older_offset() -> None:
-    lab = Lab()
-    client = lab.client("s")
-    replay(lab, 0, -1, 1)
-    replay(lab, 1, 77, 2)
-    lab.shard.replay_end_transaction_marker(77, False)
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
+    replay(harness, 0, -1, 1)
+    replay(harness, 1, 77, 2)
+    harness.shard.replay_end_transaction_marker(77, False)
     assert offset(client, stable=True) == 1
 
 
 def test_a_plain_commit_written_after_the_transactional_one_wins() -> None:
-    lab = Lab()
-    client = lab.client("s")
-    replay(lab, 1, 77, 2)
-    replay(lab, 2, -1, 3)
-    lab.shard.replay_end_transaction_marker(77, True)
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
+    replay(harness, 1, 77, 2)
+    replay(harness, 2, -1, 3)
+    harness.shard.replay_end_transaction_marker(77, True)
     assert offset(client) == 3
 
 
 def test_deleting_reaches_offsets_of_open_transactions() -> None:
-    lab = Lab()
-    client = lab.client("s")
-    replay(lab, 0, 77, 2)
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
+    replay(harness, 0, 77, 2)
     assert client.delete_offsets(partitions=[("t", 0)]).error_code == ErrorCode.NONE
-    lab.shard.replay_end_transaction_marker(77, True)
+    harness.shard.replay_end_transaction_marker(77, True)
     assert offset(client) == -1
 
 
 def test_a_group_with_an_open_transaction_does_not_expire() -> None:
-    lab = Lab()
-    replay(lab, 0, 77, 2)
-    lab.clock.advance(8 * 24 * 3_600_000)
-    assert "g" in lab.shard.groups
-    lab.shard.replay_end_transaction_marker(77, False)
-    lab.clock.advance(3_600_000)
-    assert "g" not in lab.shard.groups
+    harness = GroupCoordinatorHarness()
+    replay(harness, 0, 77, 2)
+    harness.clock.advance(8 * 24 * 3_600_000)
+    assert "g" in harness.shard.groups
+    harness.shard.replay_end_transaction_marker(77, False)
+    harness.clock.advance(3_600_000)
+    assert "g" not in harness.shard.groups
 
 
 def test_an_offset_with_a_retention_of_its_own_goes_by_that_and_is_written_as_old_readers_need_it() -> None:
-    lab = Lab()
-    client = lab.client("s")
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
     client.commit(offsets={("t", 0): 5}, retention=3_600_000)
-    key, value = GroupRecordCodec().encode(*lab.records()[0][1:])
+    key, value = GroupRecordCodec().encode(*harness.records()[0][1:])
     assert (key[:2], (value or b"")[:2]) == (b"\0\1", b"\0\1")
-    lab.clock.advance(3_000_000)
+    harness.clock.advance(3_000_000)
     assert offset(client) == 5
-    lab.clock.advance(1_200_000)
+    harness.clock.advance(1_200_000)
     assert offset(client) == -1
 
 
@@ -132,43 +134,43 @@ def test_offsets_in_the_oldest_format_are_understood() -> None:
 
 @pytest.mark.parametrize("retention", [-1, 1000])
 def test_records_survive_their_own_bytes(retention: int) -> None:
-    lab = Lab()
-    client = lab.client("s")
+    harness = GroupCoordinatorHarness()
+    client = harness.client("s")
     client.commit(offsets={("tøpic", 7): 2**40}, metadata="\U0001f600", retention=retention)
-    before = lab.shard.offsets.groups
-    lab.restart()
-    assert lab.shard.offsets.groups == before
+    before = harness.shard.offsets.groups
+    harness.restart()
+    assert harness.shard.offsets.groups == before
 
 
 def test_a_group_whose_record_cannot_be_read_is_refused_and_the_others_are_served() -> None:
-    lab = Lab(group_initial_rebalance_delay_ms=0)
-    other = lab.client("b", group="other")
-    for client in (lab.client("a"), other):
+    harness = GroupCoordinatorHarness(group_initial_rebalance_delay_ms=0)
+    other = harness.client("b", group="other")
+    for client in (harness.client("a"), other):
         client.commit(offsets={("t", 0): 3})
     key, _ = GroupRecordCodec().encode(*offset_commit_record("g", "u", 1, OffsetCommitValue()))
-    lab.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
-    lab.restart()
-    client = lab.client("a")
+    harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
+    harness.restart()
+    client = harness.client("a")
     assert client.fetch(partitions=[("t", 0)]).error_code == ErrorCode.NOT_COORDINATOR
     assert client.commit(offsets={("t", 0): 4}).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
     assert client.join().error_code == ErrorCode.NOT_COORDINATOR
     assert client.heartbeat().error_code == ErrorCode.NOT_COORDINATOR
-    described = lab.coordinator.describe(["g", "other"], error_since=True)
+    described = harness.coordinator.describe(["g", "other"], error_since=True)
     assert [group.error_code for group in described] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]
     assert other.fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 3
     # DeleteGroups is the remedy: it writes over what cannot be read, too.
-    (result,) = lab.coordinator.delete(["g"])
+    (result,) = harness.coordinator.delete(["g"])
     assert result.error_code == ErrorCode.NONE
     assert client.join().error_code == ErrorCode.MEMBER_ID_REQUIRED
-    lab.restart()
+    harness.restart()
     assert client.fetch(partitions=[("t", 0), ("u", 1)]).topics[0].partitions[0].committed_offset == -1
-    assert not lab.shard.unreadable
+    assert not harness.shard.unreadable
 
 
 def test_a_later_record_of_the_same_key_makes_a_group_readable_again() -> None:
-    lab = Lab()
+    harness = GroupCoordinatorHarness()
     codec = GroupRecordCodec()
     key, value = codec.encode(*offset_commit_record("g", "t", 0, OffsetCommitValue(offset=5)))
-    lab.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (key, value, 0)]))
-    lab.restart()
-    assert lab.client("a").fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 5
+    harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (key, value, 0)]))
+    harness.restart()
+    assert harness.client("a").fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 5

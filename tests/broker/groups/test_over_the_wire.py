@@ -25,7 +25,7 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.conftest import Node, eventually, start_node, stop_node
-from tests.broker.groups.lab import subscription
+from tests.broker.groups.harness import subscription
 from tests.broker.wire import Wire
 
 GROUP = "shop"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.broker.groups.lab import PARKED, Lab, LabClient
+from tests.broker.groups.harness import PARKED, GroupClient, GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, group_view, replayed
 
 NAMES = ("a", "b", "c")
@@ -29,42 +29,42 @@ actions = st.one_of(
 
 
 class Story:
-    """Plays actions on a lab; `check` compares every group that no rebalance is changing with the log."""
+    """Plays actions on a harness; `check` compares every group that no rebalance is changing with the log."""
 
     def __init__(self) -> None:
-        self.lab = Lab(offsets_retention_check_interval_ms=6 * 3_600_000)
+        self.harness = GroupCoordinatorHarness(offsets_retention_check_interval_ms=6 * 3_600_000)
         self.clients = {
-            "a": self.lab.client("a"),
-            "b": self.lab.client("b", instance="two", protocols="sticky,range"),
-            "c": self.lab.client("c", version=3, protocols="range,sticky", group="g"),
+            "a": self.harness.client("a"),
+            "b": self.harness.client("b", instance="two", protocols="sticky,range"),
+            "c": self.harness.client("c", version=3, protocols="range,sticky", group="g"),
         }
         self.unanswered = 0
 
     def act(self, verb: str, subject: Any) -> None:
-        lab = self.lab
+        harness = self.harness
         if verb == "wait":
-            lab.clock.advance(subject)
+            harness.clock.advance(subject)
         elif verb == "restart":
-            lab.log.refuse = None
-            lab.restart()
+            harness.log.refuse = None
+            harness.restart()
         elif verb == "hold":
-            lab.log.hold = True
+            harness.log.hold = True
         elif verb == "release":
-            lab.log.hold, lab.log.refuse = False, None
-            lab.log.release(("__consumer_offsets", 0))
+            harness.log.hold, harness.log.refuse = False, None
+            harness.log.release(("__consumer_offsets", 0))
         elif verb == "delete":
-            lab.coordinator.delete(["g"])
+            harness.coordinator.delete(["g"])
         elif verb == "topic deleted":
-            lab.coordinator.on_topics_deleted(["t"])
+            harness.coordinator.on_topics_deleted(["t"])
         elif verb == "refuse":
-            lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            harness.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         elif verb == "change":
             name, protocols, topics = subject
             self.clients[name].protocols, self.clients[name].topics = protocols, topics
         else:
             self._request(verb, self.clients[subject])
 
-    def _request(self, verb: str, client: LabClient) -> None:
+    def _request(self, verb: str, client: GroupClient) -> None:
         self.unanswered += 1
 
         def heard(response: Any) -> None:
@@ -73,7 +73,7 @@ class Story:
                 client.member_id, client.generation = "", -1
 
         if verb == "sync":
-            group = self.lab.shard.groups.get("g")
+            group = self.harness.shard.groups.get("g")
             members = {} if group is None else dict.fromkeys(group.members, client.name.encode())
             client.sync(heard, members)
         elif verb == "commit":
@@ -82,13 +82,13 @@ class Story:
             getattr(client, verb)(heard)
 
     def check(self) -> None:
-        shard = self.lab.shard
+        shard = self.harness.shard
         for group in shard.groups.values():
             assert group.awaiting_join_count == sum(m.awaiting_join is not None for m in group.members.values())
             assert group.leader in group.members or not group.members
             assert group.pending_sync_members <= group.members.keys()
         settled = [group_id for group_id, group in shard.groups.items() if group.state in (STABLE, EMPTY)]
-        records = self.lab.records()
+        records = self.harness.records()
         for told in (records, compacted(records)):
             again = replayed(told)
             assert again.offsets.groups == shard.offsets.groups
@@ -113,7 +113,7 @@ def test_every_request_is_answered_in_the_end(script: list[tuple[str, Any]]) -> 
         story.act(verb, subject)
     story.act("release", None)
     # Five minutes is the longest that a new member is waited for, and each expiry may start a rebalance of one minute.
-    story.lab.clock.advance(600_000)
+    story.harness.clock.advance(600_000)
     assert story.unanswered == 0
 
 
@@ -125,21 +125,21 @@ def test_after_the_trouble_members_that_go_on_get_a_stable_group(script: list[tu
     for verb, subject in script:
         story.act(verb, subject)
     story.act("release", None)
-    lab, clients = story.lab, story.clients.values()
-    lab.clock.advance(400_000)  # all that was parked is gone
+    harness, clients = story.harness, story.clients.values()
+    harness.clock.advance(400_000)  # all that was parked is gone
     for client in clients:
         client.protocols = "range,sticky"  # one that all support
     for _ in range(90):
         for client in clients:
-            _go_on(lab, client)
-        lab.clock.advance(1_000)
-        group = lab.shard.groups["g"]
+            _go_on(harness, client)
+        harness.clock.advance(1_000)
+        group = harness.shard.groups["g"]
         if group.state is STABLE and {c.member_id for c in clients} == set(group.members):
             return
-    raise AssertionError(f"{lab.shard.groups['g'].state} with {list(lab.shard.groups['g'].members)}")
+    raise AssertionError(f"{harness.shard.groups['g'].state} with {list(harness.shard.groups['g'].members)}")
 
 
-def _go_on(lab: Lab, client: LabClient) -> None:
+def _go_on(harness: GroupCoordinatorHarness, client: GroupClient) -> None:
     """One step of a client's loop."""
     if getattr(client, "waits", False):
         return
@@ -165,7 +165,7 @@ def _go_on(lab: Lab, client: LabClient) -> None:
         client.rejoin = True
 
 
-def joined_sync(client: LabClient) -> Any:
+def joined_sync(client: GroupClient) -> Any:
     def synced(response: Any) -> None:
         client.waits = False
         client.rejoin = response.error_code != ErrorCode.NONE

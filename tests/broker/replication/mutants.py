@@ -48,14 +48,14 @@ MUTANTS = (
         SESSION,
         "        partition.watch(None)\n        partition.session = None\n",
         "        partition.session = None\n",
-        "tests/sim/test_fetch_situations.py::test_a_session_that_is_closed_leaves_no_watch_behind",
+        "tests/sim/test_fetch_regressions.py::test_a_session_that_is_closed_leaves_no_watch_behind",
     ),
     Mutant(
         "the one-time session of a client that has gone is not closed",
         FETCH,
         "        if not self.session.id:\n            self.session.close()\n",
         "",
-        "tests/sim/test_fetch_situations.py"
+        "tests/sim/test_fetch_regressions.py"
         "::test_a_client_that_goes_while_it_waits_leaves_no_watch_behind_but_those_of_its_session",
     ),
     Mutant(
@@ -169,7 +169,7 @@ MUTANTS = (
         SESSION,
         "                isolated(session.waiting.expire)\n",
         "                pass\n",
-        "tests/sim/test_fetch_situations.py"
+        "tests/sim/test_fetch_regressions.py"
         "::test_a_session_that_is_closed_in_the_turn_of_an_append_costs_no_other_fetch_its_wake_up",
     ),
     Mutant(
@@ -177,7 +177,7 @@ MUTANTS = (
         FETCH,
         "        self._resolve_names(session)\n",
         "",
-        "tests/sim/test_fetch_situations.py"
+        "tests/sim/test_fetch_regressions.py"
         "::test_a_session_that_named_a_topic_id_before_the_broker_knew_it_may_not_read_it_unasked",
     ),
     Mutant(
@@ -193,7 +193,7 @@ MUTANTS = (
         FETCH,
         "            self._fail()\n",
         "",
-        "tests/sim/test_fetch_situations.py::test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered",
+        "tests/sim/test_fetch_regressions.py::test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered",
     ),
     Mutant(
         "one failed connection attempt to a leader is the last",

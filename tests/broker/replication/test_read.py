@@ -21,7 +21,7 @@ from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
-from tests.controller.situation import Situation
+from tests.controller.harness import DecisionHarness
 
 FOLLOWER, OTHER = 2, 3
 
@@ -88,7 +88,7 @@ def test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_i
     partition: Partition, log: Log
 ) -> None:
     append(partition, 2)
-    cluster = Situation(brokers=3, racks="a b b").image.cluster
+    cluster = DecisionHarness(brokers=3, racks="a b b").image.cluster
     partition.record_follower_fetch(FOLLOWER, 1, 0, NOW_MS, 1)
     partition.record_follower_fetch(OTHER, 2, 0, NOW_MS, 1)
     assert nearer_replica(partition, "b", 0, cluster) == FOLLOWER, "3 is further, and may be taken back any moment"

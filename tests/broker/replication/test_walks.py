@@ -1,4 +1,4 @@
-"""Random scripts for the lab: in any order of deliveries, what was acknowledged is in the log of everybody who may lead cleanly.
+"""Random commands for the harness: in any order of deliveries, what was acknowledged is in the log of everybody who may lead cleanly.
 
 Pure parts only, so a walk takes a fraction of a second. One that fails is printed as a script: it can become a transcript as it is.
 Tried with mistakes put in: they find a watermark that ignores followers, min ISR or a proposed member, a shrink that is believed
@@ -15,8 +15,9 @@ import pytest
 
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import KafkaError
-from tests.broker.replication.lab import TOPIC, Broker, Lab
-from tests.controller.situation import Situation
+from tests.broker.replication.harness import TOPIC, Broker, ReplicationHarness
+from tests.controller.harness import DecisionHarness
+from tests.transcripts import Interpreter
 
 WALKS, STEPS = 40, 60
 #: Who fetches in a quiet time: a follower's second fetch says that it has what the first one brought.
@@ -26,24 +27,25 @@ QUIET = (1, 2, 3, 1, 2, 3)
 class Walk:
     def __init__(self, seed: int, folder: Path) -> None:
         self.random = Random(seed)
-        self.lab = Lab(folder)
+        self.harness = ReplicationHarness(folder)
+        self.interpreter = Interpreter(self.harness.commands(), self.harness.drain)
         self.script: list[str] = []
         #: Offset -> the record's bytes, once it was answered with NONE to a producer that asked for all.
         self.acknowledged: dict[int, bytes] = {}
         self.do(f"topic min_isr={self.random.choice('122')} elr={self.random.choice(['on', 'off'])}")
 
     @property
-    def situation(self) -> Situation:
-        return self.lab.situation
+    def controller(self) -> DecisionHarness:
+        return self.harness.controller
 
     def do(self, command: str) -> None:
         self.script.append(command)
-        for line in self.lab.run(command):
+        for line in self.interpreter.run(command):
             self.script.append(f"    {line}")
             broker, _, answer = line.partition(" answers for ")
             offset, _, error = answer.partition(": ")
             if error == "NONE":
-                self.acknowledged[int(offset)] = value(self.lab.brokers[int(broker)], int(offset))
+                self.acknowledged[int(offset)] = value(self.harness.brokers[int(broker)], int(offset))
         self.check()
 
     def step(self) -> None:
@@ -53,7 +55,7 @@ class Walk:
             for command in ("metadata 1 2 3", *(f"fetch {n}" for n in QUIET)):
                 self.do(command)
             return
-        fenced = [str(n) for n, each in self.situation.image.cluster.brokers.items() if each.fenced]
+        fenced = [str(n) for n, each in self.controller.image.cluster.brokers.items() if each.fenced]
         commands = {
             f"fetch {broker}": 12,
             f"produce {broker} {self.random.randint(1, 2)}": 12,
@@ -72,21 +74,21 @@ class Walk:
         self.do(command)
 
     def partition(self, broker: str) -> Partition:
-        return self.lab.brokers[int(broker)].partition
+        return self.harness.brokers[int(broker)].partition
 
     # -- What has to be true after every step ------------------------------------------------------------------------
 
     def check(self) -> None:
-        registration = self.situation.partition(TOPIC)
+        registration = self.controller.partition(TOPIC)
         for member in (*registration.isr, *registration.elr):
-            broker = self.lab.brokers[member]
+            broker = self.harness.brokers[member]
             for offset, record in self.acknowledged.items():
                 has = offset < broker.log.log_end_offset and value(broker, offset) == record
                 assert has, f"{member} may lead and has not what was acknowledged at {offset}"
-        for broker in self.lab.brokers.values():
+        for broker in self.harness.brokers.values():
             log = broker.log
             assert log.log_start_offset <= log.high_watermark <= log.log_end_offset, broker.id
-        in_charge = [b for b in self.lab.brokers.values() if b.partition.is_leader]
+        in_charge = [b for b in self.harness.brokers.values() if b.partition.is_leader]
         epochs = [b.partition.leader_epoch for b in in_charge]
         assert len(set(epochs)) == len(epochs), "two leaders of one epoch"
 
@@ -106,4 +108,4 @@ def test_what_was_acknowledged_is_with_all_who_may_lead(seed: int, tmp_path: Pat
         print("\n".join(walk.script))
         raise
     finally:
-        walk.lab.close()
+        walk.harness.close()

@@ -15,7 +15,7 @@ from typing import Any
 from ottla.broker.coordinator.outcome import Pending
 from ottla.protocol.errors import ErrorCode
 from tests.broker.transactions.history import Violation
-from tests.broker.transactions.test_admission import Stage
+from tests.broker.transactions.test_admission import ProduceHarness
 
 
 class Admissions:
@@ -23,7 +23,7 @@ class Admissions:
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.rng = random.Random(seed)
-        self.stage = Stage(directory)
+        self.harness = ProduceHarness(directory)
         self.added: set[int] = set()
         self.sequences = [0, 0]
         #: Questions, some with the answer that is on its way.
@@ -35,11 +35,11 @@ class Admissions:
                 self.rng.choice(
                     (self._send, self._send, self._add, self._decide, self._answer, self._answer, self._end)
                 )()
-            while self.questions or self.stage.coordinator.asked:
+            while self.questions or self.harness.coordinator.asked:
                 self._answer()
             self._end()
         finally:
-            self.stage.close()
+            self.harness.close()
 
     def _add(self) -> None:
         self.added.add(self.rng.randrange(2))
@@ -48,10 +48,10 @@ class Admissions:
         rows = [(index, self.sequences[index]) for index in self.rng.choice([(0,), (1,), (0, 1)])]
         for index, _ in rows:
             self.sequences[index] += 1
-        self.stage.send(*rows)
+        self.harness.send(*rows)
 
     def _take_questions(self) -> None:
-        asked, self.stage.coordinator.asked = self.stage.coordinator.asked, []
+        asked, self.harness.coordinator.asked = self.harness.coordinator.asked, []
         self.questions.extend((pending, partitions, None) for pending, partitions in asked)
 
     def _decide(self) -> None:
@@ -73,10 +73,10 @@ class Admissions:
 
     def _end(self) -> None:
         for index in self.added:
-            self.stage.end(index, committed=self.rng.random() < 0.5)
+            self.harness.end(index, committed=self.rng.random() < 0.5)
         self.added.clear()
         for index in (0, 1):
-            if self.stage.has_open_transaction(index):
+            if self.harness.has_open_transaction(index):
                 raise Violation("33", f"partition {index} has a transaction open that was not added to any")
             # A client that ended with requests under way begins anew with what was appended last.
-            self.sequences[index] = self.stage.next_sequence(index)
+            self.sequences[index] = self.harness.next_sequence(index)

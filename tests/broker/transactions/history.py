@@ -15,7 +15,7 @@ from ottla.broker.transactions.records import TransactionRecordCodec
 from ottla.broker.transactions.state import COMPLETION, IDLE, PREPARED, State
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.broker.transactions.lab import TP, Lab, LabProducer, parse
+from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 from tests.broker.transactions.replayed import compacted, replayed
 
 PARTITIONS = ("t-0", "t-1", "u-0")
@@ -50,8 +50,8 @@ class Lone:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.lab, self.rng = history.lab, history.rng
-        self.producer = LabProducer(self.lab, "lone")
+        self.harness, self.rng = history.harness, history.rng
+        self.producer = TransactionalProducer(self.harness, "lone")
         self.is_waiting = False
         self.attempt: tuple[str, Any] | None = None
         # Since it began; time-outs are the coordinator's right.
@@ -79,7 +79,7 @@ class Lone:
         if self.producer.producer_id < 0:
             return "init", None
         if not self.partitions:
-            self.began_ms = self.lab.clock.now_ms
+            self.began_ms = self.harness.clock.now_ms
             if self.rng.random() < 0.15:
                 return "end", False  # as clients do that were refused before they could add anything
             return "add", self.rng.choice(PARTITIONS)
@@ -102,7 +102,7 @@ class Lone:
             else:
                 self.partitions.clear()
             return
-        has_run_out = self.lab.clock.now_ms - self.began_ms >= TIMEOUT_MS
+        has_run_out = self.harness.clock.now_ms - self.began_ms >= TIMEOUT_MS
         if code not in FENCED or what == "init" or not has_run_out:
             raise Violation("34", f"a producer that is alone is answered {code.name} to {what} {detail}")
         self.producer.producer_id = -1
@@ -114,8 +114,8 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
-        self.lab = Lab(transaction_version=2, transaction_max_timeout_ms=900_000)
-        self.rivals = [LabProducer(self.lab) for _ in range(rng.randint(1, 3))]
+        self.harness = TransactionCoordinatorHarness(transaction_version=2, transaction_max_timeout_ms=900_000)
+        self.rivals = [TransactionalProducer(self.harness) for _ in range(rng.randint(1, 3))]
         self.lone = Lone(self)
         # Transactions whose end was acknowledged: what the client had, and what it asked for.
         self.acknowledged: list[tuple[tuple[int, int], bool, set[Any]]] = []
@@ -132,10 +132,10 @@ class History:
 
     # ---- requests
 
-    def _lone(self, rival: LabProducer) -> None:
+    def _lone(self, rival: TransactionalProducer) -> None:
         self.lone.step()
 
-    def _init(self, rival: LabProducer) -> None:
+    def _init(self, rival: TransactionalProducer) -> None:
         rival.then = self._named
         rival.init(timeout=self.rng.choice([1_000, 60_000]))
 
@@ -147,19 +147,19 @@ class History:
             raise Violation("29", f"producer {name} is handed out twice")
         self.named.add(name)
 
-    def _resume(self, rival: LabProducer) -> None:
+    def _resume(self, rival: TransactionalProducer) -> None:
         if rival.producer_id >= 0:
             rival.init(resume=True)
 
-    def _add(self, rival: LabProducer) -> None:
+    def _add(self, rival: TransactionalProducer) -> None:
         if rival.producer_id >= 0:
             rival.add(*self.rng.sample(PARTITIONS, self.rng.randint(1, 2)))
 
-    def _verify(self, rival: LabProducer) -> None:
+    def _verify(self, rival: TransactionalProducer) -> None:
         if rival.producer_id >= 0:
             rival.verify(self.rng.choice(PARTITIONS))
 
-    def _end_rival(self, rival: LabProducer) -> None:
+    def _end_rival(self, rival: TransactionalProducer) -> None:
         if rival.producer_id < 0:
             return
         before, commit = (rival.producer_id, rival.epoch), self.rng.random() < 0.6
@@ -171,7 +171,7 @@ class History:
         rival.then = ended
         rival.end(commit)
 
-    def _retry(self, rival: LabProducer) -> None:
+    def _retry(self, rival: TransactionalProducer) -> None:
         if rival.epoch > 0:
             rival.end(self.rng.random() < 0.5, epoch=-1)
 
@@ -180,86 +180,92 @@ class History:
 
     # ---- what happens
 
-    def _wait(self, rival: LabProducer) -> None:
-        self.lab.clock.advance(self.rng.choice([1, 50, 100, 1_000, 10_000, 61_000]))
+    def _wait(self, rival: TransactionalProducer) -> None:
+        self.harness.clock.advance(self.rng.choice([1, 50, 100, 1_000, 10_000, 61_000]))
 
-    def _move(self, rival: LabProducer) -> None:
+    def _move(self, rival: TransactionalProducer) -> None:
         self._release(rival)
         self.is_calm = False
-        self.lab.restart()
+        self.harness.restart()
         self._check_fold()
 
-    def _fail_over(self, rival: LabProducer) -> None:
+    def _fail_over(self, rival: TransactionalProducer) -> None:
         """Without what was not committed."""
         self.is_calm = False
-        self.lab.log.truncate(TP)
-        self.lab.log.hold, self.lab.log.refuse = False, None
-        self.lab.restart()
+        self.harness.log.truncate(TP)
+        self.harness.log.hold, self.harness.log.refuse = False, None
+        self.harness.restart()
         self._check_fold()
 
-    def _hold(self, rival: LabProducer) -> None:
-        self.lab.log.hold = True
+    def _hold(self, rival: TransactionalProducer) -> None:
+        self.harness.log.hold = True
 
-    def _release(self, rival: LabProducer) -> None:
-        self.lab.log.hold = False
-        self.lab.log.release(TP)
+    def _release(self, rival: TransactionalProducer) -> None:
+        self.harness.log.hold = False
+        self.harness.log.release(TP)
 
-    def _refuse(self, rival: LabProducer) -> None:
-        self.lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    def _refuse(self, rival: TransactionalProducer) -> None:
+        self.harness.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    def _accept(self, rival: LabProducer) -> None:
-        self.lab.log.refuse = None
+    def _accept(self, rival: TransactionalProducer) -> None:
+        self.harness.log.refuse = None
 
-    def _marker(self, rival: LabProducer) -> None:
+    def _marker(self, rival: TransactionalProducer) -> None:
         partition, behaviour = self.rng.choice(
             [("t-0", "later"), ("t-0", "later"), ("t-1", "NOT_LEADER_OR_FOLLOWER"), ("u-0", "REQUEST_TIMED_OUT")]
         )
         self.is_calm = self.is_calm and behaviour == "later"
-        self.lab.marker_behaviour(partition, behaviour)
+        self.harness.marker_behaviour(partition, behaviour)
 
-    def _marker_is_taken(self, rival: LabProducer) -> None:
-        self.lab.marker_behaviour(self.rng.choice(PARTITIONS), "NONE")
+    def _marker_is_taken(self, rival: TransactionalProducer) -> None:
+        self.harness.marker_behaviour(self.rng.choice(PARTITIONS), "NONE")
 
-    def _ids(self, rival: LabProducer) -> None:
-        self.lab.producer_ids.hold = not self.lab.producer_ids.hold
-        if not self.lab.producer_ids.hold:
+    def _ids(self, rival: TransactionalProducer) -> None:
+        self.harness.producer_ids.hold = not self.harness.producer_ids.hold
+        if not self.harness.producer_ids.hold:
             self._give_ids()
 
     def _give_ids(self) -> None:
-        waiting, self.lab.producer_ids.waiting = self.lab.producer_ids.waiting, []
+        waiting, self.harness.producer_ids.waiting = self.harness.producer_ids.waiting, []
         for receive in waiting:
-            self.lab.producer_ids.take(receive)
+            self.harness.producer_ids.take(receive)
 
-    def _exhaust(self, rival: LabProducer) -> None:
+    def _exhaust(self, rival: TransactionalProducer) -> None:
         """As if the lone producer had ended transactions until one epoch is left."""
-        lab, lone = self.lab, self.lone
-        if lab.log.hold or lab.log.refuse is not None or lone.is_waiting or lone.attempt is not None or lone.partitions:
+        harness, lone = self.harness, self.lone
+        if (
+            harness.log.hold
+            or harness.log.refuse is not None
+            or lone.is_waiting
+            or lone.attempt is not None
+            or lone.partitions
+        ):
             return
-        transaction = lab.shard.transactions.get("lone")
+        transaction = harness.shard.transactions.get("lone")
         if transaction is None or transaction.state not in IDLE or transaction.producer_epoch > 32_000:
             return
         if (transaction.producer_id, transaction.producer_epoch) != (lone.producer.producer_id, lone.producer.epoch):
             return
         codec = TransactionRecordCodec(lambda: 2)
-        after = transaction.to(State.EMPTY, lab.clock.wall_ms(), producer_epoch=32_765)
-        for batch, _ in batches.build(codec, [after.record()], lab.clock.wall_ms(), None):
-            lab.log.append(TP, batch)
+        after = transaction.to(State.EMPTY, harness.clock.wall_ms(), producer_epoch=32_765)
+        for batch, _ in batches.build(codec, [after.record()], harness.clock.wall_ms(), None):
+            harness.log.append(TP, batch)
         lone.producer.epoch = 32_765
         self._move(rival)
 
     # ---- checks
 
     def _check_fold(self) -> None:
-        memory, records = self.lab.shard.transactions, self.lab.records()
+        memory, records = self.harness.shard.transactions, self.harness.records()
         for known in (records, compacted(records)):
-            if (again := replayed(self.lab, known)) != memory:
+            if (again := replayed(self.harness, known)) != memory:
                 raise Violation("21", f"the log says {again}, memory {memory}")
 
     def _logged(self) -> dict[tuple[int, int], Transaction]:
         """The prepared outcome of every transaction, by the producer that its markers name."""
         outcomes: dict[tuple[int, int], Transaction] = {}
         last: dict[str, Transaction] = {}
-        for _, key, value in self.lab.records():
+        for _, key, value in self.harness.records():
             if value is None:
                 last.pop(key.transactional_id, None)
                 continue
@@ -278,16 +284,16 @@ class History:
 
     def _end(self) -> None:
         """Nothing is in the way any more."""
-        self.lab.log.refuse = None
+        self.harness.log.refuse = None
         self._release(self.rivals[0])
-        self.lab.producer_ids.hold = False
+        self.harness.producer_ids.hold = False
         self._give_ids()
         for partition in PARTITIONS:
-            self.lab.marker_behaviour(partition, "NONE")
+            self.harness.marker_behaviour(partition, "NONE")
         for _ in range(30):
-            self.lab.clock.advance(10_000)
+            self.harness.clock.advance(10_000)
         for name in ("x", "lone"):
-            transaction = self.lab.shard.transactions.get(name)
+            transaction = self.harness.shard.transactions.get(name)
             if transaction is not None and transaction.state not in IDLE:
                 raise Violation("32", f"a transaction stays in {transaction.state.name}")
         self._check_fold()
@@ -295,7 +301,7 @@ class History:
 
     def _check_outcomes(self, logged: dict[tuple[int, int], Transaction]) -> None:
         marked: dict[tuple[Any, int, int], list[bool]] = {}
-        for partition, producer_id, epoch, commit in self.lab.markers:
+        for partition, producer_id, epoch, commit in self.harness.markers:
             marked.setdefault((partition, producer_id, epoch), []).append(commit)
             outcome = logged.get((producer_id, epoch))
             if outcome is None or (outcome.state is State.PREPARE_COMMIT) != commit:

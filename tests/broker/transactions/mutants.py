@@ -8,8 +8,8 @@ from typing import Any
 from ottla.broker.coordinator import runtime
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.transactions import begin, end, partitions, state
+from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.broker.transactions.markers import MarkerSending
-from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import PREPARED, State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -20,7 +20,7 @@ _end = end.end
 _prepared = end._prepared
 _marker = MarkerSending._marker
 _answered = MarkerSending._answered
-_on_loaded = TransactionShard.on_loaded
+_on_loaded = TransactionCoordinatorShard.on_loaded
 _next_epoch = begin._next_epoch
 _to = Transaction.to
 
@@ -33,7 +33,9 @@ def committed_at_once(self: Any, callback: Any) -> None:
     callback()
 
 
-def id_before_state(shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int) -> Any:
+def id_before_state(
+    shard: TransactionCoordinatorShard, transactional_id: str, producer_id: int, producer_epoch: int
+) -> Any:
     """C2 of a review: KAFKA-18660."""
     transaction = shard.find(transactional_id)
     if transaction is None or transaction.producer_id != producer_id:
@@ -69,7 +71,7 @@ def same_epoch(transaction: Transaction, last_epoch: int, expected: int | None, 
     )
 
 
-def abort_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
+def abort_what_was_prepared(self: TransactionCoordinatorShard, now_ms: int) -> Outcome:
     """After a failover the outcome is an abort, whatever it was."""
     for name, transaction in self.transactions.items():
         if transaction.state is State.PREPARE_COMMIT:
@@ -77,12 +79,12 @@ def abort_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
     return _on_loaded(self, now_ms)
 
 
-def leave_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
+def leave_what_was_prepared(self: TransactionCoordinatorShard, now_ms: int) -> Outcome:
     _on_loaded(self, now_ms)
     return Outcome()
 
 
-def without_time_outs(self: TransactionShard) -> None:
+def without_time_outs(self: TransactionCoordinatorShard) -> None:
     return None
 
 
@@ -159,15 +161,15 @@ MUTANTS = {
     "commit-becomes-abort": mutant(
         "a prepared commit is aborted by the next coordinator",
         "21 35",
-        (TransactionShard, "on_loaded", abort_what_was_prepared),
+        (TransactionCoordinatorShard, "on_loaded", abort_what_was_prepared),
     ),
     "prepared-left-after-load": mutant(
         "the next coordinator does not finish what was prepared",
         "32",
-        (TransactionShard, "on_loaded", leave_what_was_prepared),
+        (TransactionCoordinatorShard, "on_loaded", leave_what_was_prepared),
     ),
     "time-outs-not-armed-after-load": mutant(
-        "open transactions never time out", "32", (TransactionShard, "_schedule_abort", without_time_outs)
+        "open transactions never time out", "32", (TransactionCoordinatorShard, "_schedule_abort", without_time_outs)
     ),
     "complete-after-first-marker": mutant(
         "a transaction counts as complete before all its markers are written",

@@ -6,13 +6,15 @@ from typing import Any
 
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.transactions.config import TransactionConfig
-from ottla.broker.transactions.shard import TransactionShard
+from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.broker.transactions.transaction import Transaction
-from tests.broker.transactions.lab import Lab
+from tests.broker.transactions.harness import TransactionCoordinatorHarness
 
 
-def replayed(lab: Lab, records: list[tuple[int, Any, Any]]) -> dict[str, Transaction]:
-    shard = TransactionShard(Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, lab.coordinator)
+def replayed(harness: TransactionCoordinatorHarness, records: list[tuple[int, Any, Any]]) -> dict[str, Transaction]:
+    shard = TransactionCoordinatorShard(
+        Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, harness.coordinator
+    )
     for offset, key, value in records:
         shard.replay(offset, -1, key, value)
     return shard.transactions

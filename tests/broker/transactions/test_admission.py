@@ -54,7 +54,7 @@ class Coordinator:
         pending.complete(dict.fromkeys(asked, error))
 
 
-class Stage:
+class ProduceHarness:
     """A leader of two partitions of one replica, whose coordinator of transactions is slow."""
 
     def __init__(self, directory: Path, verification_enabled: bool = True) -> None:
@@ -147,81 +147,83 @@ def codes(answer: Any) -> list[str]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.close()
+def harness(tmp_path: Path) -> Iterator[ProduceHarness]:
+    harness = ProduceHarness(tmp_path)
+    yield harness
+    harness.close()
 
 
 def test_a_transaction_that_ends_while_the_request_waits_for_another_partition_is_not_opened_again(
-    stage: Stage,
+    harness: ProduceHarness,
 ) -> None:
-    stage.send((0, 0))
-    stage.coordinator.answer()
-    assert stage.has_open_transaction(0)
-    later = stage.send((0, 1), (1, 0))
-    assert [asked for _, asked in stage.coordinator.asked] == [{("t", 1)}]
-    stage.end(0, committed=False)
-    stage.coordinator.answer(ErrorCode.TRANSACTION_ABORTABLE)
+    harness.send((0, 0))
+    harness.coordinator.answer()
+    assert harness.has_open_transaction(0)
+    later = harness.send((0, 1), (1, 0))
+    assert [asked for _, asked in harness.coordinator.asked] == [{("t", 1)}]
+    harness.end(0, committed=False)
+    harness.coordinator.answer(ErrorCode.TRANSACTION_ABORTABLE)
     assert codes(later) == ["INVALID_TXN_STATE", "INVALID_TXN_STATE"]
-    log = stage.partitions[0].log
+    log = harness.partitions[0].log
     assert log is not None
-    assert not stage.has_open_transaction(0)
+    assert not harness.has_open_transaction(0)
     assert log.last_stable_offset == log.log_end_offset == 2
 
 
-def test_a_request_behind_another_one_is_not_appended_to_a_transaction_that_has_ended(stage: Stage) -> None:
-    stage.send((0, 0))
-    stage.coordinator.answer()
-    first = stage.send((1, 0))
-    behind = stage.send((0, 1))
-    stage.end(0, committed=True)
-    stage.coordinator.answer()
+def test_a_request_behind_another_one_is_not_appended_to_a_transaction_that_has_ended(harness: ProduceHarness) -> None:
+    harness.send((0, 0))
+    harness.coordinator.answer()
+    first = harness.send((1, 0))
+    behind = harness.send((0, 1))
+    harness.end(0, committed=True)
+    harness.coordinator.answer()
     assert codes(first) == ["NONE"]
     assert codes(behind) == ["INVALID_TXN_STATE"]
-    assert not stage.has_open_transaction(0)
+    assert not harness.has_open_transaction(0)
 
 
-def test_a_batch_sent_again_after_the_end_of_its_transaction_is_still_known(stage: Stage) -> None:
-    stage.send((0, 0))
-    stage.coordinator.answer()
-    stage.end(0, committed=True)
-    again = stage.send((0, 0))
-    stage.coordinator.answer()
+def test_a_batch_sent_again_after_the_end_of_its_transaction_is_still_known(harness: ProduceHarness) -> None:
+    harness.send((0, 0))
+    harness.coordinator.answer()
+    harness.end(0, committed=True)
+    again = harness.send((0, 0))
+    harness.coordinator.answer()
     assert codes(again) == ["NONE"]
-    assert not stage.has_open_transaction(0)
+    assert not harness.has_open_transaction(0)
 
 
 def test_without_verification_every_first_batch_opens_its_transaction(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, verification_enabled=False)
-    assert codes(stage.send((0, 0), (1, 0))) == ["NONE", "NONE"]
-    stage.end(0, committed=True)
-    assert codes(stage.send((0, 1))) == ["NONE"]
-    assert stage.has_open_transaction(0)
-    stage.close()
+    harness = ProduceHarness(tmp_path, verification_enabled=False)
+    assert codes(harness.send((0, 0), (1, 0))) == ["NONE", "NONE"]
+    harness.end(0, committed=True)
+    assert codes(harness.send((0, 1))) == ["NONE"]
+    assert harness.has_open_transaction(0)
+    harness.close()
 
 
-def test_an_idempotent_producer_needs_no_word(stage: Stage) -> None:
-    assert codes(stage.send((0, 0), transactional=False)) == ["NONE"]
+def test_an_idempotent_producer_needs_no_word(harness: ProduceHarness) -> None:
+    assert codes(harness.send((0, 0), transactional=False)) == ["NONE"]
 
 
-def test_a_partition_that_becomes_led_while_the_request_waits_for_another_is_not_appended_to(stage: Stage) -> None:
-    partition = stage.partitions[0]
+def test_a_partition_that_becomes_led_while_the_request_waits_for_another_is_not_appended_to(
+    harness: ProduceHarness,
+) -> None:
+    partition = harness.partitions[0]
     log = partition.log
     assert log is not None
     partition.become_follower(log, 2, 2, 2, (1, 2), (2,))
-    later = stage.send((0, 0), (1, 0))
+    later = harness.send((0, 0), (1, 0))
     partition.become_leader(log, 3, 3, (1,), (1,), NOW_MS)
-    stage.coordinator.answer()
+    harness.coordinator.answer()
     assert codes(later) == ["NOT_LEADER_OR_FOLLOWER", "NONE"]
 
 
 def test_the_records_of_a_waiting_request_are_counted_by_its_connection_and_dropped_after_the_append(
-    stage: Stage,
+    harness: ProduceHarness,
 ) -> None:
-    later = stage.send((0, 0), (1, 0))
+    later = harness.send((0, 0), (1, 0))
     assert later.kept_bytes == 2 * len(batch([b"v"], producer_id=7, producer_epoch=0, base_sequence=0))
-    request = stage.requests[-1]
-    stage.coordinator.answer()
+    request = harness.requests[-1]
+    harness.coordinator.answer()
     assert codes(later) == ["NONE", "NONE"]
     assert [data.records for data in request.topic_data[0].partition_data] == [None, None]

@@ -10,7 +10,7 @@ from ottla.broker.transactions.state import State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.builder import build_batch
-from tests.broker.transactions.lab import TP, Lab, LabProducer
+from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness
 
 
 @pytest.mark.parametrize(
@@ -19,30 +19,30 @@ from tests.broker.transactions.lab import TP, Lab, LabProducer
     ids=["a full disk", "too few replicas", "a leader that does not know it yet"],
 )
 def test_a_transaction_completes_when_its_log_takes_records_again(error: ErrorCode) -> None:
-    lab = Lab()
-    producer = LabProducer(lab)
+    harness = TransactionCoordinatorHarness()
+    producer = TransactionalProducer(harness)
     producer.init()
-    lab.marker_behaviour("t-0", "later")
+    harness.marker_behaviour("t-0", "later")
     producer.add("t-0")
     producer.end(True)
-    lab.log.refuse = KafkaError(error)
-    lab.marker_behaviour("t-0", "NONE")
-    lab.clock.advance(1_000)
-    assert lab.shard.transactions["x"].state is State.PREPARE_COMMIT
-    lab.log.refuse = None
-    lab.clock.advance(1_000)
-    assert lab.shard.transactions["x"].state is State.COMPLETE_COMMIT
+    harness.log.refuse = KafkaError(error)
+    harness.marker_behaviour("t-0", "NONE")
+    harness.clock.advance(1_000)
+    assert harness.shard.transactions["x"].state is State.PREPARE_COMMIT
+    harness.log.refuse = None
+    harness.clock.advance(1_000)
+    assert harness.shard.transactions["x"].state is State.COMPLETE_COMMIT
 
 
 def test_an_id_whose_record_cannot_be_read_is_refused_and_the_others_are_served() -> None:
-    lab = Lab()
-    producer, other = LabProducer(lab), LabProducer(lab, "y")
+    harness = TransactionCoordinatorHarness()
+    producer, other = TransactionalProducer(harness), TransactionalProducer(harness, "y")
     producer.init()
     other.init()
-    transaction = lab.shard.transactions["x"]
+    transaction = harness.shard.transactions["x"]
     key, _ = TransactionRecordCodec(lambda: 2).encode(*transaction.record())
-    lab.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
-    lab.restart()
+    harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
+    harness.restart()
     for answer in (producer.init(), producer.end(True)):
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
     assert producer.add("t-0") == ErrorCode.NOT_COORDINATOR
@@ -52,14 +52,14 @@ def test_an_id_whose_record_cannot_be_read_is_refused_and_the_others_are_served(
 def test_one_prepared_transaction_that_cannot_be_completed_does_not_hold_up_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab = Lab()
-    lab.marker_behaviour("t-0", "later")
+    harness = TransactionCoordinatorHarness()
+    harness.marker_behaviour("t-0", "later")
     for name in ("x", "y"):
-        producer = LabProducer(lab, name)
+        producer = TransactionalProducer(harness, name)
         producer.init()
         producer.add("t-0")
         producer.end(True)
-    lab.takes.clear()
+    harness.takes.clear()
     complete = TransactionCoordinator.complete
 
     def complete_others(self: TransactionCoordinator, transaction: Transaction) -> None:
@@ -68,6 +68,6 @@ def test_one_prepared_transaction_that_cannot_be_completed_does_not_hold_up_the_
         complete(self, transaction)
 
     monkeypatch.setattr(TransactionCoordinator, "complete", complete_others)
-    lab.restart()
-    assert lab.shard.transactions["y"].state is State.COMPLETE_COMMIT
+    harness.restart()
+    assert harness.shard.transactions["y"].state is State.COMPLETE_COMMIT
     assert [entry.levelname for entry in caplog.records if entry.levelname == "ERROR"] == ["ERROR"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ottla.broker.transactions.state import COMPLETION, PREPARED, State
 from ottla.broker.transactions.transaction import from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.broker.transactions.lab import PARKED, TP, Lab, LabProducer
+from tests.broker.transactions.harness import PARKED, TP, TransactionalProducer, TransactionCoordinatorHarness
 from tests.broker.transactions.replayed import compacted, replayed
 
 PARTITIONS = ("t-0", "t-1", "u-0")
@@ -36,20 +36,20 @@ class Story:
     """Two producers share an id, the third has its own; a coordinator abort comes after ten seconds."""
 
     def __init__(self, transaction_version: int) -> None:
-        self.lab = Lab(
+        self.harness = TransactionCoordinatorHarness(
             transaction_version=transaction_version,
             transactional_id_expiration_ms=100_000,
             remove_expired_interval_ms=20_000,
             transaction_max_timeout_ms=900_000_000,
         )
         self.producers = {
-            "a": LabProducer(self.lab),
-            "b": LabProducer(self.lab),
-            "c": LabProducer(self.lab, "y"),
+            "a": TransactionalProducer(self.harness),
+            "b": TransactionalProducer(self.harness),
+            "c": TransactionalProducer(self.harness, "y"),
         }
 
     def play(self, action: str, name: str, detail: str) -> None:
-        lab = self.lab
+        harness = self.harness
         producer = self.producers.get(name)
         match action.split():
             case ["init" | "resume" as verb]:
@@ -64,30 +64,30 @@ class Story:
                     outcome == "commit", version=0 if how == ["v0"] else 2, epoch=-1 if how == ["again"] else 0
                 )
             case ["wait"]:
-                lab.clock.advance(int(detail))
+                harness.clock.advance(int(detail))
             case ["later"]:
-                lab.marker_behaviour(detail, "later")
+                harness.marker_behaviour(detail, "later")
             case ["fail"]:
-                lab.marker_behaviour(detail, "NOT_LEADER_OR_FOLLOWER")
+                harness.marker_behaviour(detail, "NOT_LEADER_OR_FOLLOWER")
             case ["take"]:
-                lab.marker_behaviour(detail, "NONE")
+                harness.marker_behaviour(detail, "NONE")
             case ["ids", *later]:
-                lab.producer_ids.hold = bool(later)
-                waiting, lab.producer_ids.waiting = lab.producer_ids.waiting, []
+                harness.producer_ids.hold = bool(later)
+                waiting, harness.producer_ids.waiting = harness.producer_ids.waiting, []
                 if not later:
                     for receive in waiting:
-                        lab.producer_ids.take(receive)
+                        harness.producer_ids.take(receive)
             case ["restart"]:
-                lab.restart()
+                harness.restart()
             case ["hold"]:
-                lab.log.hold = True
+                harness.log.hold = True
             case ["release"]:
-                lab.log.hold = False
-                lab.log.release(TP)
+                harness.log.hold = False
+                harness.log.release(TP)
             case ["refuse"]:
-                lab.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+                harness.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
             case ["accept"]:
-                lab.log.refuse = None
+                harness.log.refuse = None
 
     def settle(self) -> None:
         """Everything works again."""
@@ -96,20 +96,20 @@ class Story:
         self.play("ids", "", "")
         for partition in PARTITIONS:
             self.play("take", "", partition)
-        self.lab.clock.advance(1_000)
+        self.harness.clock.advance(1_000)
 
     def check(self) -> None:
-        records = self.lab.records()
-        memory = self.lab.shard.transactions
-        assert replayed(self.lab, records) == memory
-        assert replayed(self.lab, compacted(records)) == memory
+        records = self.harness.records()
+        memory = self.harness.shard.transactions
+        assert replayed(self.harness, records) == memory
+        assert replayed(self.harness, compacted(records)) == memory
 
     def check_outcomes(self) -> None:
         """What was prepared was completed, that way and no other; markers say what the log says."""
         last: dict[str, State] = {}
         committed: set[tuple[int, int]] = set()
         aborted: set[tuple[int, int]] = set()
-        for _, key, value in self.lab.records():
+        for _, key, value in self.harness.records():
             if value is None:
                 last.pop(key.transactional_id, None)
                 continue
@@ -123,7 +123,7 @@ class Story:
             elif transaction.state is State.PREPARE_ABORT:
                 aborted.add((transaction.producer_id, transaction.producer_epoch))
         assert not PREPARED & set(last.values()), "a transaction was left prepared"
-        for _, producer_id, epoch, commit in self.lab.markers:
+        for _, producer_id, epoch, commit in self.harness.markers:
             assert (producer_id, epoch) in (committed if commit else aborted)
 
 
@@ -144,6 +144,6 @@ def test_an_answer_that_waits_is_given_when_the_coordinator_goes() -> None:
     story.play("init", "a", "")
     story.play("hold", "", "")
     assert story.producers["a"].add("t-0") == PARKED
-    story.lab.printed.clear()
-    story.lab.coordinator.close()
-    assert story.lab.printed == ["then: NOT_COORDINATOR"]
+    story.harness.printed.clear()
+    story.harness.coordinator.close()
+    assert story.harness.printed == ["then: NOT_COORDINATOR"]

@@ -1,11 +1,11 @@
-"""The answers that Apache Kafka 4.3.1 gave in a long conversation, and ours: line by line the same, but for what is meant."""
+"""The answers that Apache Kafka 4.3.1 gave to a long sequence of requests, and ours: line by line the same, but for what is meant."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.broker.conftest import Node
-from tests.broker.transactions.conversation import hold
+from tests.broker.transactions.request_recorder import record
 
 KAFKA_ANSWERS = Path(__file__).parent / "kafka_answers.txt"
 
@@ -17,4 +17,4 @@ def test_we_answer_as_kafka_does(node: Node) -> None:
     kafka = KAFKA_ANSWERS.read_text().splitlines()
     assert len(kafka) > 160
     assert set(MEANT) <= set(kafka)
-    assert hold(node.port) == [MEANT.get(line, line) for line in kafka]
+    assert record(node.port) == [MEANT.get(line, line) for line in kafka]

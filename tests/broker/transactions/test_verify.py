@@ -19,19 +19,19 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.storage.producers import EndTransaction, ProducerStates
-from tests.broker.transactions.lab import HERE, TP, Lab, LabProducer, parse
+from tests.broker.transactions.harness import HERE, TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 
 T0, T1 = parse("t-0"), parse("t-1")
 ELSEWHERE = 2
 PATIENCE_MS = 5_000
 
 
-class Stage:
+class VerifierHarness:
     """A verifier beside a coordinator; `elsewhere` answers for the coordinator of another broker."""
 
     def __init__(self) -> None:
-        self.lab = Lab()
-        self.producer = LabProducer(self.lab)
+        self.coordinator_harness = TransactionCoordinatorHarness()
+        self.producer = TransactionalProducer(self.coordinator_harness)
         self.producer.init()
         self.coordinator_node = HERE
         self.enabled = True
@@ -40,9 +40,14 @@ class Stage:
         self.waiting: list[Any] = []
         # What the logs of the partitions know of producers.
         self.states: dict[Any, ProducerStates] = defaultdict(ProducerStates)
-        routes = MarkerRoutes(HERE, lambda tp: HERE, lambda marker, done: None, self._send, self._spawn, self.lab.clock)
+        routes = MarkerRoutes(
+            HERE, lambda tp: HERE, lambda marker, done: None, self._send, self._spawn, self.coordinator_harness.clock
+        )
         self.verifier = AppendVerifier(
-            routes, self.lab.coordinator, lambda transactional_id: self.coordinator_node, lambda: self.enabled
+            routes,
+            self.coordinator_harness.coordinator,
+            lambda transactional_id: self.coordinator_node,
+            lambda: self.enabled,
         )
 
     async def _send(self, node_id: int, request: Any) -> Any:
@@ -87,149 +92,152 @@ def when_given(answer: Any) -> list[Any]:
 
 
 def test_a_broker_adds_the_partition_for_a_client_of_version_2() -> None:
-    stage = Stage()
-    assert stage.admit(Operation.ADDED) == {T0: ErrorCode.NONE}
-    assert stage.lab.shard.transactions["x"].partitions == {T0}
+    harness = VerifierHarness()
+    assert harness.admit(Operation.ADDED) == {T0: ErrorCode.NONE}
+    assert harness.coordinator_harness.shard.transactions["x"].partitions == {T0}
 
 
 def test_what_an_older_client_has_not_added_is_refused_in_words_it_knows() -> None:
-    stage = Stage()
-    stage.producer.add("t-1")
-    assert stage.admit(Operation.EXPECTED, T0, T1) == {T0: ErrorCode.INVALID_TXN_STATE, T1: ErrorCode.NONE}
-    assert stage.admit(Operation.ABORTABLE, T0, T1) == {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}
-    assert stage.admit(Operation.ABORTABLE, T1, epoch=-1) == {T1: ErrorCode.INVALID_PRODUCER_EPOCH}
+    harness = VerifierHarness()
+    harness.producer.add("t-1")
+    assert harness.admit(Operation.EXPECTED, T0, T1) == {T0: ErrorCode.INVALID_TXN_STATE, T1: ErrorCode.NONE}
+    assert harness.admit(Operation.ABORTABLE, T0, T1) == {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}
+    assert harness.admit(Operation.ABORTABLE, T1, epoch=-1) == {T1: ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 def test_verification_can_be_switched_off_but_adding_cannot() -> None:
-    stage = Stage()
-    stage.enabled = False
-    assert stage.admit(Operation.EXPECTED) == {T0: ErrorCode.NONE}
-    assert "x" in stage.lab.shard.transactions and not stage.lab.shard.transactions["x"].partitions
-    assert stage.admit(Operation.ADDED, epoch=5) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    harness = VerifierHarness()
+    harness.enabled = False
+    assert harness.admit(Operation.EXPECTED) == {T0: ErrorCode.NONE}
+    assert (
+        "x" in harness.coordinator_harness.shard.transactions
+        and not harness.coordinator_harness.shard.transactions["x"].partitions
+    )
+    assert harness.admit(Operation.ADDED, epoch=5) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 def test_while_the_last_transaction_completes_the_broker_asks_again_before_it_sends_the_client_away() -> None:
-    stage = Stage()
-    stage.lab.marker_behaviour("t-0", "later")
-    stage.producer.add("t-0")
-    stage.producer.end(True)
-    given = when_given(stage.admit(Operation.ADDED, T1))
-    stage.lab.clock.advance(40)
+    harness = VerifierHarness()
+    harness.coordinator_harness.marker_behaviour("t-0", "later")
+    harness.producer.add("t-0")
+    harness.producer.end(True)
+    given = when_given(harness.admit(Operation.ADDED, T1))
+    harness.coordinator_harness.clock.advance(40)
     assert given == []
-    stage.lab.marker_behaviour("t-0", "NONE")
-    stage.lab.clock.advance(20)
+    harness.coordinator_harness.marker_behaviour("t-0", "NONE")
+    harness.coordinator_harness.clock.advance(20)
     assert given == [{T1: ErrorCode.NONE}]
 
 
 def test_a_client_is_sent_away_when_the_last_transaction_takes_too_long() -> None:
-    stage = Stage()
-    stage.lab.marker_behaviour("t-0", "later")
-    stage.producer.add("t-0")
-    stage.producer.end(True)
-    given = when_given(stage.admit(Operation.ADDED, T1))
-    stage.lab.clock.advance(200)
+    harness = VerifierHarness()
+    harness.coordinator_harness.marker_behaviour("t-0", "later")
+    harness.producer.add("t-0")
+    harness.producer.end(True)
+    given = when_given(harness.admit(Operation.ADDED, T1))
+    harness.coordinator_harness.clock.advance(200)
     assert given == [{T1: ErrorCode.CONCURRENT_TRANSACTIONS}]
-    assert not stage.verifier.is_waiting("x")
+    assert not harness.verifier.is_waiting("x")
 
 
 def test_requests_of_one_producer_are_answered_in_their_order() -> None:
-    stage = Stage()
-    stage.lab.marker_behaviour("t-0", "later")
-    stage.producer.add("t-0")
-    stage.producer.end(True)
+    harness = VerifierHarness()
+    harness.coordinator_harness.marker_behaviour("t-0", "later")
+    harness.producer.add("t-0")
+    harness.producer.end(True)
     order: list[str] = []
     for label, partitions in (("first", [T1]), ("second", [T1]), ("nothing to ask", [])):
-        answer = stage.ask(Operation.ADDED, *partitions)
+        answer = harness.ask(Operation.ADDED, *partitions)
         assert type(answer) is Pending
         answer.when_done(lambda verdicts, label=label: order.append(label))
-    assert stage.verifier.is_waiting("x")
+    assert harness.verifier.is_waiting("x")
     # The third asks about no partition: it only must not overtake.
-    stage.lab.marker_behaviour("t-0", "NONE")
-    stage.lab.clock.advance(20)
+    harness.coordinator_harness.marker_behaviour("t-0", "NONE")
+    harness.coordinator_harness.clock.advance(20)
     assert order == ["first", "second", "nothing to ask"]
-    assert not stage.verifier.is_waiting("x")
+    assert not harness.verifier.is_waiting("x")
 
 
 def test_a_producer_that_asks_without_end_is_refused() -> None:
-    stage = Stage()
-    stage.lab.log.hold = True
-    stage.admit(Operation.ADDED)
+    harness = VerifierHarness()
+    harness.coordinator_harness.log.hold = True
+    harness.admit(Operation.ADDED)
     for _ in range(WAITING_MAX):
-        assert type(stage.admit(Operation.ADDED)) is Pending
-    assert stage.admit(Operation.ADDED) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
-    stage.lab.log.release(TP)
-    assert not stage.verifier.is_waiting("x")
+        assert type(harness.admit(Operation.ADDED)) is Pending
+    assert harness.admit(Operation.ADDED) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    harness.coordinator_harness.log.release(TP)
+    assert not harness.verifier.is_waiting("x")
 
 
 def test_an_added_partition_counts_when_its_record_is_committed() -> None:
-    stage = Stage()
-    stage.lab.log.hold = True
-    given = when_given(stage.admit(Operation.ADDED))
+    harness = VerifierHarness()
+    harness.coordinator_harness.log.hold = True
+    given = when_given(harness.admit(Operation.ADDED))
     assert given == []
-    stage.lab.log.release(TP)
+    harness.coordinator_harness.log.release(TP)
     assert given == [{T0: ErrorCode.NONE}]
 
 
 def test_without_a_coordinator_nobody_can_say() -> None:
-    stage = Stage()
-    stage.coordinator_node = -1
-    assert stage.admit(Operation.EXPECTED) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    harness = VerifierHarness()
+    harness.coordinator_node = -1
+    assert harness.admit(Operation.EXPECTED) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_a_coordinator_elsewhere_is_asked_by_its_api() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = coordinator_says(ErrorCode.PRODUCER_FENCED)
-    given = when_given(stage.admit(Operation.EXPECTED))
-    stage.let_others_answer()
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = coordinator_says(ErrorCode.PRODUCER_FENCED)
+    given = when_given(harness.admit(Operation.EXPECTED))
+    harness.let_others_answer()
     assert given == [{T0: ErrorCode.INVALID_PRODUCER_EPOCH}]
-    (transaction,) = stage.asked[0].transactions
+    (transaction,) = harness.asked[0].transactions
     assert (transaction.transactional_id, transaction.verify_only) == ("x", True)
 
 
 def test_a_coordinator_that_cannot_be_reached_is_a_network_error() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = KafkaError(ErrorCode.NETWORK_EXCEPTION)
-    given = when_given(stage.admit(Operation.ADDED))
-    stage.let_others_answer()
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = KafkaError(ErrorCode.NETWORK_EXCEPTION)
+    given = when_given(harness.admit(Operation.ADDED))
+    harness.let_others_answer()
     assert given == [{T0: ErrorCode.NETWORK_EXCEPTION}]
 
 
 def test_a_refusal_between_brokers_is_no_business_of_the_client() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    given = when_given(stage.admit(Operation.ADDED))
-    stage.let_others_answer()
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    given = when_given(harness.admit(Operation.ADDED))
+    harness.let_others_answer()
     assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
 
 
 def test_a_question_that_is_never_answered_waits_no_longer_than_its_request_and_holds_up_nobody_after_that() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    silent, behind = when_given(stage.admit(Operation.ADDED)), when_given(stage.admit(Operation.ADDED))
-    stage.lab.clock.advance(PATIENCE_MS - 1)
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    silent, behind = when_given(harness.admit(Operation.ADDED)), when_given(harness.admit(Operation.ADDED))
+    harness.coordinator_harness.clock.advance(PATIENCE_MS - 1)
     assert silent == behind == []
-    later = when_given(stage.admit(Operation.ADDED))
-    stage.lab.clock.advance(1)
+    later = when_given(harness.admit(Operation.ADDED))
+    harness.coordinator_harness.clock.advance(1)
     assert silent == behind == [{T0: ErrorCode.NETWORK_EXCEPTION}]
-    stage.elsewhere = coordinator_says(ErrorCode.NONE)
-    stage.let_others_answer()
+    harness.elsewhere = coordinator_says(ErrorCode.NONE)
+    harness.let_others_answer()
     assert later == [{T0: ErrorCode.NONE}]
-    assert not stage.verifier.is_waiting("x")
+    assert not harness.verifier.is_waiting("x")
 
 
 def test_a_receiver_that_fails_does_not_keep_the_next_ones_waiting() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = coordinator_says(ErrorCode.NONE)
-    first = stage.admit(Operation.ADDED)
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = coordinator_says(ErrorCode.NONE)
+    first = harness.admit(Operation.ADDED)
     first.when_done(lambda verdicts: 1 // 0)
-    second = when_given(stage.admit(Operation.ADDED))
+    second = when_given(harness.admit(Operation.ADDED))
     with pytest.raises(ZeroDivisionError):
-        stage.let_others_answer()
-    stage.let_others_answer()
+        harness.let_others_answer()
+    harness.let_others_answer()
     assert second == [{T0: ErrorCode.NONE}]
 
 
@@ -237,29 +245,29 @@ def test_a_receiver_that_fails_does_not_keep_the_next_ones_waiting() -> None:
 
 
 def test_the_marker_of_the_last_transaction_that_comes_while_the_coordinator_is_asked_refuses_nothing() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = coordinator_says(ErrorCode.NONE)
-    given = when_given(stage.admit(Operation.ADDED))
-    stage.states[T0].end_transaction(
-        stage.producer.producer_id, stage.producer.epoch, EndTransaction(True, 0), offset=5, timestamp=0
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = coordinator_says(ErrorCode.NONE)
+    given = when_given(harness.admit(Operation.ADDED))
+    harness.states[T0].end_transaction(
+        harness.producer.producer_id, harness.producer.epoch, EndTransaction(True, 0), offset=5, timestamp=0
     )
-    stage.let_others_answer()
+    harness.let_others_answer()
     assert given == [], "whether the word was about the transaction that has ended, only the coordinator can tell"
-    stage.let_others_answer()
+    harness.let_others_answer()
     assert given == [{T0: ErrorCode.NONE}]
 
 
 def test_what_ends_again_and_again_while_the_coordinator_is_asked_is_refused() -> None:
-    stage = Stage()
-    stage.coordinator_node = ELSEWHERE
-    stage.elsewhere = coordinator_says(ErrorCode.NONE)
-    given = when_given(stage.admit(Operation.ADDED))
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = coordinator_says(ErrorCode.NONE)
+    given = when_given(harness.admit(Operation.ADDED))
     for offset in range(ASKED_AGAIN_MAX + 1):
-        stage.states[T0].end_transaction(
-            stage.producer.producer_id, stage.producer.epoch, EndTransaction(True, 0), offset=offset, timestamp=0
+        harness.states[T0].end_transaction(
+            harness.producer.producer_id, harness.producer.epoch, EndTransaction(True, 0), offset=offset, timestamp=0
         )
-        stage.let_others_answer()
+        harness.let_others_answer()
     assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
 
 

@@ -8,7 +8,7 @@ from ottla.controller.decisions.acls import create_acls, delete_acls
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter
-from tests.controller.situation import Situation
+from tests.controller.harness import DecisionHarness
 
 TOPIC, ANY, MATCH, LITERAL, PREFIXED, READ, ALLOW = 2, 1, 2, 3, 4, 3, 3
 
@@ -26,7 +26,7 @@ def acl(name: str, pattern: int = LITERAL, **fields: Any) -> AclCreation:
     return AclCreation(**given | fields)
 
 
-def create(cluster: Situation, *creations: AclCreation) -> list[tuple[int, str | None]]:
+def create(cluster: DecisionHarness, *creations: AclCreation) -> list[tuple[int, str | None]]:
     results = cluster.decide(create_acls(cluster.state, creations, cluster.rng))
     return [(result.error_code, result.error_message) for result in results]
 
@@ -44,19 +44,19 @@ def everything(**fields: Any) -> DeleteAclsFilter:
     return DeleteAclsFilter(**given | fields)
 
 
-def names(cluster: Situation) -> list[str]:
+def names(cluster: DecisionHarness) -> list[str]:
     return sorted(entry.resource_name for entry in cluster.image.acls.entries.values())
 
 
 def test_an_entry_that_is_there_is_not_written_twice() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert create(cluster, acl("a"), acl("a"), acl("b")) == [(0, "")] * 3
     assert create(cluster, acl("a")) == [(0, "")]
     assert names(cluster) == ["a", "b"]
 
 
 def test_match_finds_every_entry_that_would_apply_to_the_name() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     create(cluster, acl("orders"), acl("or", PREFIXED), acl("*"), acl("orders-2"), acl("x", PREFIXED))
     wanted = everything(resource_name_filter="orders", pattern_type_filter=MATCH)
     (result,) = cluster.decide(delete_acls(cluster.state, [wanted]))
@@ -65,14 +65,14 @@ def test_match_finds_every_entry_that_would_apply_to_the_name() -> None:
 
 
 def test_any_finds_only_the_very_name() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     create(cluster, acl("orders"), acl("orders", PREFIXED), acl("*"))
     cluster.decide(delete_acls(cluster.state, [everything(resource_name_filter="orders")]))
     assert names(cluster) == ["*"]
 
 
 def test_filters_overlap_without_harm_and_all_is_all() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     create(cluster, acl("a"), acl("b", principal="User:bob"))
     both = [everything(principal_filter="User:bob"), everything()]
     results = cluster.decide(delete_acls(cluster.state, both))
@@ -93,13 +93,13 @@ def test_filters_overlap_without_harm_and_all_is_all() -> None:
     ],
 )
 def test_an_entry_that_cannot_be_is_refused_alone(creation: AclCreation, message: str) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert create(cluster, creation, acl("good")) == [(ErrorCode.INVALID_REQUEST, message), (0, "")]
     assert names(cluster) == ["good"]
 
 
 def test_a_filter_with_an_unknown_type_deletes_nothing() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     create(cluster, acl("a"))
     (result,) = cluster.decide(delete_acls(cluster.state, [everything(operation=0)]))
     assert result.error_code == ErrorCode.INVALID_REQUEST

@@ -14,12 +14,12 @@ from ottla.protocol.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataRequest,
 )
+from tests.controller.harness import DecisionHarness, numbers, topic_id
 from tests.controller.images import same_content
-from tests.controller.situation import Situation, numbers, topic_id
 
 
 def alter(
-    cluster: Situation,
+    cluster: DecisionHarness,
     isr: str,
     *,
     by: int = 1,
@@ -50,8 +50,8 @@ def alter(
     return result
 
 
-def cluster_of_three() -> Situation:
-    cluster = Situation()
+def cluster_of_three() -> DecisionHarness:
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", isr="1 2", min_isr=2)
     return cluster
 
@@ -132,7 +132,7 @@ def test_a_request_of_a_former_incarnation_is_refused_as_a_whole() -> None:
 
 
 def test_a_leader_that_recovered_says_so() -> None:
-    cluster = Situation(brokers=2, elr=False)
+    cluster = DecisionHarness(brokers=2, elr=False)
     cluster.topic("orders", "1 2", isr="1", unclean_leader_election_enable=True)
     cluster.fence(1)
     assert cluster.show("orders").endswith("isr 2 leader 2 epoch 1 recovering")

@@ -15,11 +15,11 @@ from ottla.controller.decisions.brokers import (
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import supported_levels
+from ottla.protocol.internal_topics.metadata_records import RegisterBrokerRecord
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from ottla.protocol.metadata_records import RegisterBrokerRecord
-from tests.controller.situation import CLUSTER_ID, Situation, directory
+from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory
 
 
 def registration(broker_id: int = 1, **fields: Any) -> BrokerRegistrationRequest:
@@ -38,13 +38,13 @@ def registration(broker_id: int = 1, **fields: Any) -> BrokerRegistrationRequest
     return BrokerRegistrationRequest(**given | fields)
 
 
-def register(cluster: Situation, request: BrokerRegistrationRequest, *, has_session: bool = False) -> int:
+def register(cluster: DecisionHarness, request: BrokerRegistrationRequest, *, has_session: bool = False) -> int:
     epoch: int = cluster.decide(register_broker(cluster.state, request, 5_000, has_session=has_session))
     return epoch
 
 
 def test_a_new_broker_is_registered_fenced_with_the_offset_as_its_epoch() -> None:
-    cluster = Situation(brokers=0)
+    cluster = DecisionHarness(brokers=0)
     assert register(cluster, registration()) == 5_000
     broker = cluster.image.cluster.brokers[1]
     assert (broker.fenced, broker.epoch, broker.rack, broker.directories) == (True, 5_000, "north", (directory(1),))
@@ -53,7 +53,7 @@ def test_a_new_broker_is_registered_fenced_with_the_offset_as_its_epoch() -> Non
 
 
 def test_the_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
-    cluster = Situation(brokers=1)
+    cluster = DecisionHarness(brokers=1)
     epoch = register(cluster, registration(incarnation_id=bytes((1,)) * 16, rack="south"), has_session=True)
     broker = cluster.image.cluster.brokers[1]
     assert (epoch, broker.fenced, broker.rack) == (101, False, "south")
@@ -62,7 +62,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
 def test_a_new_incarnation_is_fenced_and_out_of_the_isr_before_it_is_let_in() -> None:
     """Invariant 23, with and without the mark of a clean shutdown."""
     for previous_epoch, elr in ((101, "elr 1 "), (-1, ""), (100, "")):
-        cluster = Situation()
+        cluster = DecisionHarness()
         cluster.topic("orders", "1 2", min_isr=2)
         register(cluster, registration(previous_broker_epoch=previous_epoch))
         assert cluster.image.cluster.brokers[1].fenced
@@ -71,7 +71,7 @@ def test_a_new_incarnation_is_fenced_and_out_of_the_isr_before_it_is_let_in() ->
 
 def test_the_epoch_is_the_offset_of_the_registration_not_of_the_decisions_first_record() -> None:
     """Above 10,000 records the decision takes several batches: a broker that has read the first has not caught up."""
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2", min_isr=2, partitions=3)
     records, epoch = register_broker(cluster.state, registration(), 5_000, has_session=False)
     assert isinstance(records[-1], RegisterBrokerRecord)
@@ -82,12 +82,12 @@ def test_the_epoch_is_the_offset_of_the_registration_not_of_the_decisions_first_
 @pytest.mark.parametrize("elr", [True, False])
 def test_a_replica_in_a_directory_that_the_broker_no_longer_has_is_not_eligible(elr: bool) -> None:
     """The mark of a clean stop says nothing about a directory that was taken out of log.dirs."""
-    cluster = Situation(elr=elr)
+    cluster = DecisionHarness(elr=elr)
     cluster.topic("orders", "1 2", min_isr=2)
     cluster.fence(1)
     register(cluster, registration(previous_broker_epoch=101, log_dirs=[directory(1, 2)]))
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
-    cluster = Situation(elr=elr)
+    cluster = DecisionHarness(elr=elr)
     cluster.topic("orders", "1 2", min_isr=2)
     cluster.fence(1)
     register(cluster, registration(previous_broker_epoch=101, log_dirs=[directory(1, 1), directory(1, 2)]))
@@ -125,14 +125,14 @@ REFUSED: list[tuple[dict[str, Any], ErrorCode, str]] = [
 
 @pytest.mark.parametrize(("fields", "code", "message"), REFUSED, ids=lambda value: None)
 def test_a_broker_that_does_not_belong_here_is_refused(fields: dict[str, Any], code: ErrorCode, message: str) -> None:
-    cluster = Situation(brokers=2)
+    cluster = DecisionHarness(brokers=2)
     with pytest.raises(KafkaError) as refused:
         register(cluster, registration(**fields))
     assert (refused.value.code, refused.value.message) == (code, message)
 
 
 def test_a_second_process_with_the_id_of_a_live_broker_is_refused() -> None:
-    cluster = Situation(brokers=1)
+    cluster = DecisionHarness(brokers=1)
     with pytest.raises(KafkaError) as refused:
         register(cluster, registration(), has_session=True)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -140,7 +140,7 @@ def test_a_second_process_with_the_id_of_a_live_broker_is_refused() -> None:
 
 
 def test_an_unregistered_broker_is_gone_from_every_isr() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=3)
     cluster.decide(unregister_broker(cluster.state, UnregisterBrokerRequest(broker_id=1)))
     assert 1 not in cluster.image.cluster.brokers
@@ -150,15 +150,15 @@ def test_an_unregistered_broker_is_gone_from_every_isr() -> None:
 
 
 def test_a_controller_registers_and_can_be_forgotten_once_it_votes_no_more() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.decide(register_controller(cluster.state, ControllerRegistrationRequest(controller_id=9)))
     assert 9 in cluster.image.cluster.controllers
     with pytest.raises(KafkaError, match="too old"):
         unregister_controller(cluster.state, 9, frozenset())
-    newer = Situation(metadata_version=MV_UNREGISTER_CONTROLLER)
+    newer = DecisionHarness(metadata_version=MV_UNREGISTER_CONTROLLER)
     with pytest.raises(KafkaError) as refused:
         unregister_controller(newer.state, 9, frozenset())
     assert refused.value.code == ErrorCode.CONTROLLER_ID_NOT_REGISTERED
-    old = Situation(metadata_version=14, elr=False)
+    old = DecisionHarness(metadata_version=14, elr=False)
     with pytest.raises(KafkaError, match="too old"):
         register_controller(old.state, ControllerRegistrationRequest(controller_id=9))

@@ -29,7 +29,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from tests.controller.situation import CLUSTER_ID, Situation, directory, topic_id
+from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, topic_id
 from tests.sim.mutants import applied
 
 TOPIC, BROKERS = "orders", range(1, 6)
@@ -55,7 +55,7 @@ EVENTS = {
 class Walk:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.cluster = Situation(brokers=0)
+        self.cluster = DecisionHarness(brokers=0)
         for broker_id in BROKERS:
             self.cluster.broker(broker_id, directories=2)
         self.cluster.topic(TOPIC, "1 2 3", min_isr=2)

@@ -7,8 +7,8 @@ import pytest
 from ottla.controller.decisions.configs import ConfigOp
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
+from tests.controller.harness import DecisionHarness
 from tests.controller.images import same_content
-from tests.controller.situation import Situation
 
 TOPIC, BROKER, GROUP, METRICS = (
     ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS,
@@ -16,7 +16,7 @@ TOPIC, BROKER, GROUP, METRICS = (
 
 
 def alter(
-    cluster: Situation,
+    cluster: DecisionHarness,
     kind: int,
     resource: str,
     operations: Mapping[str, tuple[int, str | None]],
@@ -30,8 +30,8 @@ def alter(
     return ("NONE", None) if result.error is None else (result.error.code.name, result.error.message)
 
 
-def with_topic() -> Situation:
-    cluster = Situation()
+def with_topic() -> DecisionHarness:
+    cluster = DecisionHarness()
     cluster.topic("orders")
     return cluster
 
@@ -78,7 +78,7 @@ def test_an_unchanged_topic_config_writes_nothing_but_a_broker_config_is_written
 
 
 def test_groups_and_subscriptions_need_not_exist() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert alter(cluster, GROUP, "g", {"consumer.session.timeout.ms": (0, "50000")})[0] == "NONE"
     assert alter(cluster, METRICS, "sub", {"interval.ms": (0, "1000")})[0] == "NONE"
     assert dict(cluster.image.configs.for_group("g")) == {"consumer.session.timeout.ms": "50000"}
@@ -135,7 +135,7 @@ def test_a_change_that_cannot_be_is_refused(
 
 
 def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     alter(cluster, BROKER, "", {"min.insync.replicas": (0, "2")})
     assert alter(cluster, BROKER, "1", {"min.insync.replicas": (0, "2")}) == (
         "INVALID_CONFIG",
@@ -145,5 +145,5 @@ def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:
         "INVALID_CONFIG",
         "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
     )
-    without = Situation(elr=False)
+    without = DecisionHarness(elr=False)
     assert alter(without, BROKER, "1", {"min.insync.replicas": (0, "2")})[0] == ErrorCode.NONE.name

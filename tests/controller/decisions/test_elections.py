@@ -11,10 +11,10 @@ from ottla.controller.decisions.elections import (
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from tests.controller.situation import Situation
+from tests.controller.harness import DecisionHarness
 
 
-def elect(cluster: Situation, election_type: int, *topics: str) -> list[tuple[str, int, str]]:
+def elect(cluster: DecisionHarness, election_type: int, *topics: str) -> list[tuple[str, int, str]]:
     asked = [TopicPartitions(topic=name, partitions=[0]) for name in topics] if topics else None
     request = ElectLeadersRequest(election_type=election_type, topic_partitions=asked)
     response = cluster.decide(elect_leaders(cluster.state, request))
@@ -26,7 +26,7 @@ def elect(cluster: Situation, election_type: int, *topics: str) -> list[tuple[st
 
 
 def test_the_preferred_leader_gets_the_leadership_back() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2 3", isr="2 1 3")
     assert cluster.show("orders").endswith("leader 2 epoch 0")
     assert elect(cluster, PREFERRED, "orders") == [("orders", 0, "NONE")]
@@ -35,20 +35,20 @@ def test_the_preferred_leader_gets_the_leadership_back() -> None:
 
 
 def test_a_preferred_leader_out_of_sync_stays_where_it_is() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2 3", isr="2 3")
     assert elect(cluster, PREFERRED, "orders") == [("orders", 0, "PREFERRED_LEADER_NOT_AVAILABLE")]
 
 
 def test_asked_for_all_only_those_are_told_where_there_was_something_to_do() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("a", "1 2 3")
     cluster.topic("b", "1 2 3", isr="2 1")
     assert elect(cluster, PREFERRED) == [("b", 0, "NONE")]
 
 
 def test_an_unclean_election_needs_a_partition_without_leader_and_somebody_alive() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2", isr="1")
     assert elect(cluster, UNCLEAN, "orders") == [("orders", 0, "ELECTION_NOT_NEEDED")]
     cluster.fence(1)
@@ -59,14 +59,14 @@ def test_an_unclean_election_needs_a_partition_without_leader_and_somebody_alive
 
 
 def test_what_does_not_exist_cannot_be_elected_for() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert elect(cluster, PREFERRED, "ghost") == [("ghost", 0, "UNKNOWN_TOPIC_OR_PARTITION")]
     with pytest.raises(KafkaError, match="Unknown election type 9"):
         elect(cluster, 9, "ghost")
 
 
 def test_leaders_return_by_themselves_and_the_index_knows_when_nothing_is_left() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("a", "1 2 3", isr="2 1 3", partitions=3)
     assert cluster.decide(return_to_preferred_leaders(cluster.state)) is False
     assert [cluster.partition("a", index).leader for index in range(3)] == [1, 1, 1]
@@ -74,7 +74,7 @@ def test_leaders_return_by_themselves_and_the_index_knows_when_nothing_is_left()
 
 
 def test_leaderless_partitions_elect_uncleanly_once_their_topic_allows_it() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2", isr="1")
     cluster.fence(1)
     assert elect_unclean_leaders(cluster.state).records == []

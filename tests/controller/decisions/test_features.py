@@ -11,14 +11,14 @@ from ottla.controller.decisions.features import (
     update_features,
 )
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
+from tests.controller.harness import DecisionHarness
 from tests.controller.images import same_content
-from tests.controller.situation import Situation
 
 
 def update(
-    cluster: Situation,
+    cluster: DecisionHarness,
     feature: str,
     level: int,
     how: int = UPGRADE,
@@ -37,12 +37,12 @@ def update(
 FAILED = "The update failed for all features since the following feature had an error: "
 
 
-def level(cluster: Situation, feature: str) -> int:
+def level(cluster: DecisionHarness, feature: str) -> int:
     return cluster.image.features.level(feature)
 
 
 def test_levels_go_up_and_down() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert update(cluster, "group.version", 0, SAFE_DOWNGRADE) == ("NONE", None)
     assert level(cluster, "group.version") == 0
     assert update(cluster, "group.version", 1, version=0) == ("NONE", None)
@@ -50,7 +50,7 @@ def test_levels_go_up_and_down() -> None:
 
 
 def test_kraft_version_goes_up_with_the_quorum_s_own_records_and_never_down() -> None:
-    cluster, voters = Situation(), frozenset({1})
+    cluster, voters = DecisionHarness(), frozenset({1})
     for quorum, level, how, records in (
         (QuorumFeatures(voters, 0), 1, UPGRADE, ["NoOpRecord"]),
         (QuorumFeatures(voters, 1), 1, UPGRADE, []),
@@ -70,7 +70,7 @@ def test_kraft_version_goes_up_with_the_quorum_s_own_records_and_never_down() ->
 
 
 def test_metadata_version_never_goes_back_past_a_change_of_format() -> None:
-    cluster = Situation(metadata_version=29)
+    cluster = DecisionHarness(metadata_version=29)
     assert update(cluster, "metadata.version", 24, SAFE_DOWNGRADE) == ("NONE", None)
     assert update(cluster, "metadata.version", 22, SAFE_DOWNGRADE) == (
         "INVALID_UPDATE_VERSION",
@@ -86,7 +86,7 @@ def test_metadata_version_never_goes_back_past_a_change_of_format() -> None:
 
 
 def test_switching_elr_on_writes_the_minimum_down_and_switching_it_off_forgets_who_was_eligible() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     assert update(cluster, "eligible.leader.replicas.version", 1) == ("NONE", None)
     assert cluster.image.configs.for_broker("").get("min.insync.replicas") == "1"
     cluster.topic("orders", "1 2", min_isr=2)
@@ -133,14 +133,14 @@ def test_switching_elr_on_writes_the_minimum_down_and_switching_it_off_forgets_w
     ],
 )
 def test_a_level_that_cannot_be_is_refused(feature: str, wanted: int, how: int, message: str) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     before = cluster.image
     assert update(cluster, feature, wanted, how) == ("INVALID_UPDATE_VERSION", FAILED + message)
     assert same_content(cluster.image, before)
 
 
 def test_a_level_needs_every_broker_and_every_voter() -> None:
-    cluster = Situation(metadata_version=29)
+    cluster = DecisionHarness(metadata_version=29)
     message = update(cluster, "metadata.version", 30, voters=frozenset({1, 8}))[1]
     assert message is not None and message.endswith("controller 8 has not registered, and may not support this feature")
     features = [BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=29)]

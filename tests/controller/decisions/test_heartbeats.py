@@ -8,7 +8,7 @@ from ottla.controller.decisions.broker_heartbeat import process_heartbeat
 from ottla.controller.decisions.heartbeats import NEVER_MS, BrokerControlState, Heartbeats
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from tests.controller.situation import Situation, directory
+from tests.controller.harness import DecisionHarness, directory
 
 SESSION_MS = 9_000
 
@@ -17,7 +17,7 @@ class Beating:
     """A cluster whose brokers send heartbeats to one controller."""
 
     def __init__(self, brokers: int = 3) -> None:
-        self.cluster = Situation(brokers=brokers)
+        self.cluster = DecisionHarness(brokers=brokers)
         self.now_ms = 0
         self.heartbeats = Heartbeats(SESSION_MS)
         for broker_id in self.cluster.image.cluster.brokers:

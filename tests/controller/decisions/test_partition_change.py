@@ -9,12 +9,12 @@ from ottla.controller.decisions.brokers import register_broker
 from ottla.controller.decisions.configs import ConfigOp
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.features import supported_levels
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from ottla.protocol.metadata_records import FeatureLevelRecord
-from tests.controller.situation import CLUSTER_ID, Situation, directory
+from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory
 
 
-def come_back(cluster: Situation, broker_id: int, *, cleanly: bool) -> None:
+def come_back(cluster: DecisionHarness, broker_id: int, *, cleanly: bool) -> None:
     """The broker's process starts again, and is let in."""
     request = BrokerRegistrationRequest(
         broker_id=broker_id,
@@ -34,28 +34,28 @@ def come_back(cluster: Situation, broker_id: int, *, cleanly: bool) -> None:
 
 
 def test_the_next_in_sync_replica_leads_when_the_leader_is_fenced() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2)
     cluster.fence(1)
     assert cluster.show("orders") == "replicas 1 2 3 isr 2 3 leader 2 epoch 1"
 
 
 def test_a_fenced_follower_leaves_the_isr_without_a_new_leader_epoch() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2)
     cluster.fence(3)
     assert cluster.show("orders") == "replicas 1 2 3 isr 1 2 leader 1 epoch 0"
 
 
 def test_before_metadata_version_12_a_shrinking_isr_needs_a_new_leader_epoch() -> None:
-    cluster = Situation(elr=False, metadata_version=11)
+    cluster = DecisionHarness(elr=False, metadata_version=11)
     cluster.topic("orders", "1 2 3")
     cluster.fence(3)
     assert cluster.show("orders") == "replicas 1 2 3 isr 1 2 leader 1 epoch 1"
 
 
 def test_below_the_minimum_those_who_leave_the_isr_stay_eligible() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2)
     cluster.fence(1, 2)
     assert cluster.show("orders") == "replicas 1 2 3 isr 3 elr 2 leader 3 epoch 2"
@@ -64,7 +64,7 @@ def test_below_the_minimum_those_who_leave_the_isr_stay_eligible() -> None:
 
 
 def test_an_eligible_replica_leads_again_without_losing_anything() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2)
     cluster.fence(1, 2, 3)
     cluster.unfence(1)
@@ -75,7 +75,7 @@ def test_an_eligible_replica_leads_again_without_losing_anything() -> None:
 
 def test_a_partition_that_lost_its_leader_before_the_elr_was_enabled_gets_one_again() -> None:
     """Its last replica in sync crashed: out of the ISR, never in the ELR, and not known as the last leader."""
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2", min_isr=2)
     cluster.fence(2, 1)
     assert cluster.show("orders") == "replicas 1 2 isr 1 no leader epoch 1"
@@ -85,7 +85,7 @@ def test_a_partition_that_lost_its_leader_before_the_elr_was_enabled_gets_one_ag
 
 
 def test_an_eligible_replica_that_crashed_is_eligible_no_more() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2)
     cluster.fence(1, 2, 3)
     come_back(cluster, 2, cleanly=False)
@@ -93,7 +93,7 @@ def test_an_eligible_replica_that_crashed_is_eligible_no_more() -> None:
 
 
 def test_an_eligible_replica_that_stopped_cleanly_leads() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2)
     cluster.fence(1, 2, 3)
     come_back(cluster, 2, cleanly=True)
@@ -101,7 +101,7 @@ def test_an_eligible_replica_that_stopped_cleanly_leads() -> None:
 
 
 def test_when_nobody_is_eligible_the_last_known_leader_recovers() -> None:
-    cluster = Situation(brokers=1)
+    cluster = DecisionHarness(brokers=1)
     cluster.topic("orders", "1")
     cluster.fence(1)
     come_back(cluster, 1, cleanly=False)
@@ -109,7 +109,7 @@ def test_when_nobody_is_eligible_the_last_known_leader_recovers() -> None:
 
 
 def test_without_elr_the_last_in_sync_replica_stays_in_the_isr_and_is_waited_for() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2 3")
     cluster.fence(3, 2, 1)
     assert cluster.show("orders") == "replicas 1 2 3 isr 1 no leader epoch 1"
@@ -120,7 +120,7 @@ def test_without_elr_the_last_in_sync_replica_stays_in_the_isr_and_is_waited_for
 
 
 def test_a_replica_out_of_sync_leads_only_where_the_topic_allows_it() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("careful", "1 2", isr="1")
     cluster.topic("careless", "1 2", isr="1", unclean_leader_election_enable=True)
     cluster.fence(1)
@@ -129,7 +129,7 @@ def test_a_replica_out_of_sync_leads_only_where_the_topic_allows_it() -> None:
 
 
 def test_a_lower_minimum_clears_what_was_eligible_under_the_higher() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=3)
     cluster.fence(3)
     assert cluster.show("orders") == "replicas 1 2 3 isr 1 2 elr 3 leader 1 epoch 0"
@@ -141,7 +141,7 @@ def test_a_lower_minimum_clears_what_was_eligible_under_the_higher() -> None:
 def test_a_replica_in_a_failed_directory_may_not_lead() -> None:
     from ottla.controller.decisions.brokers import offline_directories_records
 
-    cluster = Situation(brokers=0)
+    cluster = DecisionHarness(brokers=0)
     for broker_id in (1, 2):
         cluster.broker(broker_id, directories=2)
     cluster.topic("orders", "1 2")
@@ -160,7 +160,7 @@ def test_whatever_happens_epochs_grow_and_isr_and_elr_keep_apart(
     events: list[tuple[str, int]], min_isr: int, unclean: bool, elr: bool
 ) -> None:
     """Invariants 17 and 22; and nobody leads who could have missed a committed record, unless the topic allows it."""
-    cluster = Situation(brokers=4, elr=elr)
+    cluster = DecisionHarness(brokers=4, elr=elr)
     cluster.topic("orders", "1 2 3", min_isr=min_isr, unclean_leader_election_enable=unclean)
     before = cluster.partition("orders")
     for event, broker_id in events:

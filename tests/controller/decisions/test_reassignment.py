@@ -14,11 +14,13 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from tests.controller.decisions.test_alter_partition import alter
+from tests.controller.harness import DecisionHarness, numbers
 from tests.controller.images import same_content
-from tests.controller.situation import Situation, numbers
 
 
-def reassign(cluster: Situation, target: str | None, *, name: str = "orders", factor_may_change: bool = True) -> str:
+def reassign(
+    cluster: DecisionHarness, target: str | None, *, name: str = "orders", factor_may_change: bool = True
+) -> str:
     replicas = None if target is None else numbers(target)
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=factor_may_change,
@@ -28,7 +30,7 @@ def reassign(cluster: Situation, target: str | None, *, name: str = "orders", fa
     return ErrorCode(response.responses[0].partitions[0].error_code).name
 
 
-def ongoing(cluster: Situation, *names: str) -> dict[str, tuple[list[int], list[int]]]:
+def ongoing(cluster: DecisionHarness, *names: str) -> dict[str, tuple[list[int], list[int]]]:
     topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 1]) for name in names] or None
     _, response = list_partition_reassignments(cluster.state, ListPartitionReassignmentsRequest(topics=topics))
     return {
@@ -38,8 +40,8 @@ def ongoing(cluster: Situation, *names: str) -> dict[str, tuple[list[int], list[
     }
 
 
-def moving() -> Situation:
-    cluster = Situation(brokers=6)
+def moving() -> DecisionHarness:
+    cluster = DecisionHarness(brokers=6)
     cluster.topic("orders", "1 2 3")
     cluster.topic("still", "1 2 3")
     assert reassign(cluster, "4 5 6") == "NONE"
@@ -58,14 +60,14 @@ def test_a_move_goes_through_adding_catching_up_and_dropping() -> None:
 
 
 def test_changing_the_order_is_done_at_once() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3")
     assert reassign(cluster, "3 1 2") == "NONE"
     assert cluster.show("orders") == "replicas 3 1 2 isr 1 2 3 leader 1 epoch 0"
 
 
 def test_fewer_replicas_are_done_at_once_with_a_new_epoch() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3")
     assert reassign(cluster, "1 2") == "NONE"
     assert cluster.show("orders") == "replicas 1 2 isr 1 2 leader 1 epoch 1"
@@ -80,7 +82,7 @@ def test_a_cancelled_move_goes_back() -> None:
 
 
 def test_going_back_to_nobody_in_sync_needs_the_topics_leave() -> None:
-    cluster = Situation(brokers=4, elr=False)
+    cluster = DecisionHarness(brokers=4, elr=False)
     cluster.topic("orders", "1 2")
     reassign(cluster, "3 4")
     alter(cluster, "1 2 3")
@@ -105,7 +107,7 @@ def test_a_new_target_replaces_the_old_one() -> None:
     ],
 )
 def test_a_target_that_cannot_be_is_refused(target: str, name: str, code: str) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3")
     before = cluster.image
     assert reassign(cluster, target, name=name) == code
@@ -113,7 +115,7 @@ def test_a_target_that_cannot_be_is_refused(target: str, name: str, code: str) -
 
 
 def test_the_replication_factor_changes_only_if_it_may() -> None:
-    cluster = Situation(brokers=4)
+    cluster = DecisionHarness(brokers=4)
     cluster.topic("orders", "1 2 3")
     assert reassign(cluster, "1 2", factor_may_change=False) == "INVALID_REPLICATION_FACTOR"
     assert reassign(cluster, "1 2 4", factor_may_change=False) == "NONE"

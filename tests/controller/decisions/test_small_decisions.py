@@ -16,6 +16,7 @@ from ottla.controller.decisions.scram import alter_user_scram_credentials
 from ottla.controller.metadata.client_quotas import quota_entity
 from ottla.controller.metadata.partitions import LOST_DIR, NO_LEADER
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import RegisterBrokerRecord
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -31,12 +32,11 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from ottla.protocol.metadata_records import RegisterBrokerRecord
-from tests.controller.situation import Situation, directory, topic_id
+from tests.controller.harness import DecisionHarness, directory, topic_id
 
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     blocks = []
     for broker_id in (1, 2, 1):
         request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=cluster.epoch(broker_id))
@@ -48,7 +48,7 @@ def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def assign(cluster: Situation, broker_id: int, where: bytes, name: str = "orders", index: int = 0) -> str:
+def assign(cluster: DecisionHarness, broker_id: int, where: bytes, name: str = "orders", index: int = 0) -> str:
     request = AssignReplicasToDirsRequest(
         broker_id=broker_id,
         broker_epoch=cluster.epoch(broker_id),
@@ -66,7 +66,7 @@ def assign(cluster: Situation, broker_id: int, where: bytes, name: str = "orders
 
 
 def test_a_replica_moves_to_another_directory() -> None:
-    cluster = Situation(brokers=1)
+    cluster = DecisionHarness(brokers=1)
     cluster.broker(2, directories=2)
     cluster.topic("orders", "1 2")
     assert assign(cluster, 2, directory(2, 2)) == "NONE"
@@ -79,21 +79,21 @@ def test_a_replica_moves_to_another_directory() -> None:
 
 
 def test_a_replica_in_a_directory_that_is_offline_loses_its_leadership() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2")
     assert assign(cluster, 1, directory(1, 9)) == "NONE"
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
 
 
 def test_a_replica_in_a_directory_that_is_offline_is_not_eligible_either() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2", min_isr=2)
     assert assign(cluster, 1, directory(1, 9)) == "NONE"
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
 
 
 def test_a_damaged_replica_is_lost_until_it_has_a_directory_again() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2")
     assert assign(cluster, 1, LOST_DIR) == "NONE"
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 1"
@@ -104,9 +104,9 @@ def test_a_damaged_replica_is_lost_until_it_has_a_directory_again() -> None:
     assert cluster.partition("single").leader == 1
 
 
-def all_crash_and_1_comes_back_on_an_empty_disk(replicas: str, **configs: object) -> Situation:
+def all_crash_and_1_comes_back_on_an_empty_disk(replicas: str, **configs: object) -> DecisionHarness:
     """1 was the last to lead, and is known as such; its replica is in a directory that it does not have any more."""
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", replicas, min_isr=2, **configs)
     cluster.fence(2, 3)
     for broker_id in (2, 3, 1):
@@ -173,7 +173,7 @@ def test_an_empty_replica_leads_where_it_is_the_only_one_or_unclean_elections_ar
 
 def test_a_leaderless_replica_moves_between_two_directories_that_are_there() -> None:
     """Nothing is lost by a move (KIP-113): the last known leader stays what it is."""
-    cluster = Situation(brokers=2)
+    cluster = DecisionHarness(brokers=2)
     cluster.broker(1, directories=2)
     cluster.topic("orders", "1 2", min_isr=2)
     cluster.fence(2, 1)
@@ -183,7 +183,7 @@ def test_a_leaderless_replica_moves_between_two_directories_that_are_there() -> 
 
 def test_a_broker_registered_without_directories_has_them_all_online() -> None:
     """KAFKA-16162: registered by a metadata.version below 17, which has been raised since."""
-    cluster = Situation(brokers=1)
+    cluster = DecisionHarness(brokers=1)
     cluster.broker(2, directories=0)
     cluster.topic("orders", "2 1")
     assert assign(cluster, 2, directory(2)) == "NONE"
@@ -191,7 +191,7 @@ def test_a_broker_registered_without_directories_has_them_all_online() -> None:
     assert cluster.show("orders") == "replicas 2 1 isr 2 1 leader 2 epoch 0"
 
 
-def quota(cluster: Situation, entity: dict[str, str | None], **ops: float | None) -> tuple[int, str | None]:
+def quota(cluster: DecisionHarness, entity: dict[str, str | None], **ops: float | None) -> tuple[int, str | None]:
     entry = EntryDataRequest(
         entity=[EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops.items()],
@@ -201,7 +201,7 @@ def quota(cluster: Situation, entity: dict[str, str | None], **ops: float | None
 
 
 def test_quotas_are_set_changed_and_removed() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     entity: dict[str, str | None] = {"user": "alice", "client_id": None}
     assert quota(cluster, entity, producer_byte_rate=1000.0) == (0, None)
     key = quota_entity({"user": "alice", "client-id": None})
@@ -231,7 +231,7 @@ def test_quotas_are_set_changed_and_removed() -> None:
     ],
 )
 def test_a_quota_that_cannot_be_is_refused(entity: dict[str, str | None], ops: dict[str, float], message: str) -> None:
-    assert quota(Situation(), entity, **ops) == (ErrorCode.INVALID_REQUEST, message)
+    assert quota(DecisionHarness(), entity, **ops) == (ErrorCode.INVALID_REQUEST, message)
 
 
 def upsert(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
@@ -240,7 +240,9 @@ def upsert(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> S
     )
 
 
-def scram(cluster: Situation, *changes: ScramCredentialDeletion | ScramCredentialUpsertion) -> list[tuple[str, str]]:
+def scram(
+    cluster: DecisionHarness, *changes: ScramCredentialDeletion | ScramCredentialUpsertion
+) -> list[tuple[str, str]]:
     request = AlterUserScramCredentialsRequest(
         deletions=[each for each in changes if isinstance(each, ScramCredentialDeletion)],
         upsertions=[each for each in changes if isinstance(each, ScramCredentialUpsertion)],
@@ -250,7 +252,7 @@ def scram(cluster: Situation, *changes: ScramCredentialDeletion | ScramCredentia
 
 
 def test_the_log_keeps_the_keys_and_never_the_password() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert scram(cluster, upsert()) == [("alice", "NONE")]
     credential = cluster.image.scram.credential(1, "alice")
     assert credential is not None
@@ -261,7 +263,7 @@ def test_the_log_keeps_the_keys_and_never_the_password() -> None:
 
 
 def test_credentials_that_cannot_be_are_refused() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     assert scram(cluster, upsert(""), upsert("b", 9), upsert("c", 1, 1), upsert("d", 2, 99_999)) == [
         ("", "UNACCEPTABLE_CREDENTIAL"),
         ("b", "UNSUPPORTED_SASL_MECHANISM"),

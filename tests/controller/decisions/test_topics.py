@@ -15,8 +15,8 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
 )
+from tests.controller.harness import DecisionHarness, topic_id
 from tests.controller.images import same_content
-from tests.controller.situation import Situation, topic_id
 
 
 def wanted(name: str = "orders", partitions: int = 1, factor: int = 1, **fields: Any) -> CreatableTopic:
@@ -31,7 +31,7 @@ def assigned(*replicas: list[int], name: str = "orders", first: int = 0) -> Crea
 
 
 def create(
-    cluster: Situation, *topics: CreatableTopic, validate_only: bool = False, describable: str = ""
+    cluster: DecisionHarness, *topics: CreatableTopic, validate_only: bool = False, describable: str = ""
 ) -> list[CreatableTopicResult]:
     outcome = create_topics(
         cluster.state,
@@ -45,7 +45,7 @@ def create(
     return results
 
 
-def refusal(cluster: Situation, topic: CreatableTopic) -> tuple[str, str | None]:
+def refusal(cluster: DecisionHarness, topic: CreatableTopic) -> tuple[str, str | None]:
     before = cluster.image
     (result,) = create(cluster, topic)
     assert same_content(cluster.image, before), "a refused topic leaves nothing behind"
@@ -53,7 +53,7 @@ def refusal(cluster: Situation, topic: CreatableTopic) -> tuple[str, str | None]
 
 
 def test_a_topic_gets_its_partitions_replicas_and_configs() -> None:
-    cluster = Situation(brokers=3)
+    cluster = DecisionHarness(brokers=3)
     (result,) = create(
         cluster,
         wanted("orders", 4, 2, configs=[CreatableTopicConfig(name="retention.ms", value="1000")]),
@@ -72,21 +72,21 @@ def test_a_topic_gets_its_partitions_replicas_and_configs() -> None:
 
 
 def test_configs_are_not_told_to_those_who_may_not_read_them() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     (result,) = create(cluster, wanted())
     assert (result.num_partitions, result.configs) == (-1, None)
     assert result.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_defaults_stand_in_for_minus_one() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     create(cluster, wanted("orders", -1, -1))
     assert cluster.show("orders").startswith("replicas ")
     assert len(cluster.partition("orders").replicas) == 1
 
 
 def test_validate_only_answers_the_same_and_changes_nothing() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     before = cluster.image
     results = create(cluster, wanted("orders", 3), wanted("bad name"), validate_only=True, describable="orders")
     assert [result.error_code for result in results] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
@@ -95,7 +95,7 @@ def test_validate_only_answers_the_same_and_changes_nothing() -> None:
 
 
 def test_one_bad_topic_does_not_hinder_the_others() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     results = create(cluster, wanted("good"), wanted("bad", 0), wanted("fine"))
     assert [result.error_code for result in results] == [0, ErrorCode.INVALID_PARTITIONS, 0]
     assert {topic.name for topic in cluster.image.topics} == {"good", "fine"}
@@ -182,18 +182,18 @@ REFUSED = [
 
 @pytest.mark.parametrize(("topic", "code", "message"), REFUSED, ids=lambda value: None)
 def test_a_bad_topic_is_refused(topic: CreatableTopic, code: str, message: str) -> None:
-    cluster = Situation(brokers=3)
+    cluster = DecisionHarness(brokers=3)
     cluster.topic("taken")
     cluster.topic("a.b")
     assert refusal(cluster, topic) == (code, message)
 
 
 def test_two_billion_partitions_are_refused_before_they_are_placed() -> None:
-    assert refusal(Situation(), wanted(partitions=2_000_000_000))[0] == "POLICY_VIOLATION"
+    assert refusal(DecisionHarness(), wanted(partitions=2_000_000_000))[0] == "POLICY_VIOLATION"
 
 
 def test_a_fenced_broker_of_a_manual_assignment_is_not_in_sync() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.fence(1)
     create(cluster, assigned([1, 2]))
     assert cluster.show("orders") == "replicas 1 2 isr 2 leader 2 epoch 0"
@@ -204,7 +204,7 @@ def test_a_fenced_broker_of_a_manual_assignment_is_not_in_sync() -> None:
 
 
 def test_a_name_is_free_again_once_its_topic_is_deleted_and_the_new_topic_is_another() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     (first,) = create(cluster, wanted("a.b", configs=config("retention.ms", "5")))
     (deleted,) = cluster.decide(delete_topics(cluster.state, [("a.b", first.topic_id)]))
     assert (deleted.name, deleted.error_code) == ("a.b", 0)
@@ -215,12 +215,12 @@ def test_a_name_is_free_again_once_its_topic_is_deleted_and_the_new_topic_is_ano
 
 
 def test_a_topic_that_is_gone_cannot_be_deleted() -> None:
-    (result,) = Situation().decide(delete_topics(Situation().state, [("ghost", topic_id("ghost"))]))
+    (result,) = DecisionHarness().decide(delete_topics(DecisionHarness().state, [("ghost", topic_id("ghost"))]))
     assert result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_partitions_are_added_with_the_topics_replication_factor() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2")
     wanted_count = [CreatePartitionsTopic(name="orders", count=3, assignments=None)]
     (result,) = cluster.decide(create_partitions(cluster.state, wanted_count, cluster.rng, validate_only=False))
@@ -253,7 +253,7 @@ def test_partitions_are_added_with_the_topics_replication_factor() -> None:
 def test_partitions_cannot_be_added(
     name: str, count: int, assignments: list[list[int]] | None, code: int, message: str | None
 ) -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1", partitions=2)
     manual = None if assignments is None else [CreatePartitionsAssignment(broker_ids=each) for each in assignments]
     topics = [CreatePartitionsTopic(name=name, count=count, assignments=manual)]

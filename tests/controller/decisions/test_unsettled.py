@@ -9,7 +9,7 @@ from ottla.controller.decisions.elections import elect_unclean_leaders, return_t
 from ottla.controller.decisions.partition_change import PartitionChange
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, settle
 from tests.controller.decisions.test_heartbeats import Beating
-from tests.controller.situation import Situation, topic_id
+from tests.controller.harness import DecisionHarness, topic_id
 
 MANY = 2 * PARTITIONS_PER_TURN + 50
 
@@ -28,7 +28,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return indexes
 
 
-def settle_all(cluster: Situation, broker_id: int) -> int:
+def settle_all(cluster: DecisionHarness, broker_id: int) -> int:
     """In how many turns."""
     turns = 0
     partitions = left_by_broker(cluster.state, broker_id)
@@ -40,7 +40,7 @@ def settle_all(cluster: Situation, broker_id: int) -> int:
 
 
 def test_fencing_decides_about_a_bounded_number_of_partitions_at_once_those_it_leads_first() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("followed", "2 1 3", partitions=MANY)
     cluster.topic("led", "1 2 3", partitions=10)
     records = fence_records(cluster.state, 1)
@@ -54,7 +54,7 @@ def test_fencing_decides_about_a_bounded_number_of_partitions_at_once_those_it_l
 
 
 def test_one_that_comes_back_decides_only_about_what_it_could_lead(decided: list[int]) -> None:
-    cluster = Situation(4)
+    cluster = DecisionHarness(4)
     cluster.topic("theirs", "1 2 3", min_isr=2, partitions=MANY)
     cluster.topic("its", "4", partitions=3)
     cluster.fence(1, 2, 3, 4)
@@ -69,7 +69,7 @@ def test_one_that_comes_back_decides_only_about_what_it_could_lead(decided: list
 
 
 def test_one_that_could_lead_everything_leads_it_after_some_turns() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", min_isr=2, partitions=MANY)
     for broker_id in (1, 2, 3):
         cluster.fence(broker_id)
@@ -83,7 +83,7 @@ def test_one_that_could_lead_everything_leads_it_after_some_turns() -> None:
 
 
 def test_what_a_term_left_undone_is_found_by_the_next() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3", partitions=MANY)
     cluster.replay(fence_records(cluster.state, 1))
     left = [key for broker_id in cluster.image.cluster.brokers for key in left_by_broker(cluster.state, broker_id)]
@@ -92,13 +92,13 @@ def test_what_a_term_left_undone_is_found_by_the_next() -> None:
 
 
 def test_a_partition_that_was_deleted_meanwhile_is_passed_over() -> None:
-    cluster = Situation()
+    cluster = DecisionHarness()
     cluster.topic("orders", "1 2 3")
     assert settle(cluster.state, [(topic_id("ghost"), 0), (topic_id("orders"), 9)]).records == []
 
 
 def test_with_unclean_elections_allowed_any_replica_is_looked_at() -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("safe", "1 2", isr="1")
     cluster.topic("careless", "1 2", isr="1", unclean_leader_election_enable=True)
     cluster.fence(2, 1)
@@ -109,7 +109,7 @@ def test_with_unclean_elections_allowed_any_replica_is_looked_at() -> None:
 
 
 def test_the_periodic_elections_decide_only_where_another_could_lead(decided: list[int]) -> None:
-    cluster = Situation(elr=False)
+    cluster = DecisionHarness(elr=False)
     cluster.topic("out of sync", "1 2 3", isr="2 3", partitions=MANY)
     cluster.topic("in sync", "1 2 3", isr="2 1 3", partitions=2)
     cluster.topic("down", "1", partitions=MANY)

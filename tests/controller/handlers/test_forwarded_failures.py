@@ -10,7 +10,7 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.server.network.context import RequestContext
-from tests.broker.test_lifecycle import Client
+from tests.broker.cluster.test_lifecycle import Client
 from tests.controller.handlers.test_handlers import connected
 from tests.controller.node import forwarded
 

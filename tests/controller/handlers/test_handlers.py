@@ -177,7 +177,7 @@ async def test_a_bad_envelope_is_answered_and_the_connection_lives_on(
 
 
 async def test_the_quorum_is_described_through_an_envelope_too(tmp_path: Path) -> None:
-    from tests.broker.test_lifecycle import Client
+    from tests.broker.cluster.test_lifecycle import Client
 
     async with connected(tmp_path) as (node, _):
         topics = [

@@ -12,8 +12,8 @@ from ottla.controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
-from ottla.protocol import metadata_records as records
-from ottla.protocol.metadata_records import RECORDS, decode_record
+from ottla.protocol.internal_topics import metadata_records as records
+from ottla.protocol.internal_topics.metadata_records import RECORDS, decode_record
 from ottla.protocol.work import Turn, do_now
 from tests.controller.images import same_content
 

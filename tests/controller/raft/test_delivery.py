@@ -22,7 +22,7 @@ from ottla.controller.raft.messages import Batch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.protocol.metadata_records import PartitionRecord, TopicRecord
+from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.work import Work
 from ottla.storage.files import OsFiles
 from tests.controller.test_runtime import HandClock

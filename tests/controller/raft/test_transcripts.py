@@ -1,85 +1,68 @@
-"""Golden transcripts: each file is a script for a small quorum, and what its replicas then said and did.
+"""Golden transcripts of a small quorum: milliseconds, replica, event. Fetches that carry no news are left out.
 
-    <command and arguments>
-    ----
-    <what happened, one line each: milliseconds, replica, event>
-
-UPDATE=1 rewrites the files; read the difference before you commit it. Fetches that carry no news are left out.
+cluster [voters=3] [observers=0] [seed=0] [kraft=1]
+settle · run-ms 50 · status · heal · resign
+append a b · append-at 1 a
+crash 1 · restart 1 · isolate 1 · snapshot 1
+add-voter 1 · remove-voter 1
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from ottla.controller.raft.messages import AddVoter, Received, RemoveVoter
 from ottla.controller.raft.voters import ReplicaKey
+from tests import transcripts
 from tests.controller.raft.cluster import Cluster, Settings, directory_of, endpoint_of, make_cluster
 
-TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+TRANSCRIPTS = transcripts.beside(__file__)
 QUIET = ("Fetch epoch", "FetchReply epoch")
 
 
-@dataclass
-class Block:
-    """Comment lines, then one command and its expected output."""
-
-    comments: list[str] = field(default_factory=list)
-    command: str = ""
-    expected: list[str] = field(default_factory=list)
-
-    def text(self, output: list[str]) -> str:
-        return "\n".join([*self.comments, self.command, "----", *output]) + "\n"
-
-
-def parse(text: str) -> Iterator[Block]:
-    for part in text.strip().split("\n\n"):
-        block, in_output = Block(), False
-        for line in part.split("\n"):
-            if in_output:
-                block.expected.append(line)
-            elif line == "----":
-                in_output = True
-            elif line.startswith("#"):
-                block.comments.append(line)
-            else:
-                block.command = line
-        yield block
-
-
-class Script:
-    """Runs commands against one cluster."""
+class RaftTranscript:
+    """A cluster, and how much of its log has been printed."""
 
     def __init__(self) -> None:
         self.cluster: Cluster
+        self._printed = 0
+        self.commands: dict[str, transcripts.Command] = {
+            "cluster": self.make,
+            "settle": self.settle,
+            "run-ms": self.run_ms,
+            "append": self.append,
+            "append-at": self.append_at,
+            "crash": self.crash,
+            "restart": self.restart,
+            "isolate": self.isolate,
+            "heal": self.heal,
+            "resign": self.resign,
+            "snapshot": self.snapshot,
+            "add-voter": self.add_voter,
+            "remove-voter": self.remove_voter,
+            "status": self.status,
+        }
 
-    def run(self, line: str) -> list[str]:
-        name, *arguments = line.split()
-        if name == "cluster":
-            return self.make(*arguments)
-        before = len(self.cluster.log)
-        extra = getattr(self, name.replace("-", "_"))(*arguments) or []
-        return [line for line in self.cluster.log[before:] if not is_quiet(line)] + extra
+    def drain(self) -> list[str]:
+        lines = self.cluster.log[self._printed :]
+        self._printed = len(self.cluster.log)
+        return [line for line in lines if not is_quiet(line)]
 
-    def make(self, *arguments: str) -> list[str]:
-        options = dict(argument.split("=") for argument in arguments)
+    def make(self, voters: str = "3", observers: str = "0", seed: str = "0", kraft: str = "0") -> None:
         self.cluster = make_cluster(
-            int(options.get("voters", 3)),
-            int(options.get("observers", 0)),
-            seed=int(options.get("seed", 0)),
-            dynamic=options.get("kraft") == "1",
+            int(voters),
+            int(observers),
+            seed=int(seed),
+            dynamic=kraft == "1",
             settings=Settings(delay_ms_max=1, flush_ms_max=1),
         )
-        return [line for line in self.cluster.log if not is_quiet(line)]
 
-    def settle(self) -> list[str]:
-        """Run until there is one leader, everybody follows it, and everything is committed everywhere."""
+    def settle(self) -> None:
+        """Run until there is one leader, every replica follows it, and everything is committed everywhere."""
         assert self.cluster.run_until(self.cluster.now_ms + 20_000, self.cluster.settled), "it does not settle"
-        return self.status()
+        self.status()
 
     def run_ms(self, duration: str) -> None:
         self.cluster.run_until(self.cluster.now_ms + int(duration))
@@ -133,19 +116,17 @@ class Script:
             )
         )
 
-    def status(self) -> list[str]:
-        lines = []
+    def status(self) -> None:
         for replica in self.cluster.replicas.values():
             if not replica.is_up:
-                lines.append(f"{replica.id} down")
+                self.cluster.log.append(f"{replica.id} down")
                 continue
             core = replica.core
             voters = "+".join(map(str, core.voters.last.ids))
-            lines.append(
+            self.cluster.log.append(
                 f"{replica.id} {type(core.role).__name__:<11} epoch {core.epoch} leader {core.leader_id:>2} "
                 f"log {core.log.start_offset}..{core.log.end} hw {core.high_watermark} voters {voters} {' '.join(replica.delivered)}".rstrip()
             )
-        return lines
 
 
 def is_quiet(line: str) -> bool:
@@ -155,17 +136,8 @@ def is_quiet(line: str) -> bool:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    script, rewritten, differences = Script(), [], []
-    for block in parse(path.read_text()):
-        output = [line.rstrip() for line in script.run(block.command)]
-        rewritten.append(block.text(output))
-        if output != block.expected:
-            differences.append((block.command, block.expected, output))
-    if os.environ.get("UPDATE"):
-        path.write_text("\n".join(rewritten))
-        return
-    for command, expected, output in differences[:1]:
-        assert output == expected, f"{command} (UPDATE=1 rewrites the transcripts)"
+    transcript = RaftTranscript()
+    transcripts.check(path, transcripts.Interpreter(transcript.commands, transcript.drain))
 
 
 def test_there_are_transcripts() -> None:

@@ -1,0 +1,424 @@
+"""A broker's life as the controller sees it: register, catch up, be let in, stay alive, leave in order.
+
+`BrokerState` says what a broker does in each state, TRANSITIONS how it gets there. One task does it all, one request at a
+time. A heartbeat is sent at once when the metadata has caught up, when the broker becomes ready, when another controller
+leads, or when a directory fails; else after broker.heartbeat.interval.ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import supported_levels
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.primitives import new_uuid
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+#: Kafka's: after a failure, doubled each time, up to broker.session.timeout.ms / 2 there.
+RETRY_MS_MIN = 100
+RETRY_MS_MAX = 1_000
+#: From this metadata.version on registrations name log directories (3.7-IV2).
+MV_DIRECTORIES = 17
+#: While leaders are moved away, the controller is asked this often whether it is done: a controlled restart is to take
+#: 0.2 s at most.
+SHUTDOWN_POLL_MS = 10
+
+
+class BrokerState(Enum):
+    """Kafka's states with their numbers. A broker that is registered again, or fenced, keeps its state."""
+
+    NOT_RUNNING = 0
+    STARTING = 1  # registers, and reads the metadata up to its own registration
+    RECOVERY = 2  # recovers its logs, opens its listeners, then calls `ready_to_unfence`
+    RUNNING = 3  # was unfenced: may lead
+    PENDING_CONTROLLED_SHUTDOWN = 6  # asks the controller to move its leaders away
+    SHUTTING_DOWN = 7  # sends no more heartbeats
+
+
+_STOPPED = "stopped, or the registration was refused for good"
+TRANSITIONS: dict[BrokerState, dict[BrokerState, str]] = {
+    BrokerState.NOT_RUNNING: {
+        BrokerState.STARTING: "started",
+        BrokerState.SHUTTING_DOWN: "stopped before it was started",
+    },
+    BrokerState.STARTING: {
+        BrokerState.RECOVERY: "the controller says that it has caught up with the metadata",
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown, when it is registered",
+        BrokerState.SHUTTING_DOWN: _STOPPED,
+    },
+    BrokerState.RECOVERY: {
+        BrokerState.RUNNING: "unfenced by the controller",
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown",
+        BrokerState.SHUTTING_DOWN: _STOPPED,
+    },
+    BrokerState.RUNNING: {
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown",
+        BrokerState.SHUTTING_DOWN: "stopped, all log directories have failed, or another process has its node id",
+    },
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: {
+        BrokerState.SHUTTING_DOWN: "its leaders are moved away, no controller answers, or the time is up",
+    },
+    BrokerState.SHUTTING_DOWN: {},
+}
+
+
+class RegistrationRefused(Exception):
+    """The controller will not have this broker; the text says why and what to do."""
+
+
+class NoLogDirectory(RegistrationRefused):
+    """Every log directory of this broker has failed."""
+
+
+#: Refusals that time does not heal.
+FATAL = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the cluster has another cluster id: this node's log directories belong to a"
+    " different cluster (see meta.properties); point it to its own cluster or to empty directories",
+    ErrorCode.INVALID_REGISTRATION: "the controller refused the registration: a log directory of this node is registered"
+    " by another broker, or copied from one; give this node directories of its own",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster has feature levels that this release does not know; upgrade this node",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this node may not act as a broker (ClusterAction)",
+}
+DUPLICATE_ID = (
+    "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
+)
+NO_DIRECTORY_LEFT = (
+    "all of its log directories have failed; see the errors above, repair or replace the disks, and start it again"
+)
+REPLACED = (
+    "another process has taken over this node's id while this one was silent; only one may run: stop the other, or give"
+    " one of them an id and log directories of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What a registration says that does not change while the process lives."""
+
+    node_id: int
+    cluster_id: str
+    endpoints: Sequence[Endpoint]
+    directories: Sequence[bytes]
+    rack: str | None = None
+    #: From the clean-shutdown mark; -1 if there was none: the controller then takes the broker out of ISR and ELR.
+    previous_broker_epoch: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
+
+
+class BrokerLifecycle:
+    """Also a publisher: it hears of new metadata so that a fenced broker need not wait for its next heartbeat."""
+
+    def __init__(
+        self,
+        world: World,
+        identity: BrokerIdentity,
+        controller: ControllerChannel,
+        metadata_offset: Callable[[], int],
+        *,
+        heartbeat_interval_ms: int = 2_000,
+        registration_timeout_ms: int = 60_000,
+    ) -> None:
+        """`metadata_offset`: up to where this broker has applied the metadata."""
+        self.state = BrokerState.NOT_RUNNING
+        self.incarnation_id = new_uuid(world.rng)
+        self.broker_epoch = -1
+        self._world = world
+        self._identity = identity
+        self._controller = controller
+        self._metadata_offset = metadata_offset
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._registration_timeout_ms = registration_timeout_ms
+        self._ready = False
+        self._registered = False
+        #: The registration is to be written again, by the same process and with the same epoch.
+        self._is_outdated = False
+        self._offline_directories: list[bytes] = []
+        self._cordoned_directories: list[bytes] | None = []
+        self._wake = asyncio.Event()
+        self._left_in_order = False
+        self._replaced = False
+        #: Told of a refusal that comes after the start, when nobody waits for `unfenced` any more.
+        self.on_refused: Callable[[RegistrationRefused], None] = lambda error: None
+        loop = asyncio.get_running_loop()
+        self.caught_up: asyncio.Future[None] = loop.create_future()
+        self.unfenced: asyncio.Future[None] = loop.create_future()
+        self._may_stop: asyncio.Future[None] = loop.create_future()
+        # A new controller has not heard of us yet: not to be thought dead, tell it at once.
+        controller.on_leader_change = self._wake.set
+
+    def start(self) -> None:
+        self._become(BrokerState.STARTING)
+        self._world.spawn(self._run(), "broker-lifecycle")
+
+    def ready_to_unfence(self) -> None:
+        """The logs are recovered and the listeners open: the broker may be let in."""
+        self._ready = True
+        self._wake.set()
+
+    def directory_failed(self, directory_id: bytes) -> None:
+        """Tell the controller at once: leadership moves away from it."""
+        if directory_id not in self._offline_directories:
+            self._offline_directories.append(directory_id)
+            self._wake.set()
+
+    def _check_directories_left(self) -> None:
+        """Without any log directory the broker serves nothing, and the process ends, as Kafka's does."""
+        directories = set(self._identity.directories)
+        if directories and directories <= set(self._offline_directories):
+            raise NoLogDirectory(f"Broker {self._identity.node_id} cannot go on: {NO_DIRECTORY_LEFT}")
+
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        """Directories that are to get no new replicas (cordoned.log.dirs, KIP-1066)."""
+        self._cordoned_directories = sorted(directories)
+        self._wake.set()
+
+    def is_replaced_in(self, image: MetadataImage) -> bool:
+        """Whether another process is registered under this id since: what is said of the broker there is not said of us.
+
+        Leadership in such an image would be taken by both, and each would acknowledge what the other does not have.
+        """
+        own = image.cluster.brokers.get(self._identity.node_id)
+        return self._registered and own is not None and own.epoch > self.broker_epoch
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A broker that is waiting to be let in has read more."""
+        if self.is_replaced_in(image):
+            self._replaced = True
+            self._wake.set()
+            return
+        if self.state in (BrokerState.STARTING, BrokerState.PENDING_CONTROLLED_SHUTDOWN):
+            self._wake.set()
+        if self._lacks_directories(image) and not self._is_outdated:
+            log.info(
+                "Broker %d registers again: the metadata version knows log directories now", self._identity.node_id
+            )
+            self._is_outdated = True
+            self._wake.set()
+        if (
+            self._registered
+            and self._identity.node_id not in image.cluster.brokers
+            and image.offset > self.broker_epoch
+        ):
+            log.warning("Broker %d was unregistered; registering again", self._identity.node_id)
+            self._registered = False
+            self._wake.set()
+
+    def _lacks_directories(self, image: MetadataImage) -> bool:
+        """Registered by a metadata.version below 17, which has been raised since: the controller knows no directory of
+        this broker, and can neither place replicas by them nor notice that one has failed (KIP-858)."""
+        own = image.cluster.brokers.get(self._identity.node_id)
+        return (
+            own is not None
+            and own.epoch == self.broker_epoch
+            and not own.directories
+            and image.features.metadata_version >= MV_DIRECTORIES
+        )
+
+    async def controlled_shutdown(self, timeout_ms: int) -> bool:
+        """Have the leaders moved away; whether the controller gave its leave in time."""
+        if self.state is BrokerState.NOT_RUNNING or self.state is BrokerState.SHUTTING_DOWN:
+            return True
+        if not self._registered:
+            self._finish()
+            return False
+        if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        self._wake.set()
+        timer = self._world.clock.call_later(timeout_ms, self._finish)
+        try:
+            await self._may_stop
+        finally:
+            timer.cancel()
+        return self._left_in_order
+
+    def stop(self) -> None:
+        """Stop heartbeating, without a controlled shutdown."""
+        self._finish()
+
+    def _become(self, state: BrokerState) -> None:
+        assert state in TRANSITIONS[self.state], f"broker goes from {self.state} to {state}"
+        self.state = state
+
+    def _finish(self) -> None:
+        if self.state is not BrokerState.SHUTTING_DOWN:
+            self._become(BrokerState.SHUTTING_DOWN)
+        for waiting in (self._may_stop, self.caught_up, self.unfenced):
+            if not waiting.done():
+                if waiting is self._may_stop:
+                    waiting.set_result(None)
+                else:
+                    waiting.cancel()
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while self.state is not BrokerState.SHUTTING_DOWN:
+                if self._replaced:
+                    raise self._cannot_register(REPLACED)
+                if not self._registered or self._is_outdated:
+                    await self._register()
+                else:
+                    await self._beat()
+        except RegistrationRefused as error:
+            log.error("%s", error)
+            self._end(error)
+        except Exception as error:
+            # A broker that sends no heartbeats any more would go on answering until it is fenced, and never come back.
+            log.exception("The lifecycle of broker %d failed", self._identity.node_id)
+            self._end(RegistrationRefused(f"Broker {self._identity.node_id} cannot go on: {error!r}"))
+
+    def _end(self, error: RegistrationRefused) -> None:
+        starting = [waiting for waiting in (self.caught_up, self.unfenced) if not waiting.done()]
+        for waiting in starting:
+            waiting.set_exception(error)
+            waiting.exception()  # callers that wait receive it; without any, asyncio must not report it as never retrieved
+        self._finish()
+        if not starting:
+            self.on_refused(error)
+
+    async def _register(self) -> None:
+        """Until it succeeds; a refusal that will not change, or a time-out before the first success, ends it."""
+        deadline_ms = self._world.clock.mono_ms() + self._registration_timeout_ms
+        retry_ms = RETRY_MS_MIN
+        while self.state is not BrokerState.SHUTTING_DOWN:
+            error = await self._try_to_register()
+            if error is None:
+                return
+            if error in FATAL:
+                raise self._cannot_register(FATAL[error])
+            is_duplicate = error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if is_duplicate and self.broker_epoch >= 0:
+                raise self._cannot_register(REPLACED)
+            if self.broker_epoch < 0 and self._world.clock.mono_ms() + retry_ms > deadline_ms:
+                raise self._cannot_register(DUPLICATE_ID if is_duplicate else error.message)
+            if is_duplicate and retry_ms == RETRY_MS_MIN:
+                # The other one may be our own former process, whose session has not ended yet.
+                log.warning("Broker %d cannot register yet: %s", self._identity.node_id, DUPLICATE_ID)
+            await self._pause(retry_ms)
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    def _cannot_register(self, why: str) -> RegistrationRefused:
+        return RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {why}")
+
+    async def _try_to_register(self) -> ErrorCode | None:
+        self._check_directories_left()
+        identity = self._identity
+        request = BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in identity.endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in identity.features.items()
+            ],
+            rack=identity.rack,
+            log_dirs=sorted(set(identity.directories) - set(self._offline_directories)),
+            previous_broker_epoch=identity.previous_broker_epoch if self.broker_epoch < 0 else -1,
+        )
+        try:
+            response = await self._controller.request(request, timeout_ms=self._registration_timeout_ms)
+        except KafkaError as error:
+            log.info("Broker %d could not register: %s", identity.node_id, error)
+            return error.code
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode(response.error_code)
+            log.info("Broker %d could not register: %s", identity.node_id, code.name)
+            return code
+        self.broker_epoch = response.broker_epoch
+        self._registered = True
+        self._is_outdated = False
+        log.info("Broker %d is registered with epoch %d", identity.node_id, self.broker_epoch)
+        return None
+
+    async def _beat(self) -> None:
+        """One heartbeat, and the wait for the next."""
+        self._wake.clear()
+        sent_offset = self._metadata_offset()
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=sent_offset,
+            want_fence=not self._ready,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=sorted(self._offline_directories),
+            cordoned_log_dirs=self._cordoned_directories,
+        )
+        try:
+            response = await self._controller.request(request, timeout_ms=self._heartbeat_interval_ms)
+        except KafkaError as error:
+            self._check_directories_left()
+            log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)
+            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                # No controller in a whole heartbeat interval: the quorum is stopping too, and nobody is left to hand over to.
+                self._finish()
+                return
+            await self._pause(RETRY_MS_MIN)
+            return
+        self._check_directories_left()
+        if response.error_code != ErrorCode.NONE:
+            await self._refused(ErrorCode(response.error_code))
+            return
+        delay_ms = self._heard(response, sent_offset)
+        if delay_ms > 0:
+            await self._pause(delay_ms)
+
+    async def _refused(self, code: ErrorCode) -> None:
+        log.warning("Broker %d sent a heartbeat and was answered %s", self._identity.node_id, code.name)
+        if code is ErrorCode.STALE_BROKER_EPOCH:
+            # Unregistered by an operator, or another process has our id: registering again tells which.
+            self._registered = False
+        await self._pause(RETRY_MS_MIN)
+
+    def _heard(self, response: BrokerHeartbeatResponse, sent_offset: int) -> int:
+        """What the answer changes, and how long to wait before the next heartbeat."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                self._left_in_order = True
+                self._finish()
+            return SHUTDOWN_POLL_MS
+        if self.state is BrokerState.STARTING and response.is_caught_up:
+            log.info("Broker %d has caught up with the metadata", self._identity.node_id)
+            self._become(BrokerState.RECOVERY)
+            if not self.caught_up.done():
+                self.caught_up.set_result(None)
+            if self._ready and response.is_fenced:
+                return 0
+        if not response.is_fenced:
+            if self.state is BrokerState.RECOVERY:
+                log.info("Broker %d has been unfenced", self._identity.node_id)
+                self._become(BrokerState.RUNNING)
+                if not self.unfenced.done():
+                    self.unfenced.set_result(None)
+            return self._heartbeat_interval_ms
+        if self.state is BrokerState.STARTING:
+            # Not caught up: the metadata may have come meanwhile, else its arrival wakes us.
+            return 0 if self._metadata_offset() >= self.broker_epoch > sent_offset else self._heartbeat_interval_ms
+        # Fenced although ready: after a pause of the whole process, say. It was caught up, so ask again soon.
+        return RETRY_MS_MIN if self._ready else self._heartbeat_interval_ms
+
+    async def _pause(self, delay_ms: int) -> None:
+        """Until the time is up or something happens that the controller should hear of."""
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        timer = self._world.clock.call_later(delay_ms, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+        self._wake.clear()

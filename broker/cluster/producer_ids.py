@@ -1,0 +1,93 @@
+"""Producer ids for idempotent producers: blocks from the controller, handed out one by one.
+
+A block is asked for when there is none, and the next one already when 90 % of the current one are used (Kafka's share), so
+that nobody waits. A block that was given to this process is never given to another: a restart throws the rest of it away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+PREFETCH_SHARE = 0.9
+#: Each waiter is one client's connection, whose requests wait behind it.
+WAITERS_MAX = 10_000
+
+Receive = Callable[[int, ErrorCode], None]
+
+
+class BrokerEpoch(Protocol):
+    @property
+    def broker_epoch(self) -> int: ...
+
+
+class ProducerIds:
+    def __init__(self, world: World, node_id: int, controller: ControllerChannel, lifecycle: BrokerEpoch) -> None:
+        self._world = world
+        self._node_id = node_id
+        self._controller = controller
+        self._lifecycle = lifecycle
+        self._next = 0
+        self._end = 0
+        self._prefetch_at = 0
+        self._reserve: tuple[int, int] | None = None
+        self._asking = False
+        self._waiters: deque[Receive] = deque()
+
+    def take(self, receive: Receive) -> None:
+        """`receive(producer_id, error)`, at once if there is a block."""
+        if self._next >= self._end and self._reserve is not None:
+            self._begin_block(*self._reserve)
+            self._reserve = None
+        if self._next < self._end:
+            producer_id = self._next
+            self._next += 1
+            if self._next >= self._prefetch_at and self._reserve is None:
+                self._ask()
+            receive(producer_id, ErrorCode.NONE)
+        elif len(self._waiters) >= WAITERS_MAX:
+            receive(-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            self._waiters.append(receive)
+            self._ask()
+
+    def _begin_block(self, start: int, length: int) -> None:
+        self._next, self._end = start, start + length
+        self._prefetch_at = start + int(length * PREFETCH_SHARE)
+
+    def _ask(self) -> None:
+        if not self._asking:
+            self._asking = True
+            self._world.spawn(self._fetch_block(), "allocate-producer-ids")
+
+    async def _fetch_block(self) -> None:
+        error = ErrorCode.NONE
+        try:
+            response = await self._controller.request(
+                AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._lifecycle.broker_epoch)
+            )
+            error = ErrorCode(response.error_code)
+            if not error:
+                self._reserve = (response.producer_id_start, response.producer_id_len)
+        except KafkaError as failure:
+            error = failure.code
+        finally:
+            self._asking = False
+        waiters, self._waiters = self._waiters, deque()
+        if error:
+            log.info("no producer ids from the controller: %s", error.name)
+        for receive in waiters:
+            if error:
+                # What Kafka's clients retry by themselves for InitProducerId, whatever kept us from an id.
+                receive(-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            else:
+                self.take(receive)

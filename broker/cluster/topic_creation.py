@@ -1,0 +1,175 @@
+"""Topics that come into being by being mentioned: by clients (auto.create.topics.enable) and by coordinators.
+
+The controller decides and creates; this file says with which settings it is asked, and sees to it that a name is asked for
+once at a time, however many clients mention it. They wait until the topic arrives by the metadata log, is refused, or their
+time is over; nothing is polled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.server.isolation import isolated
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+#: num.partitions and default.replication.factor are the controller's to fill in.
+BY_DEFAULT = -1
+REQUEST_TIMEOUT_MS = 30_000
+
+# topic -> (config of its partition count, of its replication factor, its topic configs)
+_INTERNAL: dict[str, tuple[str, str, dict[str, str]]] = {
+    GROUP_METADATA_TOPIC: (
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        {"cleanup.policy": "compact", "segment.bytes": "{offsets.topic.segment.bytes}", "compression.type": "producer"},
+    ),
+    TRANSACTION_STATE_TOPIC: (
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        {
+            "cleanup.policy": "compact",
+            "segment.bytes": "{transaction.state.log.segment.bytes}",
+            "min.insync.replicas": "{transaction.state.log.min.isr}",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+        },
+    ),
+    SHARE_GROUP_STATE_TOPIC: (
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        {
+            "cleanup.policy": "delete",
+            "segment.bytes": "{share.coordinator.state.topic.segment.bytes}",
+            "min.insync.replicas": "{share.coordinator.state.topic.min.isr}",
+            "compression.type": "producer",
+            "retention.ms": "-1",
+        },
+    ),
+}
+
+
+def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
+    internal = _INTERNAL.get(topic)
+    if internal is None:
+        return CreatableTopic(name=topic, num_partitions=BY_DEFAULT, replication_factor=BY_DEFAULT)
+    partitions, replication_factor, configs = internal
+    return CreatableTopic(
+        name=topic,
+        num_partitions=broker_configs[partitions],
+        replication_factor=broker_configs[replication_factor],
+        configs=[
+            CreatableTopicConfig(name=name, value=str(broker_configs[value[1:-1]]) if value.startswith("{") else value)
+            for name, value in configs.items()
+        ],
+    )
+
+
+class TopicCreation:
+    """See the module."""
+
+    def __init__(
+        self,
+        world: World,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        controller: ControllerChannel,
+        wheel: TimerWheel,
+    ) -> None:
+        self._world = world
+        self._configs = configs
+        self._metadata = metadata
+        self._controller = controller
+        self._wheel = wheel
+        self._in_flight: set[str] = set()
+        #: By the names that they wait for.
+        self._waiting: dict[str, dict[_Wait, None]] = {}
+
+    def create(self, topics: Iterable[str], wait_ms: int, done: Callable[[], None]) -> Callable[[], None]:
+        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Returns what cancels it."""
+        wait = _Wait(self, dict.fromkeys(topics), done)
+        for name in wait.names:
+            self._waiting.setdefault(name, {})[wait] = None
+        wait.slot = self._wheel.add(wait, wait_ms)
+        new = wait.names.keys() - self._in_flight
+        if new:
+            self._in_flight |= new
+            self._world.spawn(self._request(new), "create-topics")
+        return wait.cancel
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A listener of the publisher."""
+        if self._waiting:
+            for topic in delta.changed_topics.values():
+                self._ended(topic.name)
+
+    def forget(self, wait: _Wait) -> None:
+        self._wheel.remove(wait, wait.slot)
+        for name in wait.names:
+            waiting = self._waiting.get(name, {})
+            waiting.pop(wait, None)
+            if not waiting:
+                self._waiting.pop(name, None)
+
+    def _request_for(self, topics: set[str]) -> CreateTopicsRequest:
+        return CreateTopicsRequest(
+            topics=[creatable(self._configs, topic) for topic in sorted(topics)], timeout_ms=REQUEST_TIMEOUT_MS
+        )
+
+    async def _request(self, topics: set[str]) -> None:
+        """What is created is waited for further: the answer may come before the metadata does."""
+        created: set[str] = set()
+        try:
+            response = await self._controller.request(self._request_for(topics))
+            for result in response.topics:
+                if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    created.add(result.name)
+                else:
+                    log.info("topic %s was not created: %s", result.name, result.error_message)
+        except KafkaError as error:
+            log.info("topics %s were not created: %s", ", ".join(sorted(topics)), error)
+        finally:
+            self._in_flight -= topics
+            for name in sorted(topics - created):
+                self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        """The topic is there, or will not be."""
+        for wait in list(self._waiting.get(name, ())):
+            isolated(wait.ended, name)
+
+
+class _Wait:
+    """One request that waits for topics."""
+
+    __slots__ = ("_creation", "_done", "_left", "names", "slot")
+
+    def __init__(self, creation: TopicCreation, names: dict[str, None], done: Callable[[], None]) -> None:
+        self._creation = creation
+        self._done = done
+        self._left = set(names)
+        self.names = names
+        self.slot = -1
+
+    def ended(self, name: str) -> None:
+        self._left.discard(name)
+        if not self._left:
+            self.expire()
+
+    def expire(self) -> None:
+        self.cancel()
+        self._done()
+
+    def cancel(self) -> None:
+        self._creation.forget(self)

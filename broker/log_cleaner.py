@@ -1,0 +1,100 @@
+"""Drives the log cleaner beside the clients: it decides on the loop, works in a process of its own, and waits in threads.
+
+What is compacted, and how, is `storage/cleaner.py`. The process is started when a log is due and ends when none is: an idle
+node keeps no memory for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.server.worker_process import WorkerProcess
+from ottla.server.world import World
+from ottla.storage.cleaner import Advance, Begin, Cleaner, Step, Sync
+from ottla.storage.cleaner_pass import CleaningPass, Progress
+from ottla.storage.logs import Logs
+
+log = logging.getLogger(__name__)
+
+
+class LogCleaner:
+    """See the module."""
+
+    def __init__(self, world: World, configs: BrokerConfigs, logs: Logs) -> None:
+        self._world = world
+        self._configs = configs
+        self._cleaner = Cleaner(logs)
+        self._process: WorkerProcess = world.workers.process()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        if self._configs["log.cleaner.enable"]:
+            self._task = self._world.spawn(self._run(), "log cleaner")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._process.close()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                worked = await self._pass()
+            except Exception:
+                log.exception("Compaction failed")
+                worked = False
+            if not worked:
+                await self._process.close()
+                await asyncio.sleep(self._configs["log.cleaner.backoff.ms"] / 1000)
+
+    async def _pass(self) -> bool:
+        """One pass over the log that needs it most; False when none does."""
+        cleaner = self._cleaner
+        cleaner.memory_bytes = self._configs["log.cleaner.dedupe.buffer.size"]
+        cleaner.load_factor = self._configs["log.cleaner.io.buffer.load.factor"]
+        steps = cleaner.run(self._world.clock.wall_ms())
+        answer: Progress | None = None
+        failure: Exception | None = None
+        try:
+            while True:
+                try:
+                    step = steps.send(answer) if failure is None else steps.throw(failure)
+                except StopIteration as end:
+                    return bool(end.value)
+                answer = failure = None
+                try:
+                    answer = await self._do(step)
+                except Exception as error:
+                    failure = error
+        except BaseException:
+            await (
+                self._process.close()
+            )  # the node stops: nothing is to be written any more when what is unfinished goes
+            raise
+        finally:
+            steps.close()
+
+    async def _do(self, step: Step) -> Progress | None:
+        match step:
+            case Begin(job):
+                await self._process.make(CleaningPass, self._world.files, job)
+            case Advance(first_base):
+                return await self._advance(first_base)
+            case Sync(function):
+                await self._world.workers.run(function)
+            case _:
+                await asyncio.sleep(0)
+        return None
+
+    async def _advance(self, first_base: int) -> Progress:
+        """A piece of the pass, and the pause that log.cleaner.io.max.bytes.per.second asks for behind it."""
+        clock = self._world.clock
+        began_ns = clock.mono_ns()
+        progress: Progress = await self._process.call("advance", first_base)
+        rate = self._configs["log.cleaner.io.max.bytes.per.second"]
+        if rate > 0:
+            await asyncio.sleep(max(0, progress.moved_bytes / rate - (clock.mono_ns() - began_ns) / 1e9))
+        return progress

@@ -1,0 +1,152 @@
+"""Connections to a cluster as a client has them: bootstrap, metadata, leaders, coordinators.
+
+Requests that any broker can take go to the first that answers. Errors that pass (no leader yet, coordinator loading)
+are retried until the command's own time limit ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from ottla.cli.client.addresses import Address
+from ottla.cli.client.failures import check, code_of, failure
+from ottla.cli.errors import TIMED_OUT, CommandFailed
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.world import World
+
+T = TypeVar("T")
+
+CLIENT_ID = "ottla"
+RETRY_BACKOFF_MS = 100
+GROUP_KEY_TYPE = 0
+
+
+class NoConnection(CommandFailed):
+    """No broker, or not the one that is needed, can be reached."""
+
+
+class ClusterClient:
+    """One command's view of the cluster. `timeout_ms` goes into requests that have one."""
+
+    def __init__(self, world: World, bootstrap: Sequence[Address], timeout_ms: int) -> None:
+        self.world = world
+        self.bootstrap = list(bootstrap)
+        self.timeout_ms = timeout_ms
+        self.brokers: dict[int, Address] = {}
+        self._channels: dict[Address, Channel] = {}
+        # What is being done right now, for the message when time runs out.
+        self.doing = "connecting"
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def limit(self) -> asyncio.Timeout:
+        """The command's time limit, for the parts of an endless command that are not."""
+        return asyncio.timeout(self.timeout_ms / 1000)
+
+    async def request(self, request: Any, node: int | None = None, *, version: int | None = None) -> Any:
+        """Send to the broker `node`, or to any. Lost connections are tried anew once."""
+        if node is None:
+            return await self._request_any(request, version)
+        address = self.brokers.get(node)
+        if address is None:
+            await self.metadata([])
+            address = self.brokers.get(node)
+            if address is None:
+                raise CommandFailed(f"broker {node} is not in the cluster", "`ottla cluster info` shows who is")
+        return await self._request_at(address, request, version)
+
+    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers."""
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        response: MetadataResponse = await self.request(request)
+        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        return response
+
+    async def topic(self, name: str) -> MetadataResponseTopic:
+        """One topic that has leaders for its partitions; the failure suggests names when there is no such topic."""
+
+        async def ask() -> tuple[MetadataResponseTopic, int]:
+            topic = (await self.metadata([name])).topics[0]
+            return topic, topic.error_code or max((part.error_code for part in topic.partitions), default=0)
+
+        self.doing = f"looking for the leaders of topic {name}"
+        topic, code = await self.retry(ask)
+        if topic.error_code:
+            raise failure(f"topic {name}", code, name=name, known=await self.topic_names())
+        return topic
+
+    async def topic_names(self) -> list[str]:
+        return sorted(topic.name or "" for topic in (await self.metadata(None)).topics)
+
+    async def leaders(self, name: str) -> dict[int, int]:
+        """Partition to leader."""
+        return {part.partition_index: part.leader_id for part in (await self.topic(name)).partitions}
+
+    async def coordinator(self, group: str) -> int:
+        """The broker that coordinates the group."""
+
+        async def ask() -> tuple[Any, int]:
+            found = await self.request(FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group]))
+            return found.coordinators[0], found.coordinators[0].error_code
+
+        self.doing = f"looking for the coordinator of group {group}"
+        found, code = await self.retry(ask)
+        check(f"coordinator of group {group}", code, found.error_message)
+        self.brokers[found.node_id] = (found.host, found.port)
+        node: int = found.node_id
+        return node
+
+    async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
+        """Repeat `ask` while its code is one that passes; the command's time limit ends it."""
+        while True:
+            answer, code = await ask()
+            known = code_of(code)
+            # Retriable for clients that wait for a topic to be created; a command wants to say that there is none.
+            if not known.retriable or known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return answer, code
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+
+    async def _request_any(self, request: Any, version: int | None) -> Any:
+        lost: list[str] = []
+        for address in dict.fromkeys([*self._channels, *self.brokers.values(), *self.bootstrap]):
+            try:
+                return await self._request_at(address, request, version)
+            except NoConnection as fault:
+                lost.append(fault.cause)
+        raise NoConnection("; ".join(lost), "is a broker running there? `ottla dev` starts a cluster to try things on")
+
+    async def _request_at(self, address: Address, request: Any, version: int | None) -> Any:
+        host, port = address
+        for attempt in range(2):  # a broker that restarted has closed the channel that we kept
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = self._channels[address] = Channel(self.world, host, port, CLIENT_ID)
+                attempt = 1
+            try:
+                return await channel.request(request, version=version, timeout_ms=self.timeout_ms)
+            except RequestTimeout as fault:
+                raise CommandFailed(str(fault), f"while {self.doing}", TIMED_OUT) from None
+            except ChannelClosed as fault:
+                del self._channels[address]
+                channel.close()
+                if attempt:
+                    raise NoConnection(str(fault), "is a broker running there?") from None
+            except KafkaError as fault:
+                raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
+        raise AssertionError("the second attempt returns or raises")

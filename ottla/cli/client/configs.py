@@ -1,0 +1,67 @@
+"""Reading and changing the settings of topics, brokers, groups and client metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+RESOURCE_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "all brokers",
+    4: "server.properties",
+    5: "default",
+    6: "broker logger",
+    7: "client metrics",
+    8: "group",
+}
+DEFAULT_SOURCE = 5
+SET = 0
+UNSET = 1
+_BROKER = 4
+
+
+async def describe_configs(
+    cluster: ClusterClient, kind: str, name: str, keys: Sequence[str] | None, documentation: bool = False
+) -> list[Any]:
+    """The entries, each with value, source and synonyms."""
+    resource = DescribeConfigsResource(
+        resource_type=RESOURCE_TYPES[kind],
+        resource_name=name,
+        configuration_keys=None if keys is None else list(keys),
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=documentation)
+    cluster.doing = f"reading the settings of {kind} {name}"
+    result = (await cluster.request(request, _node_for(kind, name))).results[0]
+    check(f"settings of {kind} {name}".rstrip(), result.error_code, result.error_message)
+    return sorted(result.configs, key=lambda entry: str(entry.name))
+
+
+async def alter_configs(
+    cluster: ClusterClient, kind: str, name: str, changes: Mapping[str, str | None], validate_only: bool = False
+) -> None:
+    """Set each key to its value, or remove the setting where that is None."""
+    rows = [
+        AlterableConfig(name=key, config_operation=UNSET if value is None else SET, value=value)
+        for key, value in changes.items()
+    ]
+    resource = AlterConfigsResource(resource_type=RESOURCE_TYPES[kind], resource_name=name, configs=rows)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    cluster.doing = f"changing the settings of {kind} {name}"
+    result = (await cluster.request(request, _node_for(kind, name))).responses[0]
+    check(f"settings of {kind} {name}".rstrip(), result.error_code, result.error_message)
+
+
+def _node_for(kind: str, name: str) -> int | None:
+    """A broker's own settings are known to itself; everything else to all."""
+    return int(name) if RESOURCE_TYPES[kind] == _BROKER and name else None

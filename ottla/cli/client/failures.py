@@ -1,0 +1,54 @@
+"""Turns a broker's error code into the failure of a command: the place, Kafka's reason, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.cli.errors import FAILED, TIMED_OUT, CommandFailed, did_you_mean
+from ottla.protocol.errors import ErrorCode
+
+HINTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topic list` shows what there is",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or pass --if-not-exists",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "lower --replication-factor, or start more brokers (`ottla cluster info`)",
+    ErrorCode.INVALID_PARTITIONS: "the number must be above what the topic has now (`ottla topic describe`)",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "names have 1 to 249 letters, digits, dots, underscores and dashes",
+    ErrorCode.INVALID_CONFIG: "`ottla config get` shows names and present values",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`ottla group list` shows what there is",
+    ErrorCode.NON_EMPTY_GROUP: "stop its consumers first (`ottla group describe` shows them)",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first (`ottla group describe` shows them)",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the consumers of the topic first",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "`ottla topic describe` shows the offsets there are",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic, or send less in one record",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "`ottla cluster health` shows what is missing; see min.insync.replicas",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`ottla cluster health` shows what is missing",
+    ErrorCode.LEADER_NOT_AVAILABLE: "`ottla cluster health` shows what is missing",
+    ErrorCode.UNSUPPORTED_VERSION: "this broker is too old or too new for this command",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask for an ACL on the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "ask for an ACL on the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask for an ACL on the cluster",
+}
+
+
+NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def code_of(number: int) -> ErrorCode:
+    """The code by name; one that a newer Kafka has become UNKNOWN_SERVER_ERROR."""
+    return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def failure(
+    place: str, number: int, message: str | None = None, *, name: str = "", known: Iterable[str] = ()
+) -> CommandFailed:
+    """The failure that the code stands for. Where there is no `name`, one of the `known` may have been meant."""
+    code = code_of(number)
+    hint = (did_you_mean(name, known) if code in NOT_THERE else None) or HINTS.get(code)
+    exit_code = TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else FAILED
+    return CommandFailed(f"{place}: {message or code.message} ({code.name})", hint, exit_code, code)
+
+
+def check(place: str, number: int, message: str | None = None) -> None:
+    """Raise for any code but NONE."""
+    if number:
+        raise failure(place, number, message)

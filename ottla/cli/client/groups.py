@@ -1,0 +1,156 @@
+"""Administration of consumer groups, of the classic and of the new protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check, failure
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+TopicPartition = tuple[str, int]
+# The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
+OFFSET_FETCH_VERSION = 9
+OFFSET_COMMIT_VERSION = 9
+NO_GENERATION = -1
+
+
+@dataclass(slots=True)
+class GroupMember:
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    assigned: list[TopicPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GroupDescription:
+    group: str
+    state: str
+    type: str
+    assignor: str
+    members: list[GroupMember] = field(default_factory=list)
+
+
+async def list_groups(cluster: ClusterClient) -> list[Any]:
+    """Every broker knows the groups that it coordinates."""
+    cluster.doing = "listing groups"
+    await cluster.metadata([])
+    groups: dict[str, Any] = {}
+    for node in sorted(cluster.brokers):
+
+        async def ask(node: int = node) -> tuple[Any, int]:
+            response = await cluster.request(ListGroupsRequest(), node)
+            return response, response.error_code
+
+        response, code = await cluster.retry(ask)
+        check(f"groups of broker {node}", code)
+        groups.update((group.group_id, group) for group in response.groups)
+    return [groups[name] for name in sorted(groups)]
+
+
+async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription:
+    """State and members; the failure suggests names when there is no such group."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"describing group {group}"
+    listed = {found.group_id: found.group_type for found in (await cluster.request(ListGroupsRequest(), node)).groups}
+    if group not in listed:
+        known = [found.group_id for found in await list_groups(cluster)]
+        raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, name=group, known=known)
+    if listed[group].lower() == "consumer":
+        return await _describe_consumer(cluster, group, node)
+    return await _describe_classic(cluster, group, node)
+
+
+async def _describe_classic(cluster: ClusterClient, group: str, node: int) -> GroupDescription:
+    found = (await cluster.request(DescribeGroupsRequest(groups=[group]), node)).groups[0]
+    check(f"group {group}", found.error_code, found.error_message)
+    members = [
+        GroupMember(
+            row.member_id, row.client_id, row.client_host, row.group_instance_id, _assigned(row.member_assignment)
+        )
+        for row in found.members
+    ]
+    return GroupDescription(group, found.group_state, "classic", found.protocol_data, members)
+
+
+async def _describe_consumer(cluster: ClusterClient, group: str, node: int) -> GroupDescription:
+    found = (await cluster.request(ConsumerGroupDescribeRequest(group_ids=[group]), node)).groups[0]
+    check(f"group {group}", found.error_code, found.error_message)
+    members = [
+        GroupMember(
+            row.member_id,
+            row.client_id,
+            row.client_host,
+            row.instance_id,
+            [(topic.topic_name, index) for topic in row.assignment.topic_partitions for index in topic.partitions],
+        )
+        for row in found.members
+    ]
+    return GroupDescription(group, found.group_state, "consumer", found.assignor_name, members)
+
+
+def _assigned(data: bytes) -> list[TopicPartition]:
+    """What a classic member was given; nothing where the group's protocol is not the consumers'."""
+    try:
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, data, newer_too=True)
+    except ProtocolError:
+        return []
+    return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
+
+
+async def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
+    """All offsets that the group has committed."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"fetching the offsets of group {group}"
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+
+    async def ask() -> tuple[Any, int]:
+        found = (await cluster.request(request, node, version=OFFSET_FETCH_VERSION)).groups[0]
+        return found, found.error_code
+
+    found, code = await cluster.retry(ask)
+    check(f"group {group}", code)
+    rows = [(topic.name, part) for topic in found.topics for part in topic.partitions]
+    return {(name, part.partition_index): part.committed_offset for name, part in rows if part.committed_offset >= 0}
+
+
+async def commit_offsets(cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set offsets from outside; the coordinator refuses while the group has members."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"setting the offsets of group {group}"
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (name, index), offset in sorted(offsets.items()):
+        row = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+        topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[])).partitions.append(row)
+    request = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=NO_GENERATION, topics=list(topics.values())
+    )
+    response = await cluster.request(request, node, version=OFFSET_COMMIT_VERSION)
+    for topic in response.topics:
+        for part in topic.partitions:
+            check(f"group {group}, partition {topic.name}-{part.partition_index}", part.error_code)
+
+
+async def delete_groups(cluster: ClusterClient, groups: Iterable[str]) -> None:
+    for group in groups:
+        node = await cluster.coordinator(group)
+        cluster.doing = f"deleting group {group}"
+        result = (await cluster.request(DeleteGroupsRequest(groups_names=[group]), node)).results[0]
+        if result.error_code:
+            known = [found.group_id for found in await list_groups(cluster)]
+            raise failure(f"group {group}", result.error_code, result.error_message, name=group, known=known)

@@ -1,0 +1,75 @@
+"""Who is in the cluster, and what is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+
+METADATA_TOPIC = "__cluster_metadata"
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`place` is where, `problem` what."""
+
+    place: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    leader: int
+    epoch: int
+    high_watermark: int
+    voters: list[int]
+    observers: list[int]
+
+
+async def describe_cluster(cluster: ClusterClient) -> Any:
+    """Brokers, fenced ones too, and the controller."""
+    cluster.doing = "describing the cluster"
+    response = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))
+    check("cluster", response.error_code, response.error_message)
+    return response
+
+
+async def describe_quorum(cluster: ClusterClient) -> Quorum:
+    cluster.doing = "describing the quorum"
+    topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])
+    response = await cluster.request(DescribeQuorumRequest(topics=[topic]))
+    check("quorum", response.error_code, response.error_message)
+    part = response.topics[0].partitions[0]
+    check("quorum", part.error_code, part.error_message)
+    return Quorum(
+        part.leader_id,
+        part.leader_epoch,
+        part.high_watermark,
+        [row.replica_id for row in part.current_voters],
+        [row.replica_id for row in part.observers],
+    )
+
+
+async def find_problems(cluster: ClusterClient) -> list[Problem]:
+    """Everything that keeps partitions from being served or from surviving a loss."""
+    found: list[Problem] = []
+    described = await describe_cluster(cluster)
+    found += [Problem(f"broker {row.broker_id}", "fenced") for row in described.brokers if row.is_fenced]
+    quorum = await describe_quorum(cluster)
+    if quorum.leader == NO_LEADER:
+        found.append(Problem("quorum", "no leader"))
+    for topic in sorted((await cluster.metadata(None)).topics, key=lambda topic: topic.name or ""):
+        for part in sorted(topic.partitions, key=lambda part: part.partition_index):
+            place = f"{topic.name}-{part.partition_index}"
+            if part.leader_id == NO_LEADER:
+                found.append(Problem(place, "no leader"))
+            if missing := sorted(set(part.replica_nodes) - set(part.isr_nodes)):
+                found.append(Problem(place, f"replicas not in sync: {', '.join(map(str, missing))}"))
+            if part.offline_replicas:
+                found.append(Problem(place, f"replicas offline: {', '.join(map(str, part.offline_replicas))}"))
+    return found

@@ -1,0 +1,122 @@
+"""Administration of topics, and the offsets of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check, code_of, failure
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+LATEST = -1
+EARLIEST = -2
+# What DeleteRecords takes for "everything".
+HIGH_WATERMARK = -1
+# The broker decides (KIP-464).
+BROKER_DEFAULT = -1
+
+
+async def create_topic(
+    cluster: ClusterClient, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> Any:
+    """The created topic's result; the failure has the broker's reason."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    cluster.doing = f"creating topic {name}"
+    response = await cluster.request(CreateTopicsRequest(topics=[topic], timeout_ms=cluster.timeout_ms))
+    result = response.topics[0]
+    check(f"topic {name}", result.error_code, result.error_message)
+    return result
+
+
+async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
+    wanted = list(names)
+    cluster.doing = f"deleting topics {', '.join(wanted)}"
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in wanted], topic_names=wanted, timeout_ms=cluster.timeout_ms
+    )
+    for result in (await cluster.request(request)).responses:
+        if result.error_code:
+            known = await cluster.topic_names()
+            name = result.name or ""
+            raise failure(f"topic {name}", result.error_code, result.error_message, name=name, known=known)
+
+
+async def add_partitions(cluster: ClusterClient, name: str, total: int) -> None:
+    cluster.doing = f"adding partitions to topic {name}"
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)], timeout_ms=cluster.timeout_ms
+    )
+    result = (await cluster.request(request)).results[0]
+    check(f"topic {name}", result.error_code, result.error_message)
+
+
+async def delete_records(cluster: ClusterClient, name: str, before: Mapping[int, int]) -> dict[int, int]:
+    """Delete what is before the given offsets (HIGH_WATERMARK: everything). Returns the new first offsets."""
+
+    def build(part: list[int]) -> DeleteRecordsRequest:
+        rows = [DeleteRecordsPartition(partition_index=index, offset=before[index]) for index in part]
+        return DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=rows)], timeout_ms=cluster.timeout_ms
+        )
+
+    cluster.doing = f"deleting records of topic {name}"
+    results = await ask_leaders(cluster, name, list(before), build)
+    return {index: result.low_watermark for index, result in results.items()}
+
+
+async def list_offsets(
+    cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
+) -> dict[int, int]:
+    """Per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
+
+    def build(part: list[int]) -> ListOffsetsRequest:
+        rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in part]
+        return ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=name, partitions=rows)]
+        )
+
+    cluster.doing = f"asking for the offsets of topic {name}"
+    results = await ask_leaders(cluster, name, partitions, build)
+    return {index: result.offset for index, result in results.items()}
+
+
+async def ask_leaders(
+    cluster: ClusterClient, name: str, partitions: Iterable[int] | None, build: Callable[[list[int]], Any]
+) -> dict[int, Any]:
+    """Send `build(partitions)` to each leader and collect the answers per partition; moved leaders are asked again."""
+    results: dict[int, Any] = {}
+    known = await cluster.leaders(name)
+    wanted = sorted(known) if partitions is None else sorted(partitions)
+    for index in wanted:
+        if index not in known:
+            raise failure(f"partition {name}-{index}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def ask() -> tuple[None, int]:
+        leaders = await cluster.leaders(name)
+        worst = 0
+        todo = [index for index in wanted if index not in results]
+        for node in sorted({leaders[index] for index in todo}):
+            response = await cluster.request(build([index for index in todo if leaders[index] == node]), node)
+            for result in response.topics[0].partitions:
+                if not result.error_code:
+                    results[result.partition_index] = result
+                elif code_of(result.error_code).retriable:
+                    worst = result.error_code
+                else:
+                    raise failure(f"partition {name}-{result.partition_index}", result.error_code)
+        return None, worst
+
+    _, code = await cluster.retry(ask)
+    check(f"topic {name}", code)
+    return dict(sorted(results.items()))

@@ -1,0 +1,63 @@
+"""`ottla cluster`: info, health."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cyclopts import App
+
+from ottla.cli import application
+from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.client import health
+from ottla.cli.errors import OK, UNHEALTHY
+from ottla.cli.output import note, print_rows
+
+app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
+
+INFO_COLUMNS = ("broker", "host", "port", "rack", "roles", "fenced")
+
+
+def main(arguments: Sequence[str]) -> int:
+    return application.run(app, arguments)
+
+
+@app.command
+async def info(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+    """Show the brokers and the quorum."""
+    async with connect(connection) as cluster:
+        described = await health.describe_cluster(cluster)
+        quorum = await health.describe_quorum(cluster)
+    rows = [
+        {
+            "broker": row.broker_id,
+            "host": row.host,
+            "port": row.port,
+            "rack": row.rack,
+            "roles": _roles(row.broker_id, quorum),
+            "fenced": row.is_fenced,
+            "cluster_id": described.cluster_id,
+        }
+        for row in sorted(described.brokers, key=lambda row: row.broker_id)
+    ]
+    if output == "table":
+        note(f"cluster {described.cluster_id}, quorum leader {quorum.leader} in epoch {quorum.epoch}")
+    print_rows(rows, INFO_COLUMNS, output)
+
+
+@app.command(name="health")
+async def show_health(*, output: Output = "table", connection: Connection = CONNECTION) -> int:
+    """Look for what is wrong; exit code 3 when there is something."""
+    async with connect(connection) as cluster:
+        problems = await health.find_problems(cluster)
+    if problems:
+        print_rows([{"place": row.place, "problem": row.problem} for row in problems], ("place", "problem"), output)
+        return UNHEALTHY
+    note("healthy")
+    return OK
+
+
+def _roles(node: int, quorum: health.Quorum) -> list[str]:
+    roles = ["broker"]
+    if node in quorum.voters:
+        roles.append("leader" if node == quorum.leader else "voter")
+    return roles

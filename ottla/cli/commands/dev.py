@@ -1,0 +1,168 @@
+"""`ottla dev`: a cluster of child processes in the foreground, for developing against. It prints how to use it, and stops cleanly."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from ottla.cli import local_directory, local_nodes
+from ottla.cli.commands.start import overrides
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
+
+PROGRAM = "ottla dev"
+BASE_PORT_DEFAULT = 9092
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run a cluster of local processes in the foreground.")
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="brokers, each a controller too (default 3, or what --dir has)"
+    )
+    parser.add_argument(
+        "--base-port",
+        type=int,
+        default=BASE_PORT_DEFAULT,
+        metavar="P",
+        help=f"port of the first (default {BASE_PORT_DEFAULT}; controllers 100 above, admin 200); 0 takes free ones",
+    )
+    parser.add_argument(
+        "--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
+    )
+    return parser
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """What can be seen to be wrong before anything is made."""
+    if arguments.nodes is not None and not 1 <= arguments.nodes <= NODES_MAX:
+        raise CommandFailed(f"--nodes {arguments.nodes} is not between 1 and {NODES_MAX}", exit_code=USAGE)
+    if not 0 <= arguments.base_port <= BASE_PORT_MAX:
+        raise CommandFailed(
+            f"--base-port {arguments.base_port} is not between 1 and {BASE_PORT_MAX}", "0 takes free ports", USAGE
+        )
+
+
+def check_ports(nodes: Sequence[Node]) -> None:
+    if taken := local_nodes.ports_in_use(nodes):
+        several = "ports" if len(taken) > 1 else "port"
+        raise CommandFailed(
+            f"{several} {', '.join(map(str, taken))} of {HOST} in use: is another cluster running?",
+            "stop what listens there, or take others: --base-port 19092, or --base-port 0 for free ones",
+        )
+
+
+# -- What it says --------------------------------------------------------------------------------------------------------
+
+
+def tell(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
+    servers = local_nodes.bootstrap(nodes)
+    if as_json:
+        described = [
+            {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "admin": n.admin_port, "dir": n.dir}
+            for n in nodes
+        ]
+        print(json.dumps({"bootstrap": servers, "nodes": described}), flush=True)
+        return
+    print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
+    print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
+    for node in nodes:
+        pid = node.process.pid if node.process else -1
+        print(f"  {node.id:>3}  {pid:>7}  {node.address:<21}  {node.dir}")
+    at = "" if nodes[0].port == BASE_PORT_DEFAULT else f" -b {nodes[0].address}"
+    ottla = _command()
+    lines = [
+        "\nNext, in another terminal:",
+        f"  {ottla} topic create hello{at}",
+        f"  {ottla} produce hello{at}",
+        f"  {ottla} consume hello{at}",
+        f"or with any Kafka client: bootstrap.servers={servers}",
+    ]
+    if len(nodes) > 2:
+        victim = nodes[-1]
+        pid = victim.process.pid if victim.process else -1
+        lines.append(f"Any one node can die and nothing acknowledged is lost: kill -9 {pid}")
+    print("\n".join([*lines, "\nCtrl-C stops."]), flush=True)
+
+
+def _command() -> str:
+    """What to type for `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
+    script = os.path.abspath(sys.argv[0])
+    if os.path.basename(script) != "ottla" or not os.access(script, os.X_OK):
+        return "ottla"
+    return "ottla" if shutil.which("ottla") == script else os.path.relpath(script)
+
+
+def watch(nodes: Sequence[Node]) -> int:
+    """Until a signal, or until the last node has gone: a cluster is there to have single nodes killed."""
+    while True:
+        for node in nodes:
+            if node.process is not None and not node.ended and node.process.poll() is not None:
+                node.ended = True
+                print(f"{PROGRAM}: node {node.id} has ended ({node.process.returncode})", file=sys.stderr, flush=True)
+        if all(node.ended for node in nodes):
+            return 1
+        signal.sigtimedwait([], 0.2)
+
+
+# -- Running -------------------------------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """A signal asked for the end."""
+
+
+def _on_signal(number: int, frame: object) -> None:
+    raise Stopped
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    check(arguments)
+    common = overrides(arguments.override)
+    directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")
+    try:
+        return run(arguments, directory, common)
+    finally:
+        if not arguments.dir:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -> int:
+    kept = local_directory.look(directory, arguments.nodes)
+    nodes = local_nodes.plan(kept.nodes, arguments.base_port, directory)
+    check_ports(nodes)
+    local_directory.keep(directory, kept)
+    signal.signal(signal.SIGINT, _on_signal)
+    signal.signal(signal.SIGTERM, _on_signal)
+    began = time.monotonic()
+    try:
+        for node in nodes:
+            properties = local_nodes.properties_of(node, nodes) | {"cluster.id": kept.cluster_id}
+            local_nodes.start(node, properties | common)
+        failure = local_nodes.wait_ready(nodes)
+        if failure is not None:
+            raise CommandFailed(failure)
+        tell(nodes, arguments.json, time.monotonic() - began)
+        return watch(nodes)
+    except Stopped:
+        return 0
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for node in local_nodes.stop(nodes):
+            print(f"{PROGRAM}: node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

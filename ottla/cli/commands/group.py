@@ -1,0 +1,181 @@
+"""`ottla group`: list, describe, reset, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ottla.cli import application
+from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.client import groups, topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.groups import GroupDescription, TopicPartition
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note, print_rows
+from ottla.cli.times import parse_time_ms
+
+app = App(name="group", version_flags=[], help="Consumer groups: list, describe, reset, delete.")
+
+LIST_COLUMNS = ("group", "type", "state", "protocol")
+MEMBER_COLUMNS = ("group", "state", "topic", "partition", "committed", "end", "lag", "member", "client_id", "host")
+RESET_COLUMNS = ("group", "topic", "partition", "committed", "new", "records_skipped")
+
+
+def main(arguments: Sequence[str]) -> int:
+    return application.run(app, arguments)
+
+
+@app.command(name="list")
+async def list_groups(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+    """List groups of all kinds."""
+    async with connect(connection) as cluster:
+        found = await groups.list_groups(cluster)
+    rows = [
+        {
+            "group": group.group_id,
+            "type": group.group_type or "classic",
+            "state": group.group_state,
+            "protocol": group.protocol_type,
+        }
+        for group in found
+    ]
+    print_rows(rows, LIST_COLUMNS, output)
+
+
+@app.command
+async def describe(group: str, /, *, output: Output = "table", connection: Connection = CONNECTION) -> None:
+    """Show a group: its members, what they are assigned, and how far behind each partition is."""
+    async with connect(connection) as cluster:
+        description = await groups.describe_group(cluster, group)
+        committed = await groups.committed_offsets(cluster, group)
+        assigned = {place for member in description.members for place in member.assigned}
+        ends = await _ends(cluster, committed.keys() | assigned)
+    rows = _member_rows(description, committed, ends)
+    if output == "table":
+        members = len(description.members)
+        note(f"group {group}: {description.state}, {description.type}, {members} member{'s' * (members != 1)}")
+    print_rows(rows, MEMBER_COLUMNS, output)
+
+
+@app.command
+async def reset(
+    group: str,
+    /,
+    *,
+    topic: Annotated[list[str], Parameter(name=["--topic", "-t"], help="TOPIC or TOPIC:PARTITION.", negative="")],
+    to: Annotated[
+        str,
+        Parameter(
+            help="earliest, latest, an offset, +N or -N from the committed one, or a time.", allow_leading_hyphen=True
+        ),
+    ],
+    dry_run: Annotated[bool, Parameter(negative="", help="Only show what would be set.")] = False,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Set the committed offsets of a group that has no members (a group of this name need not exist)."""
+    async with connect(connection) as cluster:
+        places = await _places(cluster, topic)
+        committed = await groups.committed_offsets(cluster, group)
+        new = await _targets(cluster, places, to, committed)
+        if not dry_run:
+            await groups.commit_offsets(cluster, group, new)
+    rows = [
+        {
+            "group": group,
+            "topic": name,
+            "partition": index,
+            "committed": committed.get((name, index)),
+            "new": offset,
+            "records_skipped": offset - committed[name, index] if (name, index) in committed else None,
+        }
+        for (name, index), offset in sorted(new.items())
+    ]
+    print_rows(rows, RESET_COLUMNS, output)
+    if dry_run:
+        note("nothing was changed (--dry-run)")
+
+
+@app.command
+async def delete(
+    names: Annotated[list[str], Parameter(consume_multiple=True)], /, *, connection: Connection = CONNECTION
+) -> None:
+    """Delete groups that have no members, with their committed offsets."""
+    async with connect(connection) as cluster:
+        await groups.delete_groups(cluster, names)
+    note(f"deleted {', '.join(names)}")
+
+
+def _member_rows(
+    description: GroupDescription, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> list[dict[str, Any]]:
+    """A row per partition that is assigned or has an offset, and one per member that has no partition."""
+    owners = {place: member for member in description.members for place in member.assigned}
+    rows: list[dict[str, Any]] = []
+    for place in sorted(committed.keys() | owners.keys()):
+        member = owners.get(place)
+        offset, end = committed.get(place), ends.get(place)
+        rows.append(
+            {
+                "topic": place[0],
+                "partition": place[1],
+                "committed": offset,
+                "end": end,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "member": member.member_id if member else None,
+                "client_id": member.client_id if member else None,
+                "host": member.host if member else None,
+            }
+        )
+    rows += [
+        {"member": member.member_id, "client_id": member.client_id, "host": member.host}
+        for member in description.members
+        if not member.assigned
+    ]
+    return [{"group": description.group, "state": description.state, **row} for row in rows]
+
+
+async def _ends(cluster: ClusterClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """End offsets; partitions of topics that are gone are left out."""
+    present = set(await cluster.topic_names())
+    ends: dict[TopicPartition, int] = {}
+    for name in sorted({name for name, _ in places} & present):
+        ends.update(
+            ((name, index), end) for index, end in (await topics.list_offsets(cluster, name, topics.LATEST)).items()
+        )
+    return ends
+
+
+async def _places(cluster: ClusterClient, wanted: Sequence[str]) -> list[TopicPartition]:
+    places: list[TopicPartition] = []
+    for text in wanted:
+        name, colon, index = text.partition(":")
+        if colon and not index.isdecimal():
+            raise CommandFailed(f"--topic {text!r} is not TOPIC or TOPIC:PARTITION", None, USAGE)
+        indexes = sorted(await cluster.leaders(name))
+        places += [(name, int(index))] if colon else [(name, number) for number in indexes]
+    return places
+
+
+async def _targets(
+    cluster: ClusterClient, places: Sequence[TopicPartition], to: str, committed: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The offset to set for each place, kept within what the partition holds."""
+    targets: dict[TopicPartition, int] = {}
+    for name in sorted({name for name, _ in places}):
+        indexes = [index for topic, index in places if topic == name]
+        first = await topics.list_offsets(cluster, name, topics.EARLIEST, indexes)
+        end = await topics.list_offsets(cluster, name, topics.LATEST, indexes)
+        if to in ("earliest", "latest"):
+            found = first if to == "earliest" else end
+        elif to[:1] in "+-" and to[1:].isdecimal():
+            found = {index: committed.get((name, index), end[index]) + int(to) for index in indexes}
+        elif to.isdecimal():
+            found = dict.fromkeys(indexes, int(to))
+        else:
+            found = await topics.list_offsets(cluster, name, parse_time_ms("--to", to), indexes)
+            found = {index: end[index] if offset < 0 else offset for index, offset in found.items()}
+        targets.update(((name, index), min(max(found[index], first[index]), end[index])) for index in indexes)
+    return targets

@@ -1,0 +1,114 @@
+"""`ottla produce TOPIC`: records from standard input or a file, one per line, to a topic."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from ottla.cli import application
+from ottla.cli.application import CONNECTION, Connection, connect
+from ottla.cli.client.producer import Producer
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.lines import read_lines
+from ottla.cli.output import note
+from ottla.cli.record_json import Incoming, from_line
+from ottla.protocol.records import NewRecord
+from ottla.protocol.records.compression import CODEC_IDS
+from ottla.server.clock import Clock
+
+app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    return application.run(app, arguments)
+
+
+@app.default
+async def produce(
+    topic: str,
+    /,
+    *,
+    input: Annotated[
+        Literal["text", "json"],
+        Parameter(name=["--input", "-i"], help="Lines as they are, or what `consume -o json` prints."),
+    ] = "text",
+    file: Annotated[str, Parameter(name=["--file", "-f"], help="Read this file instead of standard input.")] = "-",
+    key: Annotated[str | None, Parameter(name=["--key", "-k"], help="The key of every text record.")] = None,
+    key_separator: Annotated[str | None, Parameter(help="What divides key and value in a text line.")] = None,
+    header: Annotated[list[str] | None, Parameter(name=["--header", "-H"], help="NAME=VALUE.", negative="")] = None,
+    partition: Annotated[
+        int | None, Parameter(name=["--partition", "-p"], help="Instead of the one the key says.")
+    ] = None,
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
+    ] = "none",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Write records to a topic and wait until all in-sync replicas have them.
+
+    Text lines become values; with --key-separator, what stands before it is the key. In JSON, partition, timestamp,
+    key, value and headers of each record can be given. Empty text lines are empty values.
+    """
+    if key is not None and key_separator is not None:
+        raise CommandFailed("--key and --key-separator exclude each other", None, USAGE)
+    headers = tuple(_header(item) for item in header or [])
+
+    def parse(line: bytes, clock: Clock) -> Incoming:
+        if input == "json":
+            return from_line(line.decode(), clock.wall_ms())
+        return Incoming(_text_record(line, key, key_separator, clock.wall_ms()), None)
+
+    # The time limit is for the cluster (every request has it), not for whoever types or pipes the lines.
+    async with connect(connection, limited=False) as cluster:
+        producer = Producer(cluster, topic, compression=CODEC_IDS[compression])
+        async with cluster.limit():
+            await producer.start()
+        number = 0
+        async for lines in read_lines(_open(file)):
+            for line in lines:
+                number += 1
+                try:
+                    record, wanted = parse(line, cluster.world.clock)
+                except ValueError as fault:
+                    raise _bad_line(file, number, fault) from None
+                if headers:
+                    record = record._replace(headers=(*record.headers, *headers))
+                async with cluster.limit():
+                    await producer.send(record, wanted if partition is None else partition)
+            async with cluster.limit():
+                await producer.flush()
+    note(f"{producer.acknowledged} records in topic {topic}")
+
+
+def _open(path: str) -> int:
+    if path == "-":
+        return sys.stdin.fileno()
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as fault:
+        raise CommandFailed(f"cannot read {path}: {fault.strerror}", None, USAGE) from None
+
+
+def _bad_line(path: str, number: int, fault: ValueError) -> CommandFailed:
+    where = "standard input" if path == "-" else path
+    return CommandFailed(f"{where}, line {number}: {fault}", "lines before it may have been written")
+
+
+def _text_record(line: bytes, key: str | None, separator: str | None, now_ms: int) -> NewRecord:
+    if separator is not None:
+        found, divider, value = line.partition(separator.encode())
+        if not divider:
+            raise ValueError(f"no key separator {separator!r} in it")
+        return NewRecord(found, value, now_ms)
+    return NewRecord(None if key is None else key.encode(), line, now_ms)
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise CommandFailed(f"header {text!r} is not NAME=VALUE", None, USAGE)
+    return name, value.encode()

@@ -1,0 +1,83 @@
+"""`ottla start [server.properties] [--override k=v ...]`: one node in the foreground, until SIGTERM or SIGINT.
+
+Without a file it is a complete cluster of one node with Kafka's ports. With one, the file alone counts, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+PROGRAM = "ottla start"
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run one node in the foreground.")
+    parser.add_argument("properties", nargs="?", metavar="server.properties", help="a file with Kafka's property names")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property that wins over the file's"
+    )
+    return parser
+
+
+def default_log_dir() -> str:
+    """./data where that can be made, else below /tmp as Kafka does."""
+    return os.path.join(os.getcwd(), "data") if os.access(os.getcwd(), os.W_OK) else "/tmp/ottla-logs"
+
+
+def default_properties() -> dict[str, str]:
+    """What a node without a file is: broker and controller in one, on Kafka's ports, alone."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": default_log_dir(),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def overrides(arguments: list[str]) -> dict[str, str]:
+    found = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or not key.strip():
+            raise SystemExit(f"{PROGRAM}: --override wants KEY=VALUE, not {argument!r}")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
+    if arguments.properties is None:
+        properties = default_properties()
+    else:
+        from ottla.server.config.load import read_properties
+
+        try:
+            with open(arguments.properties, "rb") as file:
+                properties = read_properties(file.read(), arguments.properties)
+        except OSError as failure:
+            raise SystemExit(f"{PROGRAM}: cannot read {arguments.properties}: {failure.strerror}") from None
+    properties.update(overrides(arguments.override))
+    return properties
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    properties = properties_of(arguments)
+    where = dict.fromkeys(properties, arguments.properties or "default") | dict.fromkeys(
+        overrides(arguments.override), "--override"
+    )
+    # Imported late, so that a wrong argument is answered at once.
+    from ottla.process import run
+
+    return run(properties, where)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""Rows from the files of a partition's directory, for `ottla inspect`. Reads anything, changes nothing, needs no broker.
+
+A reader for people must get through broken files: what cannot be read becomes a row with a "problem".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Any
+
+from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.internal_topics.coordinator_records import decode_key, decode_value
+from ottla.protocol.json_form import to_json
+from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchView, check_batch
+from ottla.protocol.records.compression import CODECS
+from ottla.protocol.records.control import control_type
+from ottla.protocol.records.record import Record
+from ottla.storage import producer_snapshot
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.txn_index import TransactionIndex
+
+Row = dict[str, Any]
+
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_TEXT_BYTES_MAX = 80
+
+
+def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
+    """Batches, or their records, in order; the first thing that is no batch ends it with a problem row."""
+    size = files.size(path) or 0
+    if not size:
+        return
+    mapped = files.map(path, size, writable=False)
+    try:
+        with memoryview(mapped.buffer) as view:
+            yield from _dump_batches(view[:size], path, records)
+    finally:
+        mapped.close()
+
+
+def _dump_batches(view: memoryview, path: str, records: bool) -> Iterator[Row]:
+    decode = _decoder_for(path)
+    pos, end = 0, len(view)
+    next_offset = 0
+    while pos < end:
+        try:
+            check_batch(view, pos, end)
+            batch = BatchView(view, pos)
+        except KafkaError as fault:
+            if end - pos > LOG_OVERHEAD_BYTES and not any(view[pos : min(end, pos + 4096)]):
+                # The active segment of a running or killed broker has space ahead.
+                yield {"position": pos, "note": f"{end - pos} bytes of space ahead"}
+            else:
+                yield {"position": pos, "problem": fault.message}
+            return
+        # The CRC does not cover the base offset: this is the only check that it gets.
+        if batch.base_offset < next_offset:
+            yield {"position": pos, "problem": f"base offset {batch.base_offset} where {next_offset} or more is due"}
+        next_offset = batch.next_offset
+        if records:
+            yield from _record_rows(batch, decode)
+        else:
+            yield _batch_row(batch, pos)
+        pos += batch.size
+
+
+def _batch_row(batch: BatchView, pos: int) -> Row:
+    flags = [
+        name
+        for name, there in (
+            ("transactional", batch.is_transactional),
+            ("control", batch.is_control),
+            ("log-append-time", batch.timestamp_type == 1),
+            ("delete-horizon", batch.delete_horizon is not None),
+        )
+        if there
+    ]
+    return {
+        "position": pos,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "count": batch.count,
+        "size": batch.size,
+        "codec": _codec_name(batch),
+        "leader_epoch": batch.partition_leader_epoch,
+        "max_timestamp": batch.max_timestamp,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "flags": flags,
+    }
+
+
+def _codec_name(batch: BatchView) -> str:
+    return CODECS[batch.compression].name if batch.compression < len(CODECS) else str(batch.compression)
+
+
+def _record_rows(batch: BatchView, decode: Callable[[Record], Row] | None) -> Iterator[Row]:
+    try:
+        rows = batch.records()
+    except KafkaError as fault:
+        yield {"offset": batch.base_offset, "problem": fault.message}
+        return
+    for record in rows:
+        row: Row = {"offset": record.offset, "timestamp": record.timestamp}
+        try:
+            if batch.is_control:
+                kind = control_type(record)
+                row["control"] = kind.name.lower() if kind is not None else "unknown"
+                row["producer_id"] = batch.producer_id
+            elif decode is not None:
+                row |= decode(record)
+            else:
+                row |= _plain(record)
+        except (ProtocolError, KafkaError) as fault:
+            row |= {**_plain(record), "problem": str(fault)}
+        yield row
+
+
+def _plain(record: Record) -> Row:
+    row: Row = {"key": _text(record.key), "value": _text(record.value)}
+    if record.headers:
+        row["headers"] = {name: _text(value) for name, value in record.headers}
+    return row
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "0x" + data[:_TEXT_BYTES_MAX].hex() + ("..." if len(data) > _TEXT_BYTES_MAX else "")
+
+
+def _decoder_for(path: str) -> Callable[[Record], Row] | None:
+    """How to read the records of an internal topic, told by the name of the directory."""
+    topic = os.path.basename(os.path.dirname(os.path.abspath(path))).rpartition("-")[0]
+    if topic == "__cluster_metadata":
+        return _decode_metadata
+    if topic == "__consumer_offsets":
+        from ottla.protocol.internal_topics.group_records import GROUP_RECORDS as types
+    elif topic == "__transaction_state":
+        from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS as types
+    elif topic == "__share_group_state":
+        from ottla.protocol.internal_topics.share_records import SHARE_RECORDS as types
+    else:
+        return None
+
+    def decode(record: Record) -> Row:
+        key = decode_key(types, record.key or b"")
+        row: Row = {"type": type(key).__name__.removesuffix("Key"), "key": to_json(key, 0), "value": None}
+        if record.value is not None:
+            value = decode_value(types, key, record.value)
+            row["value"] = to_json(value, int.from_bytes(record.value[:2], "big"))
+        return row
+
+    return decode
+
+
+def _decode_metadata(record: Record) -> Row:
+    from ottla.protocol.internal_topics.metadata_records import decode_record
+
+    value, version = decode_record(record.value or b"")
+    return {"type": type(value).__name__, "version": version, "value": to_json(value, version)}
+
+
+def dump_offset_index(files: Files, path: str) -> Iterator[Row]:
+    base = _base_offset(path)
+    data = files.read(path) or b""
+    for relative, position in _OFFSET_ENTRY.iter_unpack(data[: len(data) // 8 * 8]):
+        if not relative and not position:
+            return  # space ahead
+        yield {"offset": base + relative, "position": position}
+
+
+def dump_time_index(files: Files, path: str) -> Iterator[Row]:
+    base = _base_offset(path)
+    data = files.read(path) or b""
+    for timestamp, relative in _TIME_ENTRY.iter_unpack(data[: len(data) // 12 * 12]):
+        if not timestamp and not relative:
+            return
+        yield {"timestamp": timestamp, "offset": base + relative}
+
+
+def dump_txn_index(files: Files, path: str) -> Iterator[Row]:
+    try:
+        for entry in TransactionIndex(path).entries(files):
+            yield entry._asdict()
+    except CorruptFile as fault:
+        yield {"problem": str(fault)}
+
+
+def dump_producer_snapshot(files: Files, path: str) -> Iterator[Row]:
+    try:
+        states = producer_snapshot.decode(path, files.read(path) or b"")
+    except CorruptFile as fault:
+        yield {"problem": str(fault)}
+        return
+    for state in states:
+        yield {
+            "producer_id": state.producer_id,
+            "epoch": state.epoch,
+            "last_sequence": state.last_sequence,
+            "last_offset": state.last_offset,
+            "last_timestamp": state.last_timestamp,
+            "coordinator_epoch": state.coordinator_epoch,
+            "txn_first_offset": state.current_txn_first_offset,
+        }
+
+
+def _base_offset(path: str) -> int:
+    stem = os.path.basename(path).partition(".")[0]
+    return int(stem) if stem.isdecimal() else 0
+
+
+DUMPS: dict[str, Callable[[Files, str], Iterator[Row]]] = {
+    ".index": dump_offset_index,
+    ".timeindex": dump_time_index,
+    ".txnindex": dump_txn_index,
+    ".snapshot": dump_producer_snapshot,
+}
+# Metadata snapshots hold batches too.
+LOG_SUFFIXES = (".log", ".checkpoint")

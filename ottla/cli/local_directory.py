@@ -1,0 +1,87 @@
+"""The directory of a local cluster: a folder per node, and `cluster.properties`, which says whose they are and how many.
+
+The voters of the quorum are a list that all nodes have to agree on. With other nodes than last time a majority could be
+formed by those who know nothing, and what the cluster had would be lost: so the number is kept, and checked at each start.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from typing import NamedTuple
+
+from ottla.cli.errors import USAGE, CommandFailed
+
+FILE = "cluster.properties"
+META_PROPERTIES = "meta.properties"
+NODES_DEFAULT = 3
+OTHER = "give another --dir"
+
+
+class Kept(NamedTuple):
+    cluster_id: str
+    nodes: int
+
+
+def look(directory: str, nodes: int | None) -> Kept:
+    """Whose the directory is, or will be: nothing is written yet. `nodes` is what was asked for, if anything.
+
+    Raises:
+        CommandFailed: it is something else, of another number of nodes, or cannot be used.
+    """
+    try:
+        kept = _read(directory)
+        if kept is None:
+            _check_new(directory)
+            made = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            kept = Kept(made, nodes or NODES_DEFAULT)
+    except OSError as failure:
+        raise _unusable(failure) from None
+    if nodes not in (None, kept.nodes):
+        raise CommandFailed(
+            f"{directory} has a cluster of {kept.nodes} nodes, not {nodes}: with others its data could be outvoted",
+            f"leave --nodes out to start those {kept.nodes}, or {OTHER}",
+            USAGE,
+        )
+    return kept
+
+
+def keep(directory: str, kept: Kept) -> None:
+    """Before the first node is started."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        with open(os.path.join(directory, FILE), "w", encoding="ascii") as file:
+            file.write(f"cluster.id={kept.cluster_id}\nnodes={kept.nodes}\n")
+    except OSError as failure:
+        raise _unusable(failure) from None
+
+
+def _read(directory: str) -> Kept | None:
+    path = os.path.join(directory, FILE)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            values = dict(line.strip().split("=", 1) for line in file if "=" in line)
+        return Kept(values["cluster.id"], int(values["nodes"]))
+    except FileNotFoundError:
+        return None
+    except (KeyError, ValueError):
+        raise CommandFailed(f"{path} is damaged: it must have lines cluster.id=... and nodes=...", OTHER) from None
+
+
+def _check_new(directory: str) -> None:
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return
+    if META_PROPERTIES in names:
+        raise CommandFailed(
+            f"{directory} is the log directory of a single node, not of a cluster of `ottla dev`",
+            f"{OTHER}, or start that node with `ottla start`",
+        )
+    if nodes := sorted(name for name in names if name.startswith("node-")):
+        raise CommandFailed(f"{directory} has {', '.join(nodes)}, but no {FILE} that says whose they are", OTHER)
+
+
+def _unusable(failure: OSError) -> CommandFailed:
+    return CommandFailed(f"{failure.filename} cannot be used: {failure.strerror}", OTHER)

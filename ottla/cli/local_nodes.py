@@ -1,0 +1,228 @@
+"""Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
+
+The nodes are `ottla start` processes; this only plans, starts and ends them. It imports nothing of the server, so that the
+nodes' own start is all the start there is. Two pipes tie each node to its parent (ottla/parent_pipes.py).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ottla
+from ottla.cli.commands.start import PROGRAM as START
+from ottla.cli.commands.start import default_properties
+from ottla.parent_pipes import PIPES_VARIABLE
+
+HOST = "127.0.0.1"
+#: One that ends is noticed at once; this is for machines that are busy with something else.
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 30.0
+#: Ports of the controllers come this much after the brokers', as far as a base port says them.
+CONTROLLER_PORT_STEP = 100
+#: And those of the admin listeners (health, metrics) this much.
+ADMIN_PORT_STEP = 200
+#: More would have ports of one kind run into those of the next.
+NODES_MAX = CONTROLLER_PORT_STEP
+BASE_PORT_MAX = 65_535 - ADMIN_PORT_STEP - NODES_MAX
+
+
+@dataclass
+class Node:
+    """One child."""
+
+    id: int
+    port: int
+    controller_port: int
+    admin_port: int
+    dir: str
+    process: subprocess.Popen[bytes] | None = None
+    ready_fd: int = -1
+    alive_fd: int = -1
+    #: Keep free ports from everybody else, also while the node does not run.
+    reserved: tuple[socket.socket, ...] = ()
+    ready: bool = False
+    ended: bool = False
+
+    @property
+    def log_file(self) -> str:
+        return os.path.join(self.dir, "server.log")
+
+    @property
+    def data_dir(self) -> str:
+        return os.path.join(self.dir, "data")
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+# -- Planning ------------------------------------------------------------------------------------------------------------
+
+
+def _bound_to_free_ports(count: int) -> list[socket.socket]:
+    sockets = []
+    for _ in range(count):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((HOST, 0))
+        sockets.append(sock)
+    return sockets
+
+
+def plan(node_count: int, base_port: int, directory: str) -> list[Node]:
+    return [_planned(i, base_port, os.path.join(directory, f"node-{i + 1}")) for i in range(node_count)]
+
+
+def _planned(index: int, base_port: int, directory: str) -> Node:
+    if base_port:
+        port = base_port + index
+        return Node(index + 1, port, port + CONTROLLER_PORT_STEP, port + ADMIN_PORT_STEP, directory)
+    sockets = _bound_to_free_ports(3)
+    port, controller_port, admin_port = (sock.getsockname()[1] for sock in sockets)
+    node = Node(index + 1, port, controller_port, admin_port, directory)
+    if sys.platform == "linux":
+        # A socket that is bound and does not listen lets the node listen there, and nobody else is given the port: neither
+        # another cluster that looks for free ones, nor an outgoing connection while the node is down. Elsewhere both may happen.
+        node.reserved = tuple(sockets)
+    return node
+
+
+def ports_in_use(nodes: Sequence[Node]) -> list[int]:
+    """Those that a node could not listen on, found out as the node would find out."""
+    taken = []
+    for port in sorted(port for node in nodes for port in (node.port, node.controller_port, node.admin_port)):
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind((HOST, port))
+            except OSError:
+                taken.append(port)
+    return taken
+
+
+def properties_of(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+    copies = str(min(3, len(nodes)))
+    min_isr = str(min(2, len(nodes)))
+    return default_properties() | {
+        "node.id": str(node.id),
+        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
+        "controller.quorum.voters": ",".join(f"{n.id}@{HOST}:{n.controller_port}" for n in nodes),
+        "ottla.admin.listener": f"{HOST}:{node.admin_port}",
+        "log.dirs": node.data_dir,
+        "default.replication.factor": copies,
+        "min.insync.replicas": min_isr,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": min_isr,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": min_isr,
+        # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def bootstrap(nodes: Sequence[Node]) -> str:
+    return ",".join(node.address for node in nodes)
+
+
+# -- Starting and stopping -----------------------------------------------------------------------------------------------
+
+
+def start(node: Node, properties: dict[str, str]) -> None:
+    os.makedirs(node.dir, exist_ok=True)
+    if node.alive_fd >= 0:  # of an earlier life
+        os.close(node.alive_fd)
+    node.ready_fd, ready_write = os.pipe()
+    alive_read, node.alive_fd = os.pipe()
+    command = [sys.executable, "-P", "-m", "ottla.cli.commands.start"]
+    for key, value in properties.items():
+        command += ["--override", f"{key}={value}"]
+    environment = dict(os.environ)
+    environment[PIPES_VARIABLE] = f"{ready_write},{alive_read}"
+    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
+    root = str(Path(ottla.__file__).parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
+    with open(node.log_file, "ab") as output:
+        node.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(ready_write, alive_read),
+            env=environment,
+            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
+            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
+            process_group=0,
+        )
+    os.close(ready_write)
+    os.close(alive_read)
+
+
+def wait_ready(nodes: Sequence[Node]) -> str | None:
+    """None once all serve; otherwise why not."""
+    selector = selectors.DefaultSelector()
+    for node in nodes:
+        selector.register(node.ready_fd, selectors.EVENT_READ, node)
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while selector.get_map():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return f"not all nodes were ready within {READY_TIMEOUT_S:.0f} s"
+        for key, _ in selector.select(left):
+            node = key.data
+            node.ready = bool(os.read(node.ready_fd, 64))
+            selector.unregister(node.ready_fd)
+            os.close(node.ready_fd)
+            node.ready_fd = -1
+            if not node.ready:
+                return f"node {node.id} did not start: {why_it_ended(node)}"
+    return None
+
+
+def why_it_ended(node: Node, lines_max: int = 15) -> str:
+    """The sentence the node itself has for it, or the end of its log where it had none."""
+    try:
+        with open(node.log_file, encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()[-lines_max:]
+    except OSError:
+        return "it has no log"
+    own = [number for number, line in enumerate(lines) if line.startswith(f"{START}: ")]
+    if not own:
+        return f"its log ends so:\n{''.join(lines).rstrip()}"
+    return "".join(lines[own[-1] :]).removeprefix(f"{START}: ").rstrip()
+
+
+def stop(nodes: Sequence[Node]) -> list[Node]:
+    """All at once: a quorum that is asked one by one has nobody left to hand over to. Gives those that had to be killed."""
+    killed = []
+    for node in nodes:
+        if node.process is not None and node.process.poll() is None:
+            node.process.terminate()
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    for node in nodes:
+        if node.process is not None:
+            try:
+                node.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                killed.append(node)
+                node.process.kill()
+                node.process.wait()
+        for fd in (node.ready_fd, node.alive_fd):
+            if fd >= 0:
+                os.close(fd)
+        for sock in node.reserved:
+            sock.close()
+        node.ready_fd, node.alive_fd, node.reserved = -1, -1, ()
+    return killed

@@ -1,0 +1,36 @@
+"""`python -m ottla.cli.shims kafka-topics ...`: which tool, by its name in Kafka's bin directory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+TOOLS = {
+    "kafka-topics": "ottla.cli.shims.topics",
+    "kafka-broker-api-versions": "ottla.cli.shims.broker_api_versions",
+    "kafka-storage": "ottla.cli.shims.storage",
+    "kafka-console-producer": "ottla.cli.shims.console_producer",
+    "kafka-console-consumer": "ottla.cli.shims.console_consumer",
+    "kafka-consumer-groups": "ottla.cli.shims.consumer_groups",
+    "kafka-server-start": "ottla.cli.shims.server_start",
+    "kafka-ready": "ottla.cli.shims.ready",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] not in TOOLS:
+        print(f"which tool? one of {', '.join(TOOLS)}", file=sys.stderr)
+        return 1
+    try:
+        code: int = import_module(TOOLS[arguments[0]]).main(list(arguments[1:]))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,40 @@
+"""`cub kafka-ready [-b SERVERS] N SECONDS`: 0 once N brokers take part, 1 when the time is over."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.health import describe_cluster
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.tool import with_cluster
+
+RETRY_S = 0.5
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="kafka-ready")
+    parser.add_argument("-b", "--bootstrap", "--bootstrap_server", default="localhost:9092", dest="bootstrap")
+    parser.add_argument("-c", "--config")
+    parser.add_argument("-s", "--security-protocol")
+    parser.add_argument("brokers", type=int)
+    parser.add_argument("seconds", type=int)
+    options = parser.parse_args(arguments)
+
+    async def wait(cluster: ClusterClient) -> int:
+        while True:
+            try:
+                found = [row for row in (await describe_cluster(cluster)).brokers if not row.is_fenced]
+            except CommandFailed:
+                found = []
+            if len(found) >= options.brokers:
+                return 0
+            await asyncio.sleep(RETRY_S)
+
+    try:
+        return with_cluster(options.bootstrap, wait, options.seconds * 1000)
+    except CommandFailed:
+        print(f"Expected {options.brokers} brokers but not all were there within {options.seconds} s", file=sys.stderr)
+        return 1

@@ -1,0 +1,14 @@
+"""kafka-server-start: a node from a properties file, in the foreground. -daemon is refused: a container has no use for it."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        print("USAGE: kafka-server-start server.properties [--override property=value]*", file=sys.stderr)
+        return 1
+    from ottla.cli.commands.start import main as start
+
+    return start(arguments)

@@ -1,0 +1,25 @@
+"""What a node consists of while it starts and runs. `Node` fills it; the checks of the admin listener read it."""
+
+from __future__ import annotations
+
+from ottla.broker.node import BrokerNode
+from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.server.config.load import NodeConfig
+from ottla.server.metrics import Registry
+from ottla.server.world import World
+from ottla.storage.logs import Logs
+
+
+class NodeState:
+    """See the module."""
+
+    def __init__(self, config: NodeConfig, world: World) -> None:
+        self.config = config
+        self.world = world
+        self.metrics = Registry()
+        self.logs: Logs | None = None
+        self.metadata: MetadataNode
+        #: Whether `metadata` is set.
+        self.started_metadata = False
+        self.controller: ControllerNode | None = None
+        self.broker: BrokerNode | None = None

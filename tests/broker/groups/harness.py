@@ -1,0 +1,227 @@
+"""A group coordinator on a log in memory, and clients that send it requests; time passes only when a test advances the clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.records import GroupRecordCodec
+from ottla.broker.groups.service import TOPIC, GroupCoordinator
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.records.batch import BatchView
+from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
+
+TP = (TOPIC, 0)
+PARKED = "parked"
+
+
+def subscription(*topics: str) -> bytes:
+    """A ConsumerProtocolSubscription v0."""
+    body = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff"
+
+
+class GroupCoordinatorHarness:
+    """One partition of `__consumer_offsets`; the group is "g" unless said otherwise."""
+
+    def __init__(self, **config: int) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryLog()
+        self.config = GroupCoordinatorConfig(**config)
+        self._uuids = 0
+        self.epoch = 0
+        self.topic_ids: set[bytes] = set()
+        self.coordinator = self._coordinator()
+        self.elect()
+
+    def _coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self.config, self.log, self.clock, self._new_uuid, lambda: 1, lambda topic_id: topic_id in self.topic_ids
+        )
+
+    def _new_uuid(self) -> str:
+        self._uuids += 1
+        return str(self._uuids)
+
+    def elect(self) -> None:
+        self.epoch += 1
+        self.coordinator.on_elected(0, self.epoch)
+
+    def restart(self) -> None:
+        """Another broker takes over: everything but the log is gone."""
+        self.coordinator.close()
+        self.coordinator = self._coordinator()
+        self.elect()
+
+    @property
+    def shard(self) -> GroupShard:
+        return self.coordinator.runtime.shard(0)
+
+    def records(self, start: int = 0) -> list[tuple[int, Any, Any]]:
+        """(offset, key, value) of everything in the log."""
+        codec = GroupRecordCodec()
+        found = []
+        for batch in self.log.batches.get(TP, ()):
+            view = BatchView(memoryview(batch))
+            for record in () if view.is_control or view.last_offset < start else view.records():
+                if record.offset >= start:
+                    decoded = codec.decode(record.key or b"", record.value)
+                    assert decoded is not None
+                    found.append((record.offset, *decoded))
+        return found
+
+    def client(self, name: str, **settings: Any) -> GroupClient:
+        return GroupClient(self, name, **settings)
+
+
+class GroupClient:
+    """Remembers what a consumer remembers: its member id and generation."""
+
+    def __init__(
+        self,
+        harness: GroupCoordinatorHarness,
+        name: str,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        session: int = 10_000,
+        rebalance: int = 60_000,
+        protocols: str = "range",
+        topics: str = "t",
+        type: str = "consumer",
+        version: int = 9,
+    ) -> None:
+        self.harness = harness
+        self.name = name
+        self.group = group
+        self.instance = instance
+        self.session = session
+        self.rebalance = rebalance
+        self.protocols = protocols
+        self.topics = topics
+        self.type = type
+        self.version = version
+        self.member_id = ""
+        self.generation = -1
+
+    # ---- requests: the answer, or PARKED; `on_answer` hears of it either way
+
+    def _send(self, answer: Any, on_answer: Any = None) -> Any:
+        arrived: list[Any] = []
+
+        def receive(response: Any) -> None:
+            self._learn(response)
+            arrived.append(response)
+            if on_answer is not None:
+                on_answer(response)
+
+        if type(answer) is Pending:
+            answer.when_done(receive)
+            self.last = arrived
+            return arrived[0] if arrived else PARKED
+        receive(answer)
+        self.last = arrived
+        return answer
+
+    def _learn(self, response: Any) -> None:
+        if type(response).__name__ == "JoinGroupResponse" and response.error_code in (
+            ErrorCode.NONE,
+            ErrorCode.MEMBER_ID_REQUIRED,
+        ):
+            self.member_id = response.member_id
+            self.generation = response.generation_id
+
+    def join(self, on_answer: Any = None, **other: Any) -> Any:
+        protocols = [
+            JoinGroupRequestProtocol(name, subscription(*self.topics.split(","))) for name in self.protocols.split(",")
+        ]
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.session,
+            rebalance_timeout_ms=self.rebalance,
+            member_id=other.get("member", self.member_id),
+            group_instance_id=self.instance,
+            protocol_type=self.type,
+            protocols=protocols if self.protocols else [],
+        )
+        client = Client(self.version, self.name, "/127.0.0.1")
+        return self._send(self.harness.coordinator.join(request, client), on_answer)
+
+    def sync(self, on_answer: Any = None, assignments: dict[str, bytes] | None = None, **other: Any) -> Any:
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=int(other.get("generation", self.generation)),
+            member_id=other.get("member", self.member_id),
+            group_instance_id=self.instance,
+            protocol_type=other.get("type", self.type),
+            protocol_name=other.get("protocol"),
+            assignments=[SyncGroupRequestAssignment(m, a) for m, a in (assignments or {}).items()],
+        )
+        return self._send(self.harness.coordinator.sync(request), on_answer)
+
+    def heartbeat(self, on_answer: Any = None, **other: Any) -> Any:
+        request = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=int(other.get("generation", self.generation)),
+            member_id=other.get("member", self.member_id),
+            group_instance_id=self.instance,
+        )
+        return self._send(self.harness.coordinator.heartbeat(request), on_answer)
+
+    def leave(self, on_answer: Any = None, **other: Any) -> Any:
+        identity = MemberIdentity(other.get("member", self.member_id), other.get("instance", self.instance))
+        request = LeaveGroupRequest(group_id=self.group, members=[identity])
+        return self._send(self.harness.coordinator.leave(request), on_answer)
+
+    def commit(self, on_answer: Any = None, *, offsets: dict[tuple[str, int], int], **other: Any) -> Any:
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=int(other.get("generation", self.generation)),
+            member_id=other.get("member", self.member_id),
+            group_instance_id=self.instance,
+            retention_time_ms=int(other.get("retention", -1)),
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    topic_id=other.get("topic_id", bytes(16)),
+                    partitions=[
+                        OffsetCommitRequestPartition(partition, offset, committed_metadata=other.get("metadata", ""))
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        return self._send(self.harness.coordinator.commit_offsets(request, int(other.get("version", 9))), on_answer)
+
+    def fetch(self, on_answer: Any = None, *, partitions: list[tuple[str, int]] | None, **other: Any) -> Any:
+        topics = None
+        if partitions is not None:
+            topics = [
+                OffsetFetchRequestTopics(topic, other.get("topic_id", bytes(16)), [partition])
+                for topic, partition in partitions
+            ]
+        request = OffsetFetchRequestGroup(group_id=self.group, topics=topics)
+        answer = self.harness.coordinator.fetch_offsets(request, bool(other.get("stable", False)))
+        return self._send(answer, on_answer)
+
+    def delete_offsets(self, on_answer: Any = None, *, partitions: list[tuple[str, int]]) -> Any:
+        topics = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(p)]) for topic, p in partitions]
+        request = OffsetDeleteRequest(group_id=self.group, topics=topics)
+        return self._send(self.harness.coordinator.delete_offsets(request), on_answer)

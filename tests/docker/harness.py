@@ -1,0 +1,119 @@
+"""What the harnesses of this folder have in common: a process in place of each container, and its published ports forwarded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from tests.docker.compose_file import ROOT, Service
+
+READY = "Kafka Server started"
+STOP_SECONDS_MAX = 30
+PYTHON = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+
+FORWARDER = """
+import asyncio, sys
+async def pump(reader, writer):
+    try:
+        while data := await reader.read(65536):
+            writer.write(data); await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+async def main():
+    async def serve(port, target):
+        async def accept(reader, writer):
+            try:
+                out_reader, out_writer = await asyncio.open_connection(*target)
+            except OSError:
+                writer.close(); return
+            await asyncio.gather(pump(reader, out_writer), pump(out_reader, writer))
+        await asyncio.start_server(accept, "127.0.0.1", port)
+    for rule in sys.argv[1:]:
+        port, host, inner = rule.split(":")
+        await serve(int(port), (host, int(inner)))
+    print("forwarding", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@dataclass
+class ContainerHarness(ABC):
+    """`with ...ContainerHarness(services, folder) as harness`: then `harness.start(service)` and `harness.run(where, ...)`."""
+
+    services: list[Service]
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @abstractmethod
+    def address(self, service: Service) -> str: ...
+
+    @abstractmethod
+    def placed(self, where: str, command: Sequence[str]) -> list[str]:
+        """What runs `command` in a service, or on the "host"."""
+
+    def environment(self, service: Service) -> dict[str, str]:
+        return service.environment
+
+    def forwarded(self) -> list[Service]:
+        """Those whose published ports are not the host's already."""
+        return self.services
+
+    def __enter__(self) -> Self:
+        try:
+            self.prepare()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def prepare(self) -> None:
+        """Before any service starts; `close` follows even if it fails."""
+        rules = [f"{host}:{self.address(s)}:{inner}" for s in self.forwarded() for host, inner in s.ports]
+        if not rules:
+            return
+        command = self.placed("host", [sys.executable, "-c", FORWARDER, *rules])
+        process = self.processes["ports"] = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"forwarding\n"
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for name, process in self.processes.items():
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                print(f"{name} had to be killed")
+
+    def start(self, service: Service) -> None:
+        """The image's entry point."""
+        root = {"OTTLA_CONTAINER_ROOT": str(self.folder / service.name)}
+        self.processes[service.name] = subprocess.Popen(
+            self.placed(service.name, [sys.executable, "-P", "-m", "ottla.main", "container", "run"]),
+            env=PYTHON | root | self.environment(service),
+            stdout=(self.folder / f"{service.name}.log").open("ab"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def log(self, service: Service) -> str:
+        return (self.folder / f"{service.name}.log").read_text()
+
+    def run(self, where: str, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.placed(where, command), capture_output=True, text=True, timeout=60, cwd=ROOT, env=PYTHON
+        )

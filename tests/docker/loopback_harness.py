@@ -1,0 +1,40 @@
+"""Containers without an engine and without root: a loopback address for each (127.77.0.x), put into its environment wherever a name or
+"all addresses" stands; published ports are forwarded from 127.0.0.1. The same to use as NamespaceHarness, further from the real thing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tests.docker.compose_file import Service
+from tests.docker.harness import ContainerHarness
+
+ADMIN_PORT = 9644
+LISTENERS = ("KAFKA_LISTENERS", "KAFKA_CFG_LISTENERS")
+
+
+class LoopbackHarness(ContainerHarness):
+    def address(self, service: Service) -> str:
+        return f"127.77.0.{11 + self.services.index(service)}"
+
+    def environment(self, service: Service) -> dict[str, str]:
+        own = self.address(service)
+        changed = {name: self.with_addresses(text) for name, text in service.environment.items()}
+        for name in LISTENERS:
+            if name in changed:
+                changed[name] = re.sub(r"://(0\.0\.0\.0)?:", f"://{own}:", changed[name])
+        return changed | {"OTTLA_ADMIN_LISTENER": f"{own}:{ADMIN_PORT}"}
+
+    def with_addresses(self, text: str) -> str:
+        for service in self.services:
+            for name in {service.name, service.hostname}:
+                text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?=:\d)", self.address(service), text)
+        return text
+
+    def placed(self, where: str, command: Sequence[str]) -> list[str]:
+        """Nothing has a place of its own here; names in its arguments are addresses."""
+        return [self.with_addresses(word) for word in command]
+
+    def forwarded(self) -> list[Service]:
+        """One without listeners of its own takes all addresses, and is reached at 127.0.0.1 already."""
+        return [s for s in self.services if any(name in s.environment for name in LISTENERS)]

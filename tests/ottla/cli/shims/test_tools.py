@@ -1,0 +1,199 @@
+"""Kafka's tools by their look-alikes: output and exit codes as Apache Kafka 4.3.1 gave them for the same commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.shims.__main__ import TOOLS
+from ottla.cli.shims.console_consumer import formatter
+from ottla.cli.shims.console_producer import Reader
+from ottla.protocol.records import Record
+from tests.ottla.conftest import ROOT, Cli, Finished
+
+Tool = Callable[..., Finished]
+
+
+@pytest.fixture
+def tool(cli: Cli) -> Tool:
+    def run(name: str, *arguments: str, stdin: str = "") -> Finished:
+        command = [sys.executable, "-m", "ottla.cli.shims", name]
+        if not {"kafka-storage"} & {name} and "--bootstrap-server" not in arguments:
+            command += ["--bootstrap-server", cli.bootstrap]
+        done = subprocess.run([*command, *arguments], input=stdin.encode(), capture_output=True, timeout=60, cwd=ROOT)
+        return Finished(done.returncode, done.stdout, done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def name() -> str:
+    return f"tools-{os.getpid()}-{time.monotonic_ns()}"
+
+
+@pytest.mark.parametrize("tool_name", [name for name in TOOLS if name != "kafka-server-start"])
+def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
+    # Health checks give a tool seconds at most, and run it all day. What costs is imports, and those can be counted anywhere.
+    code = f"import sys, importlib; importlib.import_module({TOOLS[tool_name]!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(done.stdout.split())
+    tops = {name.removeprefix("ottla.").partition(".")[0] for name in loaded}
+    assert not tops & {"broker", "controller", "cyclopts", "rich", "uvloop", "email", "crc32c", "prometheus_client"}
+    assert "importlib.metadata" not in loaded
+    assert len(loaded) < 260, len(loaded)
+
+
+def test_a_topic_is_created_once_described_grown_and_deleted(tool: Tool, name: str) -> None:
+    create = ("kafka-topics", "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=1000")
+    done = tool(*create)
+    assert (done.code, done.out) == (0, f"Created topic {name}.\n")
+    again = tool(*create)
+    assert again.code == 1
+    assert again.out.splitlines()[0] == f"Error while executing topic command : Topic '{name}' already exists."
+    assert tool(*create, "--if-not-exists").code == 0
+    assert name in tool("kafka-topics", "--list").out.splitlines()
+    lines = tool("kafka-topics", "--describe", "--topic", name).out.splitlines()
+    assert re.fullmatch(
+        rf"Topic: {name}\tTopicId: \S{{22}}\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: \S*retention.ms=1000\S*",
+        lines[0],
+    )
+    assert lines[2] == f"\tTopic: {name}\tPartition: 1\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: "
+    assert tool("kafka-topics", "--describe", "--topic", name, "--under-replicated-partitions").out == ""
+    assert tool("kafka-topics", "--alter", "--topic", name, "--partitions", "3").code == 0
+    fewer = tool("kafka-topics", "--alter", "--topic", name, "--partitions", "1")
+    assert fewer.code == 1
+    assert f"The topic {name} currently has 3 partition(s); 1 would not be an increase." in fewer.out
+    assert tool("kafka-topics", "--delete", "--topic", name).code == 0
+    gone = tool("kafka-topics", "--describe", "--topic", name)
+    assert (gone.code, gone.out) == (
+        1,
+        f"Error while executing topic command : Topic '{name}' does not exist as expected\n",
+    )
+
+
+def test_records_go_in_and_out_with_keys_headers_and_places(tool: Tool, name: str) -> None:
+    tool("kafka-topics", "--create", "--topic", name)
+    done = tool(
+        "kafka-console-producer", "--topic", name, "--property", "parse.key=true", "--property", "key.separator=:",
+        stdin="k1:v1\nk2:v2\n",
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    shown = [f"--property=print.{what}=true" for what in ("key", "partition", "offset", "timestamp", "headers")]
+    read = tool(
+        "kafka-console-consumer", "--topic", name, "--from-beginning", "--max-messages", "2", "--group", name, *shown
+    )
+    assert read.code == 0
+    lines = read.out.splitlines()
+    assert re.fullmatch(r"CreateTime:\d+\tPartition:0\tOffset:0\tNO_HEADERS\tk1\tv1", lines[0])
+    assert read.err.splitlines()[-1] == "Processed a total of 2 messages"
+    described = tool("kafka-consumer-groups", "--describe", "--group", name)
+    assert f"Consumer group '{name}' has no active members." in described.err
+    header, row = described.out.splitlines()[1:]
+    assert header.split() == [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+    ]
+    assert row.split() == [name, name, "0", "2", "2", "0", "-", "-", "-"]
+    assert name in tool("kafka-consumer-groups", "--list").out.splitlines()
+
+
+def test_a_consumer_with_a_timeout_ends_by_itself(tool: Tool, name: str) -> None:
+    tool("kafka-topics", "--create", "--topic", name)
+    done = tool("kafka-console-consumer", "--topic", name, "--timeout-ms", "300")
+    assert (done.code, done.out) == (0, "")
+
+
+def test_brokers_say_which_versions_they_serve(tool: Tool, cli: Cli) -> None:
+    done = tool("kafka-broker-api-versions")
+    lines = done.out.splitlines()
+    assert lines[0] == f"{cli.bootstrap} (id: 1 rack: null isFenced: false) -> ("
+    assert re.fullmatch(r"\tProduce\(0\): 0 to \d+ \[usable: \d+\],", lines[1])
+    assert lines[-1] == ")"
+
+
+def test_an_unknown_group_is_said_to_be_unknown(tool: Tool) -> None:
+    done = tool("kafka-consumer-groups", "--describe", "--group", "nobody")
+    assert "GroupIdNotFoundException: Group nobody not found." in done.out
+    assert done.code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("kafka-topics",),
+        ("kafka-topics", "--list", "--create"),
+        ("kafka-topics", "--create"),
+        ("kafka-topics", "--no-such-flag"),
+        ("kafka-consumer-groups",),
+        ("kafka-consumer-groups", "--describe"),
+        ("kafka-console-consumer", "--topic", "t", "--offset", "3"),
+        ("kafka-console-producer",),
+        ("kafka-storage", "format"),
+        ("kafka-storage", "info", "-c", "/no/such/file"),
+    ],
+)
+def test_wrong_usage_ends_with_one(tool: Tool, arguments: tuple[str, ...]) -> None:
+    done = tool(*arguments)
+    assert done.code == 1
+    assert done.err
+    assert "Traceback" not in done.err
+
+
+def test_nobody_there_is_an_error(tool: Tool) -> None:
+    assert tool("kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list").code == 1
+    assert tool("kafka-broker-api-versions", "--bootstrap-server", "127.0.0.1:1").code == 1
+
+
+def test_a_protocol_that_is_not_spoken_is_refused_and_not_ignored(tool: Tool, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_SSL\n")
+    done = tool("kafka-topics", "--list", "--command-config", str(config))
+    assert done.code == 1
+    assert "SASL_SSL" in done.err
+
+
+def test_directories_are_formatted_once_for_one_cluster(tool: Tool, tmp_path: Path) -> None:
+    config, data = tmp_path / "s.properties", tmp_path / "data"
+    config.write_text(f"node.id=3\nlog.dirs={data}\n")
+    cluster = tool("kafka-storage", "random-uuid").out.strip()
+    assert re.fullmatch(r"[\w][\w-]{21}", cluster)
+    arguments = ("kafka-storage", "format", "-t", cluster, "-c", str(config))
+    assert "Formatting metadata directory" in tool(*arguments).out
+    assert (data / "meta.properties").exists()
+    again = tool(*arguments)
+    assert (again.code, "is already formatted. Use --ignore-formatted" in again.err) == (1, True)
+    ignored = tool(*arguments, "--ignore-formatted")
+    assert (ignored.code, ignored.out) == (0, "All of the log directories are already formatted.\n")
+    other = tool("kafka-storage", "format", "-g", "-t", "5L6g3nShT-eMCtK--X86sw", "-c", str(config))
+    assert other.code == 1
+    assert f"Expected 5L6g3nShT-eMCtK--X86sw, but read {cluster}" in other.err
+    told = tool("kafka-storage", "info", "-c", str(config))
+    assert told.code == 0
+    assert re.search(rf"Found metadata: {{cluster.id={cluster}, directory.id=\S+, node.id=3, version=1}}", told.out)
+
+
+def test_lines_with_headers_and_a_null_marker() -> None:
+    reader = Reader({"parse.key": "true", "parse.headers": "true", "null.marker": "NULL"})
+    record = reader.read(b"a:1,b:NULL\tkey\tNULL", 1, 5)
+    assert tuple(record)[:3] == (b"key", None, 5)
+    assert record.headers == (("a", b"1"), ("b", None))
+
+
+def test_the_formatter_shows_nulls() -> None:
+    write = formatter({"print.key": "true", "print.headers": "true"})
+    record = Record(key=None, value=None, timestamp=5, headers=(("h", b"x"),), offset=1)
+    assert write(0, record) == b"h:x\tnull\tnull\n"

@@ -1,0 +1,119 @@
+"""Words that are retired: they say in an English of our own what Kafka, Raft or asyncio has a term for (docs/GLOSSARY.md).
+
+They are looked for as whole words, and as parts of snake_case and CamelCase names, in everything that is read: comments,
+docstrings, messages, names, paths and documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.rules.sources import ROOT
+
+#: The word in all its forms, and what is to be said in its place.
+RETIRED = {
+    "tell tells telling told": "send, notify, report; 'distinguish' for telling apart",
+    "hear hears hearing heard": "receive, be notified",
+    "stranger strangers": "node outside the voter set, non-Kafka client",
+    "namesake namesakes": "duplicate node.id",
+    "lab labs": "harness",
+    "situation situations": "harness; in a sentence: case",
+    "upkeep": "scheduled task",
+    "duty duties": "scheduled task",
+    "somebody": "the component's name",
+    "nobody": "the component's name",
+    "whoever": "the component's name",
+    "vouch vouches vouched vouching": "verify",
+    "anew": "again",
+    "betimes": "early",
+}
+WORDS = frozenset(" ".join(RETIRED).split())
+#: Turns of speech, as they stand in a line.
+PHRASES = (
+    "our own mistake",
+    "no longer is so",
+    "is no longer so",
+    "sign of life",
+    "signs of life",
+    "own words",
+    "let go of",
+)
+
+#: Uses of such words that are not ours to change.
+LEGAL = {
+    r"\.tell\(\)": "the position in a file, in Python's own name",
+    r"\bnobody(?=:|\b.*/sbin/nologin)": "the user without rights, in Unix's own name",
+}
+#: Files that list retired words, or record what was said in the past.
+LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
+
+#: How many are left in each folder. A number may only fall.
+LEFT: dict[str, int] = {
+    "benchmarks": 5,
+    "broker": 208,
+    "controller": 143,
+    "docker": 1,
+    "docs": 27,
+    "ottla": 39,
+    "pipeline": 22,
+    "server": 47,
+    "storage": 49,
+    "tests": 577,
+}
+
+SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
+SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))
+PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+LEGAL_USE = re.compile("|".join(LEGAL))
+
+
+def files() -> Iterator[tuple[str, Path]]:
+    """Each file that is read, with its path from the root."""
+    for top in sorted(ROOT.iterdir()):
+        if top.name.startswith(".") or top.name in SKIPPED:
+            continue
+        for file in [top] if top.is_file() else sorted(top.rglob("*")):
+            path = file.relative_to(ROOT)
+            if file.suffix in SUFFIXES and not SKIPPED & set(path.parts) and str(path) not in LISTS:
+                yield str(path), file
+
+
+def retired_in(line: str) -> Iterator[str]:
+    """The retired words and phrases of a line."""
+    line = LEGAL_USE.sub("", line)
+    yield from (part for part in PART.findall(line) if part.lower() in WORDS)
+    lowered = line.lower()
+    yield from (phrase for phrase in PHRASES if phrase in lowered)
+
+
+def found() -> dict[str, list[str]]:
+    """Of each folder: where retired words are. A path counts once, as line 0."""
+    places: dict[str, list[str]] = {}
+    for path, file in files():
+        for number, line in enumerate((path, *file.read_text(errors="replace").splitlines())):
+            places.setdefault(path.partition("/")[0], []).extend(
+                f"{path}:{number}: {word}" for word in retired_in(line)
+            )
+    return {folder: words for folder, words in places.items() if words}
+
+
+def test_retired_words_become_less() -> None:
+    places = found()
+    more = [line for folder, lines in places.items() if len(lines) > LEFT.get(folder, 0) for line in lines]
+    assert not more, "the glossary has better words"
+    assert {folder: len(lines) for folder, lines in places.items()} == LEFT, "write the lower numbers down"
+
+
+def test_words_are_found_in_names_and_sentences() -> None:
+    assert list(retired_in("def hear_metadata(self, isTold: bool)  # Nobody listens, the table tells")) == [
+        "hear",
+        "Told",
+        "Nobody",
+        "tells",
+    ]
+    assert not list(retired_in("label heart stored output.tell() collaborate nobody:x:99"))
+    assert list(retired_in("It is our own mistake")) == ["our own mistake"]
+    assert max(Counter(word for words in RETIRED for word in words.split()).values()) == 1
