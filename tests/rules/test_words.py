@@ -56,7 +56,7 @@ LEFT: dict[str, int] = {
     "broker": 208,
     "controller": 143,
     "docker": 1,
-    "docs": 27,
+    "docs": 26,
     "ottla": 39,
     "pipeline": 22,
     "server": 47,
