@@ -25,7 +25,7 @@ from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.parts import BrokerParts
 from ottla.broker.publisher import BrokerPublisher
-from ottla.broker.replication.fetch_session import FetchSessionCache
+from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks

@@ -1,4 +1,4 @@
-"""What the controller knows of the whole cluster, told by the active one alone, and each node's part in the quorum."""
+"""What the controller knows of the whole cluster, reported by the active one alone, and each node's part in the quorum."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from ottla.controller.decisions.alter_partition import alter_partition
-from ottla.controller.decisions.brokers import register_controller, unregister_broker
+from ottla.controller.decisions.brokers import register_controller
 from ottla.controller.decisions.client_quotas import alter_client_quotas
 from ottla.controller.decisions.directories import assign_replicas_to_directories
 from ottla.controller.decisions.elections import elect_leaders
@@ -30,6 +30,7 @@ from ottla.controller.handlers import (
     describe_cluster,
     envelope,
     incremental_alter_configs,
+    unregister_broker,
     unregister_controller,
     update_features,
 )
@@ -58,7 +59,7 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle),
     (ApiKey.BROKER_REGISTRATION, broker_registration.handle),
     (ApiKey.BROKER_HEARTBEAT, broker_heartbeat.handle),
-    (ApiKey.UNREGISTER_BROKER, decided(ALTER, unregister_broker)),
+    (ApiKey.UNREGISTER_BROKER, unregister_broker.handle),
     (ApiKey.ALLOCATE_PRODUCER_IDS, decided(CLUSTER_ACTION, allocate_producer_ids)),
     (ApiKey.CONTROLLER_REGISTRATION, decided(CLUSTER_ACTION, register_controller)),
     (ApiKey.ASSIGN_REPLICAS_TO_DIRS, decided(CLUSTER_ACTION, assign_replicas_to_directories)),

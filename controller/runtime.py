@@ -141,17 +141,56 @@ class Controller:
 
     def write(self, decide: Decide) -> Deferred:
         """Decide, append and replay now; the answer comes with the commit. Whatever `decide` raises is not our matter."""
+        deferred = Deferred()
+        self._answer(deferred, self._decided(self.state, decide))
+        return deferred
+
+    def write_in_turns(self, decide: Decide) -> Deferred:
+        """As `write`, for what may be more than a turn of the loop has time for.
+
+        `decide` gives None for a response as long as there is more to decide, and is asked again in the next turn: what is
+        decided in one turn is appended and replayed in it, other decisions come in between, and the answer is one for all
+        of them. What it raises in the first turn is the caller's, later it is the answer.
+        """
+        deferred = Deferred()
         state = self.state
+        self._answer_in_turns(deferred, state, decide, self._decided(state, decide))
+        return deferred
+
+    def _decided(self, state: ControlState, decide: Decide) -> Any:
+        """The response; what led to it is appended and replayed."""
         outcome = decide(state)
         if outcome.records:
             self._append(state, outcome.records)
             self.on_decided()
-        deferred = Deferred()
-        if self._last_offset <= self.loader.last_offset:
-            deferred.complete(outcome.response)
-        else:
-            self._waiting.append(_Waiting(self._last_offset, deferred, outcome.response))
-        return deferred
+        return outcome.response
+
+    def _answer(self, deferred: Deferred, response: Any) -> None:
+        if self._last_offset > self.loader.last_offset:
+            self._waiting.append(_Waiting(self._last_offset, deferred, response))
+        elif not deferred.cancelled:
+            deferred.complete(response)
+
+    def _answer_in_turns(self, deferred: Deferred, state: ControlState, decide: Decide, response: Any) -> None:
+        if response is not None:
+            self._answer(deferred, response)
+            return
+
+        def next_turn() -> None:
+            try:
+                if self._state is not state:
+                    raise self.not_controller()  # the term is over, and what was decided in it may be lost
+                following = self._decided(state, decide)
+            except Exception as error:
+                if not isinstance(error, KafkaError):
+                    log.exception("A decision in turns failed")
+                    error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                if not deferred.cancelled:
+                    deferred.fail(error)
+            else:
+                self._answer_in_turns(deferred, state, decide, following)
+
+        self.clock.call_later(0, next_turn)
 
     def resign(self) -> None:
         """Hand the leadership over before stopping."""

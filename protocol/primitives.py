@@ -23,7 +23,6 @@ TAGGED_FIELDS_MAX = 10_000
 # The longest string: the signed two-byte length of the non-flexible form limits both forms.
 STRING_BYTES_MAX = 32_767
 UVARINT_MAX = 0xFFFF_FFFF
-VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
 
 

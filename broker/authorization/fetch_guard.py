@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.authorization.guard import Handler
-from ottla.broker.handlers.fetch import Fetching, serve
+from ottla.broker.handlers.fetch import serve
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication.fetching import Fetching
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.read import failed
 from ottla.protocol.errors import ErrorCode

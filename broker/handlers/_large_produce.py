@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from ottla.broker.handlers._transactional_produce import keep_records
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
+from ottla.broker.transactions.admission import keep_records
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.produce import (

@@ -9,7 +9,7 @@ from functools import partial
 
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.waiting_deletes import WaitingDelete, WaitingDeletes
+from ottla.broker.replication.purgatory.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -30,7 +30,7 @@ def handle(
     broker: BrokerParts, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Deferred:
     response = DeleteRecordsResponse()
-    waits: list[WaitingDelete] = []
+    waits: list[DelayedDelete] = []
     directories: dict[str, LogDir] = {}
     for topic in request.topics:
         results = []
@@ -40,7 +40,7 @@ def handle(
                 if topic.name in broker.internal_topics:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
-                waits.append(WaitingDelete(partition, _delete(partition, asked.offset), result))
+                waits.append(DelayedDelete(partition, _delete(partition, asked.offset), result))
                 if partition.log is not None:
                     directory = broker.replicas.logs.directory_of(partition.log)
                     directories[directory.path] = directory
@@ -65,7 +65,7 @@ class _Durable:
         broker: BrokerParts,
         timeout_ms: int,
         response: DeleteRecordsResponse,
-        waits: list[WaitingDelete],
+        waits: list[DelayedDelete],
         deferred: Deferred,
     ) -> None:
         self._broker = broker
@@ -97,7 +97,7 @@ def _when_everywhere(
     broker: BrokerParts,
     timeout_ms: int,
     response: DeleteRecordsResponse,
-    waits: list[WaitingDelete],
+    waits: list[DelayedDelete],
     deferred: Deferred,
 ) -> None:
     def is_alive(broker_id: int) -> bool:
@@ -107,7 +107,7 @@ def _when_everywhere(
     if not waits:
         deferred.complete(response)
         return
-    waiting = WaitingDeletes(waits, is_alive, broker.wheel, lambda: deferred.complete(response))
+    waiting = DelayedDeleteRecords(waits, is_alive, broker.wheel, lambda: deferred.complete(response))
     deferred.on_cancel = waiting.cancel
     waiting.start(timeout_ms)
 

@@ -24,7 +24,10 @@ from ottla.broker.handlers._large_produce import (
     joined,
     rest_of,
 )
-from ottla.broker.handlers._transactional_produce import (
+from ottla.broker.long_work import pass_on
+from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
+from ottla.broker.transactions.admission import (
     NO_REFUSALS,
     Admission,
     Refusals,
@@ -32,9 +35,6 @@ from ottla.broker.handlers._transactional_produce import (
     is_transactional,
     keep_records,
 )
-from ottla.broker.long_work import pass_on
-from ottla.broker.parts import BrokerParts
-from ottla.broker.replication.append import Wait, WaitingAppends
 from ottla.broker.transactions.verify import Verdicts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
@@ -78,7 +78,9 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
 def _append_admitted(
     broker: BrokerParts, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
 ) -> Answer:
-    admission = Admission(broker, request, context)
+    admission = Admission(
+        broker.replicas, broker.internal_topics, broker.transactions.verifier, request, context.api_version
+    )
     if admission.prepares and prepared is NONE_PREPARED:
         return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
     verdicts = admission.ask()
@@ -176,7 +178,7 @@ def _append(
     if not waits:
         return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
     deferred = Deferred()
-    waiting = WaitingAppends(waits, request.timeout_ms, broker.wheel, lambda: deferred.complete(answer))
+    waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: deferred.complete(answer))
     deferred.on_cancel = waiting.cancel
     return deferred if rest is None else joined(rest, context, deferred, _append_rest(broker, rest, context))
 

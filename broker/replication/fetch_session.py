@@ -16,30 +16,20 @@ watermark, another role) makes it active again, once.
 
 Active partitions are read in turns: one that returned data goes behind the others, so that a busy one cannot starve them
 when the response's size limit is hit (invariant 46). A fetch without a session is one of its own, for as long as it takes.
-
-The cache is bounded (max.incremental.fetch.session.cache.slots). A full one gives a slot up only if its owner has been idle
-for two minutes, or is smaller or less privileged (consumers against followers) than the newcomer and two minutes old; otherwise the
-newcomer is served without a session. Nothing is lost with an evicted session: its client is told so and opens another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.isolation import isolated
-
-if TYPE_CHECKING:
-    from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.isr import ReplicaProgress
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
-#: A session younger than this is not evicted for a bigger one: Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
-EVICTION_MS_MIN = 120_000
 
 #: Topic id and index from Fetch v13 on, before it topic name and index.
 PartitionKey: TypeAlias = tuple[bytes | str, int]
@@ -89,18 +79,18 @@ class FetchPartition:
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
         self.session: FetchSession | None = None
-        self.watched: Partition | None = None
+        self.watched: Watches | None = None
 
-    def watch(self, partition: Partition | None) -> None:
-        """Hear of the next change there (`changed`); None: of nothing any more."""
+    def watch(self, watches: Watches | None) -> None:
+        """Be notified of the next change there (`changed`); None: of nothing any more."""
         watched = self.watched
-        if watched is partition:
+        if watched is watches:
             return
         if watched is not None:
-            watched.unwatch(self)
-        self.watched = partition
-        if partition is not None:
-            partition.watch(self)
+            watched.remove(self)
+        self.watched = watches
+        if watches is not None:
+            watches.add(self)
 
     def changed(self) -> WaitingRequest | None:
         """For the replica, which has let go of the watch: what waits for the change, if anything does."""
@@ -211,7 +201,7 @@ class FetchSession:
             del self.active[partition]
             self.active[partition] = None
 
-    def settle(self, partition: FetchPartition, replica: Partition) -> None:
+    def settle(self, partition: FetchPartition, replica: Watches) -> None:
         """The client knows everything there is: idle, until something changes at the replica."""
         self.active.pop(partition, None)
         partition.watch(replica)
@@ -227,77 +217,50 @@ class FetchSession:
         self.unnamed.pop(partition, None)
 
 
-class FetchSessionCache:
-    """All sessions of a node."""
+class Watches:
+    """The fetches that one replica notifies of its next change: once, then they have to watch again."""
 
-    def __init__(self, slots: int, rng: Random) -> None:
-        self._slots = slots
-        self._rng = rng
-        # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
-        self._sessions: dict[int, FetchSession] = {}
-        self.evictions = 0
+    __slots__ = ("_wakeups", "consumers", "followers")
 
-    def __len__(self) -> int:
-        return len(self._sessions)
+    def __init__(self, wakeups: Wakeups) -> None:
+        self._wakeups = wakeups
+        self.followers: dict[FetchPartition, None] = {}
+        self.consumers: dict[FetchPartition, None] = {}
 
-    @property
-    def partition_count(self) -> int:
-        return sum(session.cached_size for session in self._sessions.values())
+    def add(self, fetch: FetchPartition) -> None:
+        session = fetch.session
+        assert session is not None
+        watches = self.followers if session.is_followers else self.consumers
+        watches[fetch] = None
 
-    def incremental(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
-        """The session for an incremental request. Its epoch is moved on: a repeated request finds the wrong one."""
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        session.last_used_ms = now_ms
-        self._sessions[session_id] = self._sessions.pop(session_id)
-        return session
+    def remove(self, fetch: FetchPartition) -> None:
+        self.followers.pop(fetch, None)
+        self.consumers.pop(fetch, None)
 
-    def close(self, session_id: int) -> None:
-        """Also answers the session's request that waits: nothing will wake it any more."""
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            if session.waiting is not None:
-                isolated(session.waiting.expire)
-            session.close()
+    def fire(self) -> None:
+        self._fire(self.followers)
+        self._fire(self.consumers)
 
-    def open(self, session: FetchSession, now_ms: int) -> bool:
-        """Keep the session under an id of its own; False if no slot can be had."""
-        if not session.partitions or not self._make_room(session, now_ms):
-            return False
-        session.id = self._new_id()
-        session.created_ms = session.last_used_ms = now_ms
-        self._sessions[session.id] = session
-        return True
+    def appended(self, first_offset: int, progress: dict[int, ReplicaProgress]) -> None:
+        """There is an append at `first_offset`. An idle follower does not name the partition: its session says when it was caught up."""
+        for fetch in self.followers:
+            session = fetch.session
+            if session is not None and fetch.fetch_offset == first_offset:
+                follower = progress.get(session.replica_id)
+                if follower is not None and follower.log_end_offset == first_offset:
+                    follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
+        self._fire(self.followers)
 
-    def _new_id(self) -> int:
-        while True:
-            session_id = self._rng.randrange(1, 2**31)
-            if session_id not in self._sessions:
-                return session_id
+    def watermark_raised(self) -> None:
+        """Consumers can read more; followers get the high watermark with the next records."""
+        for fetch in self.followers:
+            fetch.note()
+        if self.consumers:
+            self._fire(self.consumers)
 
-    def _make_room(self, newcomer: FetchSession, now_ms: int) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        if not self._sessions:
-            return False
-        victim = next(iter(self._sessions.values()))
-        if now_ms - victim.last_used_ms <= EVICTION_MS_MIN:
-            evictable = [
-                session
-                for session in self._sessions.values()
-                if now_ms - session.created_ms > EVICTION_MS_MIN or (newcomer.is_followers and not session.is_followers)
-            ]
-            if not evictable:
-                return False
-            victim = min(evictable, key=lambda session: (session.is_followers, session.cached_size, session.id))
-            if (victim.is_followers, victim.cached_size) >= (newcomer.is_followers, newcomer.cached_size):
-                return False
-        self.close(victim.id)
-        self.evictions += 1
-        return True
+    def _fire(self, watches: dict[FetchPartition, None]) -> None:
+        for fetch in watches:
+            waiting = fetch.changed()
+            if waiting is not None:
+                self._wakeups.schedule(waiting)
+        watches.clear()

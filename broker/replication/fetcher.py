@@ -8,14 +8,14 @@
     a lost connection                       connects again; the metadata says when another broker leads
 
 One fetch waits at the leader. When the metadata gives the loop something new meanwhile, a second request follows at once and the
-leader answers the waiting one for it (handlers/fetch.py): a new leader must not stand still for replica.fetch.wait.max.ms.
+leader answers the waiting one for it (replication/fetching.py): a new leader must not stand still for replica.fetch.wait.max.ms.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
@@ -444,61 +444,3 @@ def _kept(data: PartitionData) -> PartitionData:
     """For a later turn: the records are a view of a receive buffer, which others use by then."""
     data.records = bytes(cast("bytes | memoryview", data.records or b""))
     return data
-
-
-class ReplicaFetchers:
-    """The loops of a node; made when a partition follows a leader for the first time, closed after the last."""
-
-    def __init__(
-        self,
-        world: World,
-        settings: FetcherSettings,
-        locate: Callable[[int], LeaderAddress | None],
-        broker_epoch: Callable[[], int],
-    ) -> None:
-        self.by_leader: dict[int, LeaderFetcher] = {}
-        self._world = world
-        self._settings = settings
-        self._locate = locate
-        self._broker_epoch = broker_epoch
-        self._leader_of: dict[Partition, int] = {}
-        self._closed = False
-
-    def follow(self, partition: Partition) -> None:
-        """Fetch from the partition's leader, in its present epoch; not at all while there is none."""
-        leader_id = partition.leader_id
-        if self._leader_of.get(partition, leader_id) != leader_id:
-            self.unfollow(partition)
-        if leader_id < 0 or self._closed:
-            return
-        self._leader_of[partition] = leader_id
-        fetcher = self.by_leader.get(leader_id)
-        if fetcher is None:
-            fetcher = self.by_leader[leader_id] = LeaderFetcher(
-                self._world, self._settings, leader_id, lambda: self._locate(leader_id), self._broker_epoch
-            )
-        fetcher.follow(partition)
-
-    def unfollow(self, partition: Partition) -> None:
-        leader_id = self._leader_of.pop(partition, None)
-        if leader_id is None:
-            return
-        fetcher = self.by_leader[leader_id]
-        fetcher.unfollow(partition)
-        if not fetcher.session.followed:
-            fetcher.close()
-            del self.by_leader[leader_id]
-
-    def followed(self) -> Collection[int]:
-        return self.by_leader.keys()
-
-    def has_just_lost(self, leader_id: int) -> bool:
-        fetcher = self.by_leader.get(leader_id)
-        return fetcher is not None and fetcher.has_just_lost_leader
-
-    def close(self) -> None:
-        self._closed = True
-        for fetcher in self.by_leader.values():
-            fetcher.close()
-        self.by_leader.clear()
-        self._leader_of.clear()

@@ -8,29 +8,20 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
 
 Delayed produces are kept here in two lists by offset: `_committing` is completed from its head by the high watermark, `_flushing`
 by the flush. Fetches watch (replication/fetch_session.py): those of followers the log's end, of consumers the high watermark;
-each is notified of the next change once, and delayed fetches are woken once per turn of the loop (replication/waiting.py).
-Not handled here: sockets, timeouts (replication/append.py, server/timer_wheel.py), and the wire.
+each is notified of the next change once, and delayed fetches are woken once per turn of the loop (purgatory/wakeups.py).
+Not handled here: sockets, timeouts (purgatory/delayed_produce.py, server/timer_wheel.py), and the wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
-from ottla.broker.replication import state_changes
-from ottla.broker.replication.collaborators import IsrProposals, WaitingForStarts
-from ottla.broker.replication.commit import Commit, Commits
-from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.replication import isr_proposals, state_changes
 from ottla.broker.replication.group_flush import GroupFlush
-from ottla.broker.replication.isr import (
-    NEVER_MS,
-    ReplicaProgress,
-    effective_min_isr,
-    may_join,
-    next_high_watermark,
-    out_of_sync,
-)
-from ottla.broker.replication.throttle import Throttle
-from ottla.broker.replication.waiting import Wakeups
+from ottla.broker.replication.isr import NEVER_MS, ReplicaProgress, effective_min_isr, next_high_watermark
+from ottla.broker.replication.partition_state import NO_LEADER, IsrProposals, PartitionState
+from ottla.broker.replication.purgatory.offset_waits import OffsetWait
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated
@@ -38,33 +29,14 @@ from ottla.storage.config import NEVER
 from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
 
-NO_LEADER = -1
 #: flush.messages: each append is on the disk before it counts.
 EVERY_RECORD = 1
-#: Answers to AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
-OVERTAKEN = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
 
 
-class Partition:
+class Partition(PartitionState):
     """See the module."""
 
-    __slots__ = (
-        "_committing", "_flushing", "_group_flush", "_isr_changes", "_wakeups", "alone", "appends", "bytes_in",
-        "bytes_out", "consumer_watches", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages",
-        "follower_throttle", "follower_watches", "followers", "index", "isr", "lag_time_ms_max", "leader_epoch",
-        "leader_id", "leader_log", "leader_throttle", "log", "maximal_isr", "messages_in", "min_isr", "node_id",
-        "offline", "partition_epoch", "proposed_isr", "reads", "replicas", "replication_bytes_out", "topic",
-        "topic_id", "waiting_deletes",
-    )  # fmt: skip
+    __slots__ = ("_isr_changes",)
 
     def __init__(
         self,
@@ -75,54 +47,10 @@ class Partition:
         wakeups: Wakeups,
         group_flush: GroupFlush,
         lag_time_ms_max: int,
-        isr_changes: IsrProposals | None = None,
+        isr_changes: IsrProposals[Partition] | None = None,
     ) -> None:
-        self.node_id = node_id
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.lag_time_ms_max = lag_time_ms_max
-        self.log: Log | None = None
-        #: The log when this replica leads and its directory works, else None: one look answers the hot path.
-        self.leader_log: Log | None = None
-        self.offline = False
-        self.leader_id = NO_LEADER
-        self.leader_epoch = -1
-        self.partition_epoch = -1
-        self.epoch_start_offset = -1
-        self.replicas: tuple[int, ...] = ()
-        self.isr: frozenset[int] = frozenset()
-        self.maximal_isr: frozenset[int] = frozenset()
-        #: What the controller has been asked for and has not answered yet.
-        self.proposed_isr: frozenset[int] | None = None
-        self.min_isr = 1
-        self.followers: dict[int, ReplicaProgress] = {}
-        #: No other replica has to be waited for: an append is committed at once.
-        self.alone = True
-        self.follower_watches: dict[FetchPartition, None] = {}
-        self.consumer_watches: dict[FetchPartition, None] = {}
-        #: DeleteRecords that wait for other replicas' log starts.
-        self.waiting_deletes: list[WaitingForStarts] = []
-        #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
-        self.leader_throttle: Throttle | None = None
-        self.follower_throttle: Throttle | None = None
-        #: flush.messages: after so many records the append that makes them full is answered after a flush.
-        self.flush_messages = NEVER
-        self._committing = Commits()
-        self._flushing = Commits()
-        self._wakeups = wakeups
-        self._group_flush = group_flush
+        super().__init__(node_id, topic, index, topic_id, wakeups, group_flush, lag_time_ms_max)
         self._isr_changes = isr_changes
-        # Counted in plain ints, read at a scrape.
-        self.appends = self.failed_appends = self.messages_in = self.bytes_in = 0
-        self.reads = self.failed_reads = self.bytes_out = self.replication_bytes_out = 0
-
-    def __repr__(self) -> str:
-        return f"{self.topic}-{self.index}"
-
-    @property
-    def is_leader(self) -> bool:
-        return self.leader_id == self.node_id
 
     # -- Roles ------------------------------------------------------------------------------------------------------
 
@@ -188,14 +116,18 @@ class Partition:
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         self.leader_log = None
         self.log = log
-        previous, changed = self.leader_id, (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch)
-        if log is not None and changed:
-            state_changes.follower(self, leader_epoch, partition_epoch, log, leader_id, previous)
+        if log is not None and (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch):
+            state_changes.follower(self, leader_epoch, partition_epoch, log, leader_id, self.leader_id)
         self._assign(leader_epoch, partition_epoch, replicas, isr)
         self.leader_id = leader_id
         self.followers = {}
         self.epoch_start_offset = -1
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def resign(self) -> None:
+        """The replica is removed from this node, or the node stops: it leads no more, and knows no other leader."""
+        self.leader_log = None
+        self.leader_id = NO_LEADER
 
     def _assign(self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
         self.leader_epoch = leader_epoch
@@ -282,8 +214,8 @@ class Partition:
             self._raise_high_watermark(log, log.log_end_offset, within_append=True)
         else:
             self.advance_high_watermark(within_append=True)
-            if self.follower_watches:
-                self._tell_followers(appended.first_offset)
+            if self.watches.followers:
+                self.watches.appended(appended.first_offset, self.followers)
         return appended
 
     def advance_high_watermark(self, *, within_append: bool = False) -> None:
@@ -295,7 +227,7 @@ class Partition:
         if self.alone:
             high_watermark = own_end
         else:
-            joinable = self._joinable()
+            joinable = isr_proposals.joinable(self, self._isr_changes)
             now_ms = self._wakeups.clock.mono_ms() if joinable else 0
             high_watermark = next_high_watermark(
                 own_end, self.followers.values(), self.maximal_isr, joinable, now_ms, self.lag_time_ms_max
@@ -313,8 +245,9 @@ class Partition:
                 self._wakeups.schedule(self)
             else:
                 self.wake()
-        if self.follower_watches or self.consumer_watches:
-            self._tell_watermark()
+        watches = self.watches
+        if watches.followers or watches.consumers:
+            watches.watermark_raised()
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
@@ -330,9 +263,9 @@ class Partition:
         log = self.log
         return log is not None and log.high_watermark > last_offset
 
-    def when_committed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> Commit:
+    def when_committed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> OffsetWait:
         """Call back when the high watermark is past `last_offset`: at once if it already is."""
-        commit = Commit(last_offset + 1, callback)
+        commit = OffsetWait(last_offset + 1, callback)
         if self.leader_log is None:
             callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif self.leader_log.high_watermark > last_offset:
@@ -348,9 +281,9 @@ class Partition:
         log = self.leader_log
         return log is not None and log.log_end_offset - log.recovery_point >= self.flush_messages
 
-    def when_flushed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> Commit:
+    def when_flushed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> OffsetWait:
         """Call back when everything up to `last_offset` is on the disk: at once if it already is."""
-        commit = Commit(last_offset + 1, callback)
+        commit = OffsetWait(last_offset + 1, callback)
         if self.leader_log is None:
             callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif self.leader_log.recovery_point > last_offset:
@@ -370,45 +303,9 @@ class Partition:
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
 
-    def watch(self, fetch: FetchPartition) -> None:
-        """Tell the fetch of the next change: once, then it has to watch again."""
-        session = fetch.session
-        assert session is not None
-        watches = self.follower_watches if session.is_followers else self.consumer_watches
-        watches[fetch] = None
-
-    def unwatch(self, fetch: FetchPartition) -> None:
-        self.follower_watches.pop(fetch, None)
-        self.consumer_watches.pop(fetch, None)
-
     def wake_fetches(self) -> None:
         """Something has changed for every reader: the role, the log's start, the log itself."""
-        self._fire(self.follower_watches)
-        self._fire(self.consumer_watches)
-
-    def _tell_followers(self, first_offset: int) -> None:
-        """There is an append at `first_offset`. An idle follower does not name the partition: its session says when it was caught up."""
-        for fetch in self.follower_watches:
-            session = fetch.session
-            if session is not None and fetch.fetch_offset == first_offset:
-                follower = self.followers.get(session.replica_id)
-                if follower is not None and follower.log_end_offset == first_offset:
-                    follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
-        self._fire(self.follower_watches)
-
-    def _tell_watermark(self) -> None:
-        """Consumers can read more; followers are told of it with the next records."""
-        for fetch in self.follower_watches:
-            fetch.note()
-        if self.consumer_watches:
-            self._fire(self.consumer_watches)
-
-    def _fire(self, watches: dict[FetchPartition, None]) -> None:
-        for fetch in watches:
-            waiting = fetch.changed()
-            if waiting is not None:
-                self._wakeups.schedule(waiting)
-        watches.clear()
+        self.watches.fire()
 
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
@@ -419,13 +316,13 @@ class Partition:
         assert log is not None and follower is not None
         follower.record_fetch(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
         if replica_id not in self.maximal_isr:
-            self._maybe_expand_isr(log, follower)
+            self._maybe_expand_isr(follower)
         self.advance_high_watermark()
-        if self.waiting_deletes:
+        if self.delayed_deletes:
             self.look_at_starts()
 
     def look_at_starts(self) -> None:
-        for waiting in list(self.waiting_deletes):
+        for waiting in list(self.delayed_deletes):
             isolated(waiting.look)
 
     def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
@@ -442,65 +339,40 @@ class Partition:
 
     # -- The in-sync replicas ----------------------------------------------------------------------------------------
 
-    def _joinable(self) -> Collection[int]:
-        """Replicas outside of the maximal ISR that the controller would take in."""
-        proposals = self._isr_changes
-        if proposals is None or len(self.maximal_isr) == len(self.replicas):
-            return ()
-        return [
-            follower.broker_id
-            for follower in self.followers.values()
-            if follower.broker_id not in self.maximal_isr
-            and follower.broker_epoch >= 0
-            and proposals.may_be_in_sync(follower.broker_id, follower.broker_epoch)
-        ]
-
-    def _maybe_expand_isr(self, log: Log, follower: ReplicaProgress) -> None:
-        if self._isr_changes is None or self.proposed_isr is not None:
-            return
-        eligible = self._isr_changes.may_be_in_sync(follower.broker_id, follower.broker_epoch)
-        if may_join(follower, self.maximal_isr, eligible, log.high_watermark, self.epoch_start_offset):
+    def _maybe_expand_isr(self, follower: ReplicaProgress) -> None:
+        if self._isr_changes is not None and isr_proposals.may_expand_by(self, follower, self._isr_changes):
+            assert self.leader_log is not None
             isr = self.isr | {follower.broker_id}
-            state_changes.expanding(self, self.isr, isr, log, follower)
+            state_changes.expanding(self, self.isr, isr, self.leader_log, follower)
             self._propose(isr)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose the ISR without those who have not caught up for replica.lag.time.max.ms. Called by the clock."""
-        log = self.leader_log
-        if log is None or self.alone or self.proposed_isr is not None:
-            return
-        lagging = out_of_sync(self.followers, self.isr, log.log_end_offset, now_ms, self.lag_time_ms_max)
-        if lagging:
+        if lagging := isr_proposals.lagging(self, now_ms):
+            assert self.leader_log is not None
             isr = self.isr.difference(lagging)
             late = [self.followers[replica] for replica in lagging]
-            state_changes.shrinking(self, self.isr, isr, log, late, now_ms)
+            state_changes.shrinking(self, self.isr, isr, self.leader_log, late, now_ms)
             self._propose(isr)
 
     def _propose(self, isr: frozenset[int]) -> None:
-        assert self._isr_changes is not None and self.node_id in isr
-        self.proposed_isr = isr
-        self.maximal_isr = self.isr | isr
+        assert self._isr_changes is not None
+        isr_proposals.propose(self, isr)
         self._isr_changes.submit(self)
 
     def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> None:
         """The controller has made the proposed change."""
-        if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
-            return
-        self.partition_epoch = partition_epoch
-        self.isr = self.maximal_isr = frozenset(isr)
-        self.proposed_isr = None
-        state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
-        self.advance_high_watermark()
+        if isr_proposals.altered(self, leader_epoch, partition_epoch, isr):
+            state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
+            self.advance_high_watermark()
 
     def isr_refused(self, error: ErrorCode) -> bool:
         """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
         state_changes.isr_refused(self, self.proposed_isr, error)
-        if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
-            self.maximal_isr = self.isr
-            self.proposed_isr = None
+        if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
             return False
-        return error not in OVERTAKEN
+        return error not in isr_proposals.OVERTAKEN
 
     # -- Following ---------------------------------------------------------------------------------------------------
 
@@ -516,7 +388,7 @@ class Partition:
         if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
             log.advance_log_start_offset(leader_log_start_offset)
         if raised:
-            self._tell_watermark()
+            self.watches.watermark_raised()
 
     def truncate_as_follower(self, offset: int) -> None:
         log = self.log

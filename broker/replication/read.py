@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ottla.broker.replication.fetch_session import FetchPartition
 from ottla.broker.replication.partition import Partition
+from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from ottla.protocol.schema import maker
@@ -21,6 +22,7 @@ from ottla.storage.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 UNKNOWN_OFFSET = -1
 new_partition_data = maker(PartitionData)
 
@@ -133,3 +135,24 @@ def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:
     if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
+
+
+def nearer_replica(partition: Partition, rack: str, offset: int, cluster: ClusterImage) -> int | None:
+    """A replica in the consumer's own rack (KIP-392, Kafka's RackAwareReplicaSelector); None: the leader itself.
+
+    The leader alone knows how far each follower is. A follower is offered if it is in sync, alive and has the offset; of
+    several the one that is furthest.
+    """
+    own = cluster.brokers.get(partition.node_id)
+    if own is None or own.rack == rack:
+        return None
+    nearer = [
+        (follower.log_end_offset, -follower.broker_id)
+        for follower in partition.followers.values()
+        if follower.broker_id in partition.isr
+        and follower.log_start_offset <= offset <= follower.log_end_offset
+        and (broker := cluster.brokers.get(follower.broker_id)) is not None
+        and broker.rack == rack
+        and not broker.fenced
+    ]
+    return -max(nearer)[1] if nearer else None

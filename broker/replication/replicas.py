@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.collaborators import IsrProposals
-from ottla.broker.replication.directory_assignments import MV_DIRECTORIES
 from ottla.broker.replication.group_flush import GroupFlush
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_state import IsrProposals
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle, is_throttled
-from ottla.broker.replication.waiting import Wakeups
+from ottla.broker.replication.to_controller.directory_assignments import MV_DIRECTORIES
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, PartitionRegistration
@@ -54,7 +54,7 @@ class LeadershipListener(Protocol):
 
 
 class Fetchers(Protocol):
-    """What fetches from leaders (replication/fetcher.py)."""
+    """What fetches from leaders (replication/replica_fetchers.py)."""
 
     def follow(self, partition: Partition) -> None: ...
 
@@ -68,7 +68,7 @@ class Fetchers(Protocol):
 
 
 class Assignments(Protocol):
-    """What tells the controller in which directories logs are (replication/directory_assignments.py)."""
+    """What tells the controller in which directories logs are (to_controller/directory_assignments.py)."""
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None: ...
 
@@ -84,7 +84,7 @@ class Replicas:
         logs: Logs,
         world: World,
         fetchers: Fetchers | None = None,
-        isr_changes: IsrProposals | None = None,
+        isr_changes: IsrProposals[Partition] | None = None,
         assignments: Assignments | None = None,
     ) -> None:
         self.node_id = configs.node_id
@@ -278,8 +278,7 @@ class Replicas:
         was_leader = partition.is_leader
         self._unfollow(partition)
         self.by_id[partition.topic_id].pop(partition.index, None)
-        partition.leader_log = None
-        partition.leader_id = -1
+        partition.resign()
         if was_leader:
             self._tell_resigned(partition)
         local_log, partition.log = partition.log, None
@@ -332,8 +331,7 @@ class Replicas:
         if self.assignments is not None:
             self.assignments.close()
         for partition in self:
-            partition.leader_log = None
-            partition.leader_id = -1
+            partition.resign()
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def set_aside_strays(self) -> None:

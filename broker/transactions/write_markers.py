@@ -14,7 +14,7 @@ from ottla.broker.coordinator.outcome import Pending, Producer
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.replication.append import Wait, WaitingAppends
+from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker
@@ -70,7 +70,7 @@ class MarkerWriter:
                     self._append(marker, tp, results, waits)
         if waits:
             open_parts += 1
-            WaitingAppends(waits, self._timeout_ms, self._wheel, part_done)
+            DelayedProduce(waits, self._timeout_ms, self._wheel, part_done)
         part_done()
 
     def _append(self, marker: WritableTxnMarker, tp: TopicPartition, results: Results, waits: list[Wait]) -> None:

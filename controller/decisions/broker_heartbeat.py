@@ -7,12 +7,14 @@ from typing import Any
 from ottla.controller.decisions.brokers import (
     controlled_shutdown_records,
     cordoned_directories_records,
+    fence_record,
     fence_records,
     has_lost_all_directories,
     offline_directories_records,
     unfence_records,
 )
 from ottla.controller.decisions.heartbeats import BrokerControlState, Heartbeats
+from ottla.controller.decisions.leaving import Leaving, unclean_records
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -25,8 +27,13 @@ def process_heartbeat(
     *,
     log_end: int,
     now_ms: int,
-) -> Outcome[BrokerHeartbeatResponse]:
-    """`log_end`: the offset the records will get."""
+    leaving: Leaving | None = None,
+) -> Outcome[BrokerHeartbeatResponse | None]:
+    """`log_end`: the offset the records will get.
+
+    None: failed directories hold more partitions than fit into this turn; ask again in the next one, with the same `leaving`.
+    """
+    leaving = Leaving() if leaving is None else leaving
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
     state.check_broker_epoch(broker_id, broker_epoch)
     # The broker epoch is the offset of its registration, the last record of that decision.
@@ -44,7 +51,10 @@ def process_heartbeat(
         match following:
             case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
                 if not state.image.cluster.brokers[broker_id].fenced:
-                    records += fence_records(state, broker_id, has_lost_all=has_lost_all)
+                    if has_lost_all:  # not eligible for anything either
+                        records += [*unclean_records(state, broker_id, leaving), fence_record(state, broker_id)]
+                    else:
+                        records += fence_records(state, broker_id)
             case BrokerControlState.UNFENCED:
                 records += unfence_records(state, broker_id, broker_epoch)
             case BrokerControlState.CONTROLLED_SHUTDOWN:
@@ -56,7 +66,9 @@ def process_heartbeat(
     heartbeats.touch(broker_id, following.fenced, request.current_metadata_offset, now_ms)
     if not records:
         # Fencing or moving leaders in the same batch would be decided on an image that does not show it yet.
-        records += offline_directories_records(state, broker_id, request.offline_log_dirs)
+        records += offline_directories_records(state, broker_id, request.offline_log_dirs, leaving)
+    if not leaving.is_done:
+        return Outcome(records, None)
     records += cordoned_directories_records(state, broker_id, request.cordoned_log_dirs)
     response = BrokerHeartbeatResponse(
         is_caught_up=caught_up,

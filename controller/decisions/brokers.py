@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.leaving import Leaving, held_by, unclean_records
+from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState, is_directory_online
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
 from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
@@ -47,12 +48,20 @@ RESERVED_DIRECTORIES = 100
 
 
 def register_broker(
-    state: ControlState, request: BrokerRegistrationRequest, new_epoch: int, *, has_session: bool
-) -> Outcome[int]:
+    state: ControlState,
+    request: BrokerRegistrationRequest,
+    new_epoch: int,
+    *,
+    has_session: bool,
+    leaving: Leaving | None = None,
+) -> Outcome[int | None]:
     """Answers the broker epoch: the offset of the RegisterBrokerRecord in the log, so it only ever grows.
 
-    Not the offset of the decision's first record: the decision may take several batches, and a broker that has read
-    only the first of them has not caught up: it would lead by the metadata of before its crash (old epochs).
+    Not the offset of the decision's first record: a broker that has read only that has not caught up: it would lead by
+    the metadata of before its crash (old epochs).
+
+    None: the former incarnation holds more partitions than fit into this turn; ask again in the next one, with the same
+    `leaving`.
 
     `has_session`: the broker of that id is alive as far as heartbeats say. A new incarnation without proof of a clean
     stop leaves every ISR and ELR before it is let in again (invariant 23).
@@ -89,13 +98,16 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        records += _former_incarnation_records(state, request)
+        leaving = Leaving() if leaving is None else leaving
+        records += _former_incarnation_records(state, request, leaving)
+        if not leaving.is_done:
+            return Outcome(records + _fence_unless_fenced(state, broker_id), None)
         record.broker_epoch = new_epoch + len(records)
     records.append(record)
     return Outcome(records, record.broker_epoch)
 
 
-def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest) -> list[Any]:
+def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving) -> list[Any]:
     """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts.
 
     Even then a replica whose log directory was taken out of log.dirs is lost: the broker is going to make an empty log
@@ -104,12 +116,12 @@ def _former_incarnation_records(state: ControlState, request: BrokerRegistration
     broker_id = request.broker_id
     former = state.image.cluster.brokers.get(broker_id)
     if former is None:
+        leaving.start_over()
         return []
-    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
     if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
-        return list(state.leader_and_isr_changes(held, unclean_shutdown=broker_id))
+        return unclean_records(state, broker_id, leaving)
     registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
-    # Where the controller was never told of a replica's directory, any that is missing may be the one.
+    # Where the controller was never informed of a replica's directory, any that is missing may be the one.
     is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
 
     def is_lost(directory: bytes) -> bool:
@@ -117,10 +129,14 @@ def _former_incarnation_records(state: ControlState, request: BrokerRegistration
             return is_any_missing
         return not is_directory_online(directory, registered)
 
-    lost = _replicas_in(state, broker_id, held, is_lost)
-    kept = [key for key in state.index.in_isr(broker_id) if key not in lost]
+    basis = ("kept", former.epoch, former.directories, state.image.features)
+    partitions = leaving.partitions(state, basis, lambda: held_by(state, broker_id))
+    lost = _replicas_in(state, broker_id, partitions, is_lost)
+    in_sync = [key for key in partitions if key not in lost and state.index.is_in_isr(broker_id, key)]
     records = list(state.leader_and_isr_changes(lost, unclean_shutdown=broker_id))
-    return records + list(state.leader_and_isr_changes(kept, remove=broker_id))
+    records += state.leader_and_isr_changes(in_sync, remove=broker_id)
+    leaving.decided(state, partitions, records)
+    return records
 
 
 def _replicas_in(
@@ -225,36 +241,39 @@ def unregister_controller(state: ControlState, controller_id: int, voters: froze
     return Outcome([UnregisterControllerRecord(controller_id=controller_id)], None)
 
 
-def unregister_broker(state: ControlState, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
+def unregister_broker(
+    state: ControlState, request: UnregisterBrokerRequest, leaving: Leaving | None = None
+) -> Outcome[UnregisterBrokerResponse | None]:
+    """None: as for `register_broker`."""
     broker_id = request.broker_id
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-    partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
+    leaving = Leaving() if leaving is None else leaving
     # Its disk is gone for good, so it leaves the ELR as well: as after a shutdown that lost everything.
-    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    records = unclean_records(state, broker_id, leaving)
+    if not leaving.is_done:
+        return Outcome(records + _fence_unless_fenced(state, broker_id), None)
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
-    check_records_max(len(records))
     return Outcome(records, UnregisterBrokerResponse(error_message=None))
 
 
 # The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.
-def fence_records(state: ControlState, broker_id: int, *, has_lost_all: bool = False) -> list[Any]:
-    """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not.
+def fence_records(state: ControlState, broker_id: int) -> list[Any]:
+    """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not."""
+    records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
+    return [*records, fence_record(state, broker_id)]
 
-    `has_lost_all`: no log directory of the broker works any more, so that it is not eligible for anything either.
-    """
-    broker = state.image.cluster.brokers[broker_id]
-    if has_lost_all:
-        partitions = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
-        records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
-    else:
-        records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
+
+def fence_record(state: ControlState, broker_id: int) -> Any:
+    epoch = state.image.cluster.brokers[broker_id].epoch
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE))
-    else:
-        records.append(FenceBrokerRecord(id=broker_id, epoch=broker.epoch))
-    return records
+        return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCE)
+    return FenceBrokerRecord(id=broker_id, epoch=epoch)
+
+
+def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[Any]:
+    return [] if state.image.cluster.brokers[broker_id].fenced else [fence_record(state, broker_id)]
 
 
 def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
@@ -295,18 +314,29 @@ def has_lost_all_directories(state: ControlState, broker_id: int, offline: Seque
     return knows_directories and set(broker.directories) <= set(offline)
 
 
-def offline_directories_records(state: ControlState, broker_id: int, offline: Sequence[bytes]) -> list[Any]:
+def offline_directories_records(
+    state: ControlState, broker_id: int, offline: Sequence[bytes], leaving: Leaving | None = None
+) -> list[Any]:
     """What lies in a failed directory leaves ISR and ELR, as after an unclean shutdown: the next start may well find an
-    empty log in its place, and a clean election must not choose that."""
+    empty log in its place, and a clean election must not choose that.
+
+    The registration changes once `leaving` is done: before, it names the directories, and the next heartbeat goes on.
+    """
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
+    leaving = Leaving() if leaving is None else leaving
     if not lost or state.image.features.metadata_version < MV_DIRECTORIES:
+        leaving.start_over()
         return []
-    held = state.index.in_isr(broker_id) + state.index.in_elr(broker_id)
-    partitions = _replicas_in(state, broker_id, held, lambda directory: directory in lost)
+
+    def held() -> Iterable[TopicIdPartition]:
+        return _replicas_in(state, broker_id, held_by(state, broker_id), lambda directory: directory in lost)
+
+    partitions = leaving.partitions(state, ("directories", broker.epoch, lost, state.image.features), held)
     records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    leaving.decided(state, partitions, records)
     left = [directory for directory in broker.directories if directory not in lost]
-    if left:
+    if left and leaving.is_done:
         # An empty list would mean "no change": see has_lost_all_directories for a broker that has lost all of them.
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records

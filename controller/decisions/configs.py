@@ -33,7 +33,7 @@ Operations = Mapping[str, tuple[int, str | None]]
 
 
 class EffectiveConfig(NamedTuple):
-    """One config of a topic that was just created, as CreateTopics v5+ tells it."""
+    """One config of a topic that was just created, as CreateTopics v5+ reports it."""
 
     name: str
     value: str | None

@@ -37,7 +37,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[
         response.replica_election_results.append(results)
         for index in indexes:
             error = _elect(state, topic, index, request.election_type, records)
-            # Asked for all, only those are told where something was to do.
+            # Asked for all, only those are answered where something was to do.
             if every and error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             results.partition_result.append(

@@ -97,6 +97,9 @@ class ClusterIndex:
     def in_isr(self, broker_id: int) -> list[TopicIdPartition]:
         return list(self._isr.get(broker_id, ()))
 
+    def is_in_isr(self, broker_id: int, key: TopicIdPartition) -> bool:
+        return key in self._isr.get(broker_id, ())
+
     def in_elr(self, broker_id: int) -> list[TopicIdPartition]:
         return list(self._elr.get(broker_id, ()))
 

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
+from ottla.controller.decisions.one_by_one import Progress, one_by_one
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
 from ottla.controller.decisions.placement import place
 from ottla.controller.decisions.state import ControlState
@@ -31,20 +32,22 @@ def create_topics(
     *,
     validate_only: bool,
     describable: frozenset[str],
-) -> Outcome[list[CreatableTopicResult]]:
-    """One topic's mistake does not hinder the others. `describable`: topics whose configs the caller may read."""
-    records: list[Any] = []
-    results = []
-    for topic in topics:
-        try:
-            new, result = _create(state, topic, configs, rng, topic.name in describable)
-            check_records_max(len(records) + len(new))
-        except KafkaError as error:
-            result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=own_words(error))
-        else:
-            records += new
-        results.append(result)
-    return Outcome([] if validate_only else records, results)
+    progress: Progress[CreatableTopicResult] | None = None,
+) -> Outcome[list[CreatableTopicResult] | None]:
+    """In turns: see one_by_one.py. `describable`: topics whose configs the caller may read."""
+    return one_by_one(
+        topics,
+        Progress() if progress is None else progress,
+        lambda topic: _create(state, topic, configs, rng, topic.name in describable),
+        lambda topic, error: CreatableTopicResult(
+            name=topic.name, error_code=error.code, error_message=own_words(error)
+        ),
+        lambda topic: (
+            len(topic.assignments)
+            or (state.settings.num_partitions if topic.num_partitions == NO_DEFAULT else topic.num_partitions)
+        ),
+        validate_only=validate_only,
+    )
 
 
 def _create(
@@ -159,21 +162,29 @@ def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> O
 
 
 def create_partitions(
-    state: ControlState, topics: Sequence[CreatePartitionsTopic], rng: Random, *, validate_only: bool
-) -> Outcome[list[CreatePartitionsTopicResult]]:
-    records: list[Any] = []
-    results = []
-    for topic in topics:
-        result = CreatePartitionsTopicResult(name=topic.name)
-        try:
-            new = _add_partitions(state, topic, rng)
-            check_records_max(len(records) + len(new))
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, own_words(error)
-        else:
-            records += new
-        results.append(result)
-    return Outcome([] if validate_only else records, results)
+    state: ControlState,
+    topics: Sequence[CreatePartitionsTopic],
+    rng: Random,
+    *,
+    validate_only: bool,
+    progress: Progress[CreatePartitionsTopicResult] | None = None,
+) -> Outcome[list[CreatePartitionsTopicResult] | None]:
+    """In turns, as `create_topics`."""
+
+    def additional(topic: CreatePartitionsTopic) -> int:
+        known = state.image.topics.by_name(topic.name)
+        return 0 if known is None else topic.count - len(known.partitions)
+
+    return one_by_one(
+        topics,
+        Progress() if progress is None else progress,
+        lambda topic: (_add_partitions(state, topic, rng), CreatePartitionsTopicResult(name=topic.name)),
+        lambda topic, error: CreatePartitionsTopicResult(
+            name=topic.name, error_code=error.code, error_message=own_words(error)
+        ),
+        additional,
+        validate_only=validate_only,
+    )
 
 
 def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[Any]:

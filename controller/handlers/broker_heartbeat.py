@@ -6,6 +6,7 @@ The connection it comes by is watched: when it breaks, the broker has a short gr
 from __future__ import annotations
 
 from ottla.controller.decisions.broker_heartbeat import process_heartbeat
+from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
@@ -20,15 +21,18 @@ def handle(parts: ControllerParts, request: BrokerHeartbeatRequest, context: Req
     require_on_cluster(parts, context, CLUSTER_ACTION)
     controller = parts.controller
 
-    def decide(state: ControlState) -> Outcome[BrokerHeartbeatResponse]:
-        return process_heartbeat(
-            state, controller.heartbeats, request, log_end=controller.next_offset, now_ms=controller.clock.mono_ms()
-        )
+    leaving = Leaving()
 
-    before = controller.image.cluster.brokers.get(request.broker_id)
-    answer = controller.write(decide)
-    if controller.image.cluster.brokers.get(request.broker_id) is not before:
-        parts.duties.broker_changed(request.broker_id)
+    def decide(state: ControlState) -> Outcome[BrokerHeartbeatResponse | None]:
+        now_ms, log_end = controller.clock.mono_ms(), controller.next_offset
+        outcome = process_heartbeat(
+            state, controller.heartbeats, request, log_end=log_end, now_ms=now_ms, leaving=leaving
+        )
+        if outcome.records and outcome.response is not None:
+            parts.duties.broker_changed(request.broker_id)
+        return outcome
+
+    answer = controller.write_in_turns(decide)
     _watch(parts, request.broker_id, context)
     parts.duties.check_sessions()
     return answer

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ottla.controller.decisions.brokers import register_broker
+from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.deferred import Deferred
@@ -17,9 +19,18 @@ def handle(parts: ControllerParts, request: BrokerRegistrationRequest, context: 
     require_on_cluster(parts, context, CLUSTER_ACTION)
     controller = parts.controller
 
-    def decide(state: ControlState) -> Outcome[BrokerRegistrationResponse]:
-        has_session = controller.heartbeats.has_session(request.broker_id, controller.clock.mono_ms())
-        records, epoch = register_broker(state, request, controller.next_offset, has_session=has_session)
-        return Outcome(records, BrokerRegistrationResponse(broker_epoch=epoch))
+    leaving = Leaving()
 
-    return controller.write(decide)
+    def decide(state: ControlState) -> Outcome[BrokerRegistrationResponse | None]:
+        has_session = controller.heartbeats.has_session(request.broker_id, controller.clock.mono_ms())
+        try:
+            records, epoch = register_broker(
+                state, request, controller.next_offset, has_session=has_session, leaving=leaving
+            )
+        except KafkaError:
+            # Where the first turns have fenced the former incarnation, what they left is decided as for any fenced broker.
+            parts.duties.broker_changed(request.broker_id)
+            raise
+        return Outcome(records, None if epoch is None else BrokerRegistrationResponse(broker_epoch=epoch))
+
+    return controller.write_in_turns(decide)

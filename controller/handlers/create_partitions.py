@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import create_partitions
@@ -40,8 +41,12 @@ def handle(parts: ControllerParts, request: CreatePartitionsRequest, context: Re
     ]
     wanted = [topic for topic in request.topics if topic.name in alterable]
 
-    def decide(state: ControlState) -> Outcome[CreatePartitionsResponse]:
-        records, results = create_partitions(state, wanted, parts.world.rng, validate_only=request.validate_only)
-        return Outcome(records, CreatePartitionsResponse(results=refused + results))
+    progress: Progress[CreatePartitionsTopicResult] = Progress()
 
-    return parts.controller.write(decide)
+    def decide(state: ControlState) -> Outcome[CreatePartitionsResponse | None]:
+        records, results = create_partitions(
+            state, wanted, parts.world.rng, validate_only=request.validate_only, progress=progress
+        )
+        return Outcome(records, None if results is None else CreatePartitionsResponse(results=refused + results))
+
+    return parts.controller.write_in_turns(decide)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topic_names import CLUSTER_METADATA_TOPIC
@@ -42,7 +43,9 @@ def handle(parts: ControllerParts, request: CreateTopicsRequest, context: Reques
             refused.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
     wanted = [topic for topic in request.topics if topic.name in creatable]
 
-    def decide(state: ControlState) -> Outcome[CreateTopicsResponse]:
+    progress: Progress[CreatableTopicResult] = Progress()
+
+    def decide(state: ControlState) -> Outcome[CreateTopicsResponse | None]:
         records, results = create_topics(
             state,
             wanted,
@@ -50,10 +53,11 @@ def handle(parts: ControllerParts, request: CreateTopicsRequest, context: Reques
             parts.world.rng,
             validate_only=request.validate_only,
             describable=describable,
+            progress=progress,
         )
-        return Outcome(records, CreateTopicsResponse(topics=results + refused))
+        return Outcome(records, None if results is None else CreateTopicsResponse(topics=results + refused))
 
-    return parts.controller.write(decide)
+    return parts.controller.write_in_turns(decide)
 
 
 def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

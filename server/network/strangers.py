@@ -1,4 +1,4 @@
-"""What somebody who does not speak Kafka's protocol seems to speak instead, for the one line in the log."""
+"""What a non-Kafka client seems to speak instead, for the one line in the log."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.all_topics import PARTITIONS_PER_TURN, AllTopics, Rows, View
+from ottla.broker import all_topics
+from ottla.broker.all_topics import PARTITIONS_PER_TURN, VIEWS_MAX, AllTopics, Rows, View
 from ottla.broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic, metadata_encoder
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.topics import TopicImage
@@ -175,3 +176,31 @@ def test_a_topic_that_cannot_be_encoded_leaves_no_request_waiting(caplog: pytest
         pass
     assert cluster.answers[2] is not None
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+def test_a_bounded_number_of_views_is_kept() -> None:
+    cluster = Cluster()
+    for version in range(VIEWS_MAX + 3):
+        cluster.all_topics.when_encoded(View(version, "PLAINTEXT"), lambda rows: cluster.answers.append([]))
+        while cluster.turn():
+            pass
+        assert len(cluster.all_topics._passes) <= VIEWS_MAX
+    assert len(cluster.answers) == VIEWS_MAX + 3
+
+
+def test_topics_that_are_kept_already_are_looked_through_in_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.ask()
+    while cluster.turn():
+        pass
+    monkeypatch.setattr(all_topics, "PARTITIONS_PER_TURN", 1)
+    monkeypatch.setattr(all_topics, "KEPT_PER_PARTITION", 4)
+    cluster.controller.fence(3)
+    cluster.publish()
+    cluster.ask()
+    cluster.encoded.clear()
+    turns = 1
+    while len(cluster.answers) < 2:
+        cluster.turn()
+        turns += 1
+    assert turns > TOPICS // all_topics.KEPT_PER_PARTITION

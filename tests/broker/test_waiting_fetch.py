@@ -9,8 +9,8 @@ import pytest
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest
 from tests.broker.conftest import Node
+from tests.broker.handlers.test_fetch import NAMED, append, fetch, views
 from tests.broker.records import batch
-from tests.broker.test_fetch import NAMED, append, fetch, views
 from tests.broker.wire import Wire
 
 #: Longer than a test lasts: whatever waits for it has not been woken. A receive gives up earlier.

@@ -30,6 +30,7 @@ from ottla.protocol.messages.fetch_snapshot import (
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.primitives import STRING_BYTES_MAX
 from ottla.protocol.schema import info_of
 from tests.protocol.arbitrary import message_strategy, random_message
 from tests.protocol.catalog import every_version, messages
@@ -143,12 +144,12 @@ def test_nullable_struct() -> None:
 
 
 def test_string_longer_than_its_length_can_say_is_refused() -> None:
-    request = CreateTopicsRequest(topics=[CreatableTopic(name="x" * 32_768)])
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="x" * (STRING_BYTES_MAX + 1))])
     with pytest.raises(ProtocolError, match="longer than 32767"):
         encode(request, 7)
     with pytest.raises(ProtocolError, match="longer than 32767"):
         encode(request, 4)  # the old form, whose two bytes of length end there
-    request.topics[0].name = "x" * 32_767
+    request.topics[0].name = "x" * STRING_BYTES_MAX
     assert decode(CreateTopicsRequest, encode(request, 4), 4) == request
     assert decode(CreateTopicsRequest, encode(request, 7), 7) == request
 

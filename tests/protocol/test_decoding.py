@@ -19,7 +19,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.primitives import uvarint
+from ottla.protocol.primitives import ARRAY_ITEMS_MAX, TAGGED_FIELDS_MAX, uvarint
 from tests.protocol.arbitrary import random_message
 from tests.protocol.catalog import every_version
 
@@ -98,14 +98,14 @@ def test_every_truncation_is_refused() -> None:
                     read(buffer, 0, end)
 
 
-@pytest.mark.parametrize("count", [2**31 - 1, 1_000_001, 100_000, -2, -(2**31)])
+@pytest.mark.parametrize("count", [2**31 - 1, ARRAY_ITEMS_MAX + 1, 100_000, -2, -(2**31)])
 def test_array_count_is_checked_before_anything_is_made(count: int) -> None:
     data = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" + count.to_bytes(4, "big", signed=True) + bytes(90_000)
     refuse_quickly(FetchRequest, 4, data)
 
 
 def test_compact_count_is_checked_before_anything_is_made() -> None:
-    for count in (2**32 - 1, 1_000_002, 100_001):
+    for count in (2**32 - 1, ARRAY_ITEMS_MAX + 2, 100_001):
         refuse_quickly(MetadataRequest, 9, uvarint(count) + bytes(90_000))
         refuse_quickly(PartitionRecord, 0, bytes(20) + uvarint(count) + bytes(90_000))
 
@@ -113,7 +113,9 @@ def test_compact_count_is_checked_before_anything_is_made() -> None:
 def test_array_of_a_million_is_refused_even_when_it_is_there() -> None:
     empty_topics = encode(FetchRequest(topics=[FetchTopic()]), 4)[-6:]
     head = bytes(17)
-    refuse_quickly(FetchRequest, 4, head + (1_000_001).to_bytes(4, "big") + empty_topics * 1_000_001)
+    refuse_quickly(
+        FetchRequest, 4, head + (ARRAY_ITEMS_MAX + 1).to_bytes(4, "big") + empty_topics * (ARRAY_ITEMS_MAX + 1)
+    )
 
 
 def test_lengths_are_checked_before_anything_is_made() -> None:
@@ -139,11 +141,19 @@ def refuse_quickly(cls: type[Any], version: int, data: bytes) -> None:
 
 def test_tag_sections_are_bounded() -> None:
     head = encode(HeartbeatRequest(), 4)[:-1]
-    refuse(HeartbeatRequest, 4, head + uvarint(10_001) + b"\x05\0" * 10_001, "more than 10000")
-    assert decode(HeartbeatRequest, head + uvarint(10_000) + b"\x05\0" * 10_000, 4) == HeartbeatRequest()
+    refuse(
+        HeartbeatRequest,
+        4,
+        head + uvarint(TAGGED_FIELDS_MAX + 1) + b"\x05\0" * (TAGGED_FIELDS_MAX + 1),
+        "more than 10000",
+    )
+    assert (
+        decode(HeartbeatRequest, head + uvarint(TAGGED_FIELDS_MAX) + b"\x05\0" * TAGGED_FIELDS_MAX, 4)
+        == HeartbeatRequest()
+    )
     refuse(HeartbeatRequest, 4, head + b"\1\5\x7f", "past the end")
     head = encode(FetchRequest(), 12)[:-1]
-    refuse(FetchRequest, 12, head + uvarint(10_001), "10001 elements")
+    refuse(FetchRequest, 12, head + uvarint(TAGGED_FIELDS_MAX + 1), "10001 elements")
     refuse(FetchRequest, 12, head + b"\1\0\x7f\2a", "size does not fit")
     refuse(FetchRequest, 12, head + b"\1\0\4\2abc", "size does not fit")
     assert decode(FetchRequest, head + b"\1\0\2\2a", 12).cluster_id == "a"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.errors import MalformedMessage, ProtocolError
 from ottla.protocol.primitives import (
+    VARLONG_BYTES_MAX,
     ZERO_UUID,
     read_string_length,
     read_uvarint,
@@ -62,7 +63,7 @@ def test_unsigned_varint_that_is_too_long(data: str) -> None:
         read_uvarint(bytes.fromhex(data), 0)
 
 
-@pytest.mark.parametrize("data", ["ff" * 10 + "01", "ff" * 9 + "03"])
+@pytest.mark.parametrize("data", ["ff" * VARLONG_BYTES_MAX + "01", "ff" * (VARLONG_BYTES_MAX - 1) + "03"])
 def test_varlong_that_is_too_long(data: str) -> None:
     with pytest.raises(MalformedMessage):
         read_varlong(bytes.fromhex(data), 0)

@@ -31,7 +31,7 @@ def online_if_registered(directory: bytes, registered: Sequence[bytes]) -> bool:
     return directory in registered
 
 
-def failed_directory_stays_eligible(state: Any, broker_id: int, offline: Sequence[bytes]) -> list[Any]:
+def failed_directory_stays_eligible(state: Any, broker_id: int, offline: Sequence[bytes], leaving: Any) -> list[Any]:
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
     if not lost:
@@ -44,7 +44,7 @@ def failed_directory_stays_eligible(state: Any, broker_id: int, offline: Sequenc
     return [*state.leader_and_isr_changes(partitions, remove=broker_id), record]
 
 
-def clean_by_the_mark_alone(state: Any, request: Any) -> list[Any]:
+def clean_by_the_mark_alone(state: Any, request: Any, leaving: Any) -> list[Any]:
     """Whether the directory of a replica is still there is not asked."""
     former = state.image.cluster.brokers.get(request.broker_id)
     if former is None:
@@ -64,8 +64,8 @@ def in_batches_of_two(self: runtime.Controller, state: Any, records: list[Any]) 
         self._append_batch(state, records[start : start + 2])
 
 
-def epoch_of_first_record(state: Any, request: Any, new_epoch: int, *, has_session: bool) -> Any:
-    outcome = _register_broker(state, request, new_epoch, has_session=has_session)
+def epoch_of_first_record(state: Any, request: Any, new_epoch: int, **given: Any) -> Any:
+    outcome = _register_broker(state, request, new_epoch, **given)
     record = outcome.records[-1]
     if len(outcome.records) > 1:
         record.broker_epoch = new_epoch

@@ -13,9 +13,8 @@ from typing import Any
 
 from ottla.broker.coordinator import runtime as coordinator
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.handlers import fetch
 from ottla.broker.node import BrokerNode
-from ottla.broker.replication import partition, read
+from ottla.broker.replication import fetching, partition, read
 from ottla.broker.replication.fetch_session import FetchSession
 from ottla.broker.replication.partition import Partition
 from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
@@ -65,7 +64,7 @@ _read = read.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
 _log_read = Log.read
-_fetch_response = fetch.Fetching.response
+_fetch_response = fetching.Fetching.response
 
 
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
@@ -149,7 +148,7 @@ def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def former_is_clean(state: ControlState, request: Any) -> list[Any]:
+def former_is_clean(state: ControlState, request: Any, leaving: Any) -> list[Any]:
     broker_id = request.broker_id
     if state.image.cluster.brokers.get(broker_id) is None:
         return []
@@ -187,7 +186,7 @@ def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any)
     return _log_read(log, offset, min_one=False, **limits)
 
 
-def answer_no_session(self: fetch.Fetching) -> Any:
+def answer_no_session(self: fetching.Fetching) -> Any:
     """What gives no answer stands for whatever forgets to complete one."""
     return _fetch_response(self) if not self.session.id else None
 
@@ -251,7 +250,7 @@ REPLICATION = {
         "a follower takes its own log for committed", (Partition, "append_as_follower", own_high_watermark)
     ),
     "consumers-read-to-the-end": _mutant(
-        "consumers are given what lies above the high watermark", (fetch, "read", read_up_to_the_end)
+        "consumers are given what lies above the high watermark", (fetching, "read", read_up_to_the_end)
     ),
     "old-metadata": _mutant(
         "a broker takes up the roles of before its crash until it has read on", (BrokerNode, "start", hear_everything)
@@ -264,7 +263,7 @@ REPLICATION = {
         "a first batch that is larger than max_bytes is not returned", (Log, "read", read_strictly)
     ),
     "fetches-not-answered": _mutant(
-        "a fetch within a session is never answered", (fetch.Fetching, "response", answer_no_session)
+        "a fetch within a session is never answered", (fetching.Fetching, "response", answer_no_session)
     ),
     "dedupe-window-of-zero": _mutant(
         "a batch that is sent again is no duplicate", (ProducerState, "duplicate_of", nothing)

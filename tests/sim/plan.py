@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ottla.controller.decisions import leaving
 from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -90,13 +91,13 @@ def choose(rng: random.Random, seed: int) -> Plan:
 @asynccontextmanager
 async def slices(plan: Plan) -> AsyncIterator[None]:
     """For the time of the block."""
-    before = publisher.UNITS_A_TURN
+    before = publisher.UNITS_A_TURN, leaving.PARTITIONS_PER_TURN
     if plan.small_slices:
-        publisher.UNITS_A_TURN = SMALL_SLICE_UNITS
+        publisher.UNITS_A_TURN, leaving.PARTITIONS_PER_TURN = SMALL_SLICE_UNITS, 1
     try:
         yield
     finally:
-        publisher.UNITS_A_TURN = before
+        publisher.UNITS_A_TURN, leaving.PARTITIONS_PER_TURN = before
 
 
 def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:

@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.records.builder import build_batch
+from ottla.storage import cleaner_pass
 from ottla.storage.cleaner import Cleaner, LogChanged, Pause, Step, clean, plan_for
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log, Origin
 from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.logs import Logs
+from ottla.storage.offset_map import OffsetMap
 from tests.storage.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
 
@@ -304,3 +306,24 @@ def test_the_cleaner_takes_the_dirtiest_log_and_remembers_how_far_it_came(tmp_pa
     logs.by_name("dirty", 0).advance_high_watermark(60)
     assert due(logs) is None
     logs.close_all()
+
+
+def test_keys_are_gathered_up_to_a_bound_and_the_last_record_of_each_is_found_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaner_pass, "GATHERED_KEYS_MAX", 3)
+    put_all, gathered = OffsetMap.put_all, []
+
+    def counted(offsets: OffsetMap, latest: dict[bytes, int]) -> None:
+        gathered.append(len(latest))
+        put_all(offsets, latest)
+
+    monkeypatch.setattr(OffsetMap, "put_all", counted)
+    log = open_at(tmp_path, COMPACT)
+    for number in range(120):
+        put(log, [(b"k%d" % (number % 7), b"%d" % number * 20)])
+    history = records(log)
+    run(log)
+    assert max(gathered) == 3
+    assert len(records(log)) < len(history)
+    assert fold(records(log)) == fold(history)

@@ -13,9 +13,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView, iter_batches, patch_timestamp
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
-from ottla.storage import lookup
+from ottla.storage import lookup, segment
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.indexed_segment import HINTS_MAX
 from ottla.storage.log import Log, Origin
 from tests.protocol.records.reference import crc_is_valid
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
@@ -495,3 +496,26 @@ def test_batches_seen_by_replay_can_be_taken_apart(tmp_path: Path) -> None:
     log = filled(tmp_path, 12)
     assert [(view.base_offset, len(view.records())) for view in log.batches(3, 6)] == [(3, 1), (4, 1), (5, 1)]
     assert isinstance(next(log.batches(0)), BatchView)
+
+
+def test_a_segment_remembers_a_bounded_number_of_places_for_readers_that_come_back(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig())
+    for _ in range(3 * HINTS_MAX):
+        append(log, batch())
+    for offset in range(log.log_end_offset):
+        assert log.read(offset, max_bytes=1).next_offset == offset + 1
+        assert len(log.segments[0]._hints) <= HINTS_MAX
+    assert len(log.segments[0]._hints) > 1
+
+
+def test_a_segments_file_grows_ahead_of_its_records_by_a_bounded_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment, "ALLOCATE_BYTES_MAX", 64 << 10)
+    log = open_at(tmp_path, LogConfig())
+    ahead = []
+    while log.size < 400 << 10:
+        append(log, batch(10, size=1_000))
+        ahead.append(log.segments[-1].allocated - log.size)
+    assert max(ahead) <= segment.ALLOCATE_BYTES_MAX
+    assert max(ahead) > segment.ALLOCATE_BYTES_MAX // 2, "and not only by what is appended"

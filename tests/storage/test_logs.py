@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from ottla.storage import logs as logs_module
 from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
 from ottla.storage.cleaner import Cleaner
 from ottla.storage.config import LogConfig
@@ -31,7 +32,7 @@ from ottla.storage.log_dirs import (
 )
 from ottla.storage.logs import Logs
 from ottla.storage.mappings import Mappings
-from ottla.storage.partition_dir import name_with_suffix, partition_of, read_topic_id
+from ottla.storage.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
 
 FILES = OsFiles()
@@ -410,7 +411,7 @@ def test_which_directories_are_partitions(name: str, found: tuple[str, int] | No
 
 def test_long_topic_names_are_cut_for_the_file_system() -> None:
     name = name_with_suffix("t" * 249, 12345, A, "-delete")
-    assert len(name) == 255 and name.endswith(f"-12345.{A.hex()}-delete")
+    assert len(name) == NAME_BYTES_MAX == 255 and name.endswith(f"-12345.{A.hex()}-delete")
 
 
 def test_ids_are_url_safe_base64() -> None:
@@ -481,3 +482,19 @@ def test_a_cordoned_directory_gets_no_new_log_while_another_can_take_it(tmp_path
         assert logs.directory_of(logs.create("orders", partition, A, SMALL)).directory_id == B
     logs.directories[1].cordoned = True
     assert logs.create("orders", 3, A, SMALL), "the controller has placed it here all the same"
+
+
+def test_a_log_whose_restart_after_a_crash_would_take_too_long_is_flushed_without_a_setting(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs_module, "RECOVERY_BYTES_MAX", 3 * len(batch()))
+    logs = opened(node)
+    log = logs.create("orders", 0, A, LogConfig())
+    append(log, batch())
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == []
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == [log]
+    log.flush(NOW_MS)
+    append(log, batch())
+    assert logs.flush_due(NOW_MS) == []

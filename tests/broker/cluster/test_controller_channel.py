@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
+import pytest
+
+from ottla.broker.cluster.controller_channel import RETRY_MS_MAX, ControllerAddress, ControllerChannel
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.server.world import RealWorld
+from ottla.server.world import RealWorld, World
+from tests.broker.replication.test_partition import Timers
 from tests.server.tiny_node import tiny_node, until
 
 
@@ -25,3 +30,26 @@ async def test_a_request_to_a_silent_controller_goes_to_the_next_one_as_soon_as_
         assert (await answer).error_code == 5
         channel.close()
     await real.close()
+
+
+class Impatient(Timers):
+    """Its timers are due at once, and the time has passed by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delays_ms: list[float] = []
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> asyncio.Handle:
+        self.delays_ms.append(delay_ms)
+        self.now_ms += int(delay_ms)
+        return asyncio.get_running_loop().call_soon(callback)
+
+
+async def test_without_a_controller_a_request_looks_for_one_after_ever_longer_pauses_up_to_a_bound() -> None:
+    clock = Impatient()
+    channel = ControllerChannel(World(clock, None, None, None, None, None), 9, lambda: None)
+    with pytest.raises(KafkaError) as failed:
+        await channel.request(HeartbeatRequest(group_id="g"), timeout_ms=10_000)
+    assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert clock.delays_ms[:3] == [5, 10, 20]
+    assert max(clock.delays_ms) == RETRY_MS_MAX and sum(clock.delays_ms) == 10_000

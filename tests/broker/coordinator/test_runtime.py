@@ -255,9 +255,9 @@ def test_loading_ends_its_turn_when_its_time_is_up_whatever_the_number_of_record
     harness = CoordinatorRuntimeHarness()
     codec = GroupRecordCodec()
     harness.log.append(TP, build_batch([(*codec.encode(*record(number)), 0) for number in range(500)]))
-    monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, 1_000_000)).__next__)
+    monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, loading.TURN_NS // 5)).__next__)
     harness.runtime.on_elected(0, 1)
-    # 1 ms for every few records: five times of that are 5 ms.
+    # A fifth of a turn for every few records.
     assert len(harness.runtime._contexts[0].shard.replayed) <= 5 * loading.RECORDS_BETWEEN_CLOCKS
 
 

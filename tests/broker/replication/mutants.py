@@ -21,7 +21,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3]
 COPIED = ("protocol", "storage", "server", "controller", "broker", "ottla", "tests")
 
-PARTITION, FETCH = "broker/replication/partition.py", "broker/handlers/fetch.py"
+PARTITION, FETCH = "broker/replication/partition.py", "broker/replication/fetching.py"
 SESSION, FETCHER = "broker/replication/fetch_session.py", "broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
@@ -68,9 +68,9 @@ MUTANTS = (
     Mutant(
         "a waiting fetch watches only what had no data",
         FETCH,
-        "        for wanted in session.active:\n            wanted.watch(self._find(wanted))\n        if self.min_bytes > 1:",
+        "        for wanted in session.active:\n            wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
         "        for wanted in session.active:\n            if not self._results[wanted].records:\n"
-        "                wanted.watch(self._find(wanted))\n        if self.min_bytes > 1:",
+        "                wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
         "tests/broker/test_waiting_fetch.py::test_a_fetch_that_found_too_little_is_woken_by_more_in_the_same_partition",
     ),
     Mutant(
@@ -98,9 +98,9 @@ MUTANTS = (
     ),
     Mutant(
         "an answer to AlterPartition of an older leader epoch counts",
-        PARTITION,
-        "if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:",
-        "if partition_epoch < self.partition_epoch or not self.is_leader:",
+        "broker/replication/isr_proposals.py",
+        "    if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch",
+        "    if partition_epoch < partition.partition_epoch",
         UNITS + "test_isr_changes.py::test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing",
     ),
     Mutant(
@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "a consumer is sent to a replica outside of the ISR",
-        "broker/replication/read_replica.py",
+        "broker/replication/read.py",
         "        if follower.broker_id in partition.isr\n        and follower.log_start_offset",
         "        if follower.log_start_offset",
         UNITS + "test_read.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
@@ -166,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "closing a session leaves its waiting request without anything that wakes it",
-        SESSION,
+        "broker/replication/fetch_session_cache.py",
         "                isolated(session.waiting.expire)\n",
         "                pass\n",
         "tests/sim/test_fetch_regressions.py"
@@ -183,8 +183,8 @@ MUTANTS = (
     Mutant(
         "a refusal of AlterPartition that may pass is asked again without a pause",
         PARTITION,
-        "        return error not in OVERTAKEN\n",
-        "        if error not in OVERTAKEN and self._isr_changes is not None:\n"
+        "        return error not in isr_proposals.OVERTAKEN\n",
+        "        if error not in isr_proposals.OVERTAKEN and self._isr_changes is not None:\n"
         "            self._isr_changes.submit(self)\n        return False\n",
         UNITS + "test_isr_changes.py::test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once",
     ),

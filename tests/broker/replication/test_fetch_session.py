@@ -8,11 +8,10 @@ import pytest
 
 from ottla.broker.replication.fetch_session import (
     EPOCH_MAX,
-    EVICTION_MS_MIN,
     FetchPartition,
     FetchSession,
-    FetchSessionCache,
 )
+from ottla.broker.replication.fetch_session_cache import EVICTION_MS_MIN, FetchSessionCache
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 

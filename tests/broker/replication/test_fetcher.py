@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.fetcher import TURN_MS, FetcherSettings, LeaderFetcher
+from ottla.broker.replication.fetcher import (
+    CONNECT_RETRY_MS_MAX,
+    CONNECT_RETRY_MS_MIN,
+    IN_FLIGHT_MAX,
+    TURN_MS,
+    FetcherSettings,
+    LeaderFetcher,
+)
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.server.network.client import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
@@ -127,3 +135,33 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
     assert [log.log_end_offset for log in logs] == [1] * COUNT
     assert len(protocol.requests) == 2
     assert [p.fetch_offset for topic in protocol.requests[1].topics for p in topic.partitions] == [1] * COUNT
+
+
+def test_a_leader_that_does_not_answer_gets_one_request_and_one_more_for_news(partitions: list[Partition]) -> None:
+    clock, protocol = Timers(), Protocol()
+    world = World(clock, Random(0), OsFiles(), None, None, None)
+    fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
+    fetcher._protocol = protocol
+    for partition in partitions:
+        fetcher.follow(partition)
+        clock.advance(10)
+        if len(protocol.requests) == 1:
+            fetcher._answered(protocol, 1, FetchResponse(session_id=5), None)
+            clock.advance(10)
+    assert len(protocol.requests) == 1 + IN_FLIGHT_MAX, "the answered one, and those under way"
+
+
+def test_a_leader_that_is_gone_is_tried_again_after_ever_longer_pauses_up_to_a_bound(
+    partitions: list[Partition],
+) -> None:
+    clock = Timers()
+    world = World(clock, Random(0), OsFiles(), None, None, lambda task, name: task.close())
+    fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
+    pauses = []
+    for _ in range(10):
+        fetcher._lost(None, ChannelClosed("gone"))
+        ((due_ms, _),) = clock.timers
+        pauses.append(due_ms - clock.now_ms)
+        clock.advance(int(pauses[-1]))
+    assert pauses[:3] == [CONNECT_RETRY_MS_MIN, 2 * CONNECT_RETRY_MS_MIN, 4 * CONNECT_RETRY_MS_MIN]
+    assert pauses[-2:] == [CONNECT_RETRY_MS_MAX, CONNECT_RETRY_MS_MAX]

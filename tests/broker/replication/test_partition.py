@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.replication.append import WaitingAppends
 from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.waiting import Wakeups
+from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
@@ -129,7 +129,7 @@ def watching(partition: Partition, replica_id: int = -1, fetch_offset: int = 0) 
     """A session in which the partition is idle, and its fetch that waits."""
     wanted = FetchPartition(partition.topic, partition.topic_id, partition.index, fetch_offset, 1024)
     session = FetchSession({(partition.topic, partition.index): wanted}, replica_id=replica_id)
-    session.settle(wanted, partition)
+    session.settle(wanted, partition.watches)
     session.waiting = fetch = Fetch()
     return session, fetch
 
@@ -172,7 +172,7 @@ def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(
     wheel = TimerWheel(clock)
     last = partition.append(batch([b"a", b"b"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
+    DelayedProduce([(partition.when_committed, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
     partition.record_follower_fetch(2, 2, 0, NOW_MS, 1)
     assert answers == [] and log.high_watermark == 0
     partition.record_follower_fetch(3, 2, 0, NOW_MS, 1)
@@ -187,7 +187,7 @@ def test_a_watermark_that_never_comes_is_a_timeout_and_leaves_nothing_behind(
     wheel = TimerWheel(clock)
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends([(partition.when_committed, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
+    DelayedProduce([(partition.when_committed, last, answers.append)], 1_000, wheel, lambda: answers.append("done"))
     clock.advance(990)
     assert answers == []
     clock.advance(20)
@@ -200,7 +200,7 @@ def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log:
     lead(partition, log, replicas=(1, 2), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends(
+    DelayedProduce(
         [(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done")
     )
     partition.become_follower(log, 2, 2, 2, (1, 2), (1, 2))
@@ -213,7 +213,7 @@ def test_an_isr_that_shrank_below_the_minimum_after_the_append_holds_the_answer_
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
-    WaitingAppends(
+    DelayedProduce(
         [(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done")
     )
     lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
@@ -229,7 +229,7 @@ def test_an_isr_that_shrank_below_the_minimum_before_the_answer_to_a_committed_a
     assert log.high_watermark == 1
     lead(partition, log, epoch=1, replicas=(1, 2, 3), isr=(1,))
     answers: list[object] = []
-    WaitingAppends(
+    DelayedProduce(
         [(partition.when_committed, last, answers.append)], 1_000, TimerWheel(clock), lambda: answers.append("done")
     )
     assert answers == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "done"]

@@ -9,10 +9,9 @@ import pytest
 
 from ottla.broker.replication.fetch_session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.read import Reader, read
-from ottla.broker.replication.read_replica import nearer_replica
+from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.read import Reader, nearer_replica, read
 from ottla.broker.replication.throttle import Throttle
-from ottla.broker.replication.waiting import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles

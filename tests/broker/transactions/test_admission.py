@@ -13,7 +13,7 @@ from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.handlers import produce
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.waiting import Wakeups
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.broker.transactions.verify import AppendVerifier

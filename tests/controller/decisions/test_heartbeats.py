@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.controller.decisions.broker_heartbeat import process_heartbeat
 from ottla.controller.decisions.heartbeats import NEVER_MS, BrokerControlState, Heartbeats
+from ottla.controller.decisions.leaving import Leaving
+from ottla.controller.decisions.outcome import Outcome
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.controller.harness import DecisionHarness, directory
@@ -23,7 +27,11 @@ class Beating:
         for broker_id in self.cluster.image.cluster.brokers:
             self.heartbeats.register(broker_id, False, 0)
 
-    def beat(
+    def beat(self, broker_id: int, **given: Any) -> BrokerHeartbeatResponse:
+        response: BrokerHeartbeatResponse = self.cluster.decide(self.decided(broker_id, **given))
+        return response
+
+    def decided(
         self,
         broker_id: int,
         *,
@@ -32,7 +40,9 @@ class Beating:
         offset: int | None = None,
         offline: list[bytes] | None = None,
         cordoned: list[bytes] | None = None,
-    ) -> BrokerHeartbeatResponse:
+        leaving: Leaving | None = None,
+    ) -> Outcome[BrokerHeartbeatResponse | None]:
+        """One turn of the decision, not replayed yet."""
         cluster = self.cluster
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -43,10 +53,10 @@ class Beating:
             offline_log_dirs=offline or [],
             cordoned_log_dirs=cordoned,
         )
-        response: BrokerHeartbeatResponse = cluster.decide(
-            process_heartbeat(cluster.state, self.heartbeats, request, log_end=cluster.offset + 1, now_ms=self.now_ms)
+        log_end = cluster.offset + 1
+        return process_heartbeat(
+            cluster.state, self.heartbeats, request, log_end=log_end, now_ms=self.now_ms, leaving=leaving
         )
-        return response
 
     def state(self, broker_id: int) -> str:
         broker = self.cluster.image.cluster.brokers[broker_id]

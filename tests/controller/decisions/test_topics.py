@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.decisions.one_by_one import PARTITIONS_PER_TURN, Progress
+from ottla.controller.decisions.topic_names import NAME_LENGTH_MAX
 from ottla.controller.decisions.topics import create_partitions, create_topics, delete_topics
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
+from ottla.protocol.internal_topics.metadata_records import PartitionRecord
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -115,7 +122,7 @@ REFUSED = [
         NAME + "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
     ),
     (
-        wanted("x" * 250),
+        wanted("x" * (NAME_LENGTH_MAX + 1)),
         "INVALID_TOPIC_EXCEPTION",
         NAME + f"the length of '{'x' * 250}' is longer than the max allowed length 249",
     ),
@@ -259,3 +266,50 @@ def test_partitions_cannot_be_added(
     topics = [CreatePartitionsTopic(name=name, count=count, assignments=manual)]
     (result,) = cluster.decide(create_partitions(cluster.state, topics, cluster.rng, validate_only=False))
     assert (result.error_code, result.error_message) == (code, message)
+
+
+def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_whole() -> None:
+    """10,000 partitions in one turn held the event loop for 0.1 s, 3,000 topics with their configs for 0.3 s."""
+    cluster, progress = DecisionHarness(), Progress[CreatableTopicResult]()
+    topics = [wanted(f"t{number}", 300, 3) for number in range(10)]
+    topics += [wanted("bad name", 300, 3), wanted("too-many", 9_000, 3), wanted("last", 1, 3)]
+    sizes = []
+    while True:
+        records, results = create_topics(
+            cluster.state,
+            topics,
+            cluster.configs,
+            cluster.rng,
+            validate_only=False,
+            describable=frozenset(),
+            progress=progress,
+        )
+        made = [record for record in records if isinstance(record, PartitionRecord)]
+        assert len(made) % 300 in (0, 1), "whole topics"
+        sizes.append(len(made))
+        cluster.replay(records)
+        if results is not None:
+            break
+    assert sizes == [1_200, 1_200, 600, 1] and max(sizes) < PARTITIONS_PER_TURN + 300
+    assert [(each.name, ErrorCode(each.error_code).name) for each in results] == [
+        *((f"t{number}", "NONE") for number in range(10)),
+        ("bad name", "INVALID_TOPIC_EXCEPTION"),
+        ("too-many", "POLICY_VIOLATION"),
+        ("last", "NONE"),
+    ]
+
+
+def test_partitions_are_added_to_many_topics_in_bounded_turns() -> None:
+    cluster, progress = DecisionHarness(), Progress[CreatePartitionsTopicResult]()
+    for number in range(5):
+        cluster.topic(f"t{number}", "1 2 3")
+    more = [CreatePartitionsTopic(name=f"t{number}", count=501, assignments=None) for number in range(5)]
+    sizes = []
+    while True:
+        records, results = create_partitions(cluster.state, more, cluster.rng, validate_only=False, progress=progress)
+        sizes.append(len(records))
+        cluster.replay(records)
+        if results is not None:
+            break
+    assert sizes == [1_000, 1_000, 500]
+    assert [each.error_code for each in results] == [0] * 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller.decisions.brokers import fence_records, unfence_records
-from ottla.controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
+from ottla.controller.decisions.elections import ELECTIONS_MAX, elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.partition_change import PartitionChange
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, settle
 from tests.controller.decisions.test_heartbeats import Beating
@@ -137,3 +137,16 @@ def test_a_broker_that_shuts_down_has_its_leaders_moved_away_in_several_heartbea
         assert beats < 20
     assert biggest <= PARTITIONS_PER_TURN + 1
     assert not cluster.state.index.leads_any(1)
+
+
+def test_periodic_elections_are_bounded_and_say_that_there_is_more_to_do() -> None:
+    cluster = DecisionHarness()
+    cluster.topic("orders", "1 2 3", isr="2 1 3", partitions=2 * ELECTIONS_MAX + 5)
+    decided = []
+    is_more = True
+    while is_more:
+        outcome = return_to_preferred_leaders(cluster.state)
+        decided.append(len(outcome.records))
+        is_more = cluster.decide(outcome)
+    assert decided == [ELECTIONS_MAX, ELECTIONS_MAX, 5]
+    assert not cluster.state.index.imbalanced

@@ -51,6 +51,21 @@ async def test_creating_the_same_topic_twice_in_one_request_creates_none(tmp_pat
         assert set(node.metadata.loader.image.topics.names) == {"once"}
 
 
+async def test_topics_that_are_created_in_several_turns_are_answered_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.controller.decisions.one_by_one.PARTITIONS_PER_TURN", 20)
+    async with connected(tmp_path) as (node, channel):
+        topics = [ct.CreatableTopic(name=f"t{n}", num_partitions=10, replication_factor=1) for n in range(7)]
+        response = await channel.request(ct.CreateTopicsRequest(topics=topics))
+        assert [(each.name, each.error_code) for each in response.topics] == [(f"t{n}", 0) for n in range(7)]
+        assert set(node.metadata.loader.image.topics.names) == {f"t{n}" for n in range(7)}
+        more = [CreatePartitionsTopic(name=f"t{n}", count=30, assignments=None) for n in range(7)]
+        added = await channel.request(CreatePartitionsRequest(topics=more, timeout_ms=10_000))
+        assert [(each.name, each.error_code) for each in added.results] == [(f"t{n}", 0) for n in range(7)]
+        assert {len(topic.partitions) for topic in node.metadata.loader.image.topics} == {30}
+
+
 async def test_no_time_to_decide_is_no_decision(tmp_path: Path) -> None:
     async with connected(tmp_path) as (node, channel):
         topics = [ct.CreatableTopic(name="late", num_partitions=1, replication_factor=1)]

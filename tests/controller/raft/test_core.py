@@ -9,6 +9,7 @@ import pytest
 
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.effects import Effects, ElectionState
+from ottla.controller.raft.elections import START_ELECTION_MS_MAX
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import (
     Answered,
@@ -40,11 +41,12 @@ def make(
     epochs: list[tuple[int, int]] | None = None,
     end: int = 0,
     voters: tuple[int, ...] = (1, 2, 3),
+    rng: Random | None = None,
     **settings: Any,
 ) -> RaftCore:
     log = LogState(0, end, epochs or [], [], end)
     config = make_config(node_id, static_voters(*voters), **settings)
-    return RaftCore(config, log, VoterHistory(config.static_voters), election, Random(1), 0)
+    return RaftCore(config, log, VoterHistory(config.static_voters), election, rng or Random(1), 0)
 
 
 def following(**options: Any) -> tuple[RaftCore, Effects]:
@@ -453,3 +455,10 @@ def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while
         effects = core.tick(now_ms)
     assert told is not None and "another running node has node id 1" in told
     assert now_ms > 2 * core.config.fetch_timeout_ms, "its own former leadership is still in their heads"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_voter_that_starts_without_a_known_leader_waits_no_longer_than_the_bound(seed: int) -> None:
+    core = make(rng=Random(seed))
+    assert isinstance(core.role, Unattached)
+    assert core.role.election_deadline_ms < START_ELECTION_MS_MAX

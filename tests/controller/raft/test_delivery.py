@@ -13,6 +13,7 @@ from ottla.controller.metadata.delta import REPLAY_UNITS, MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.raft import delivery
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import RaftCore
@@ -198,3 +199,16 @@ def test_nothing_more_is_handed_over_after_the_end(replica: Replica) -> None:
     replica.delivery.is_over = True
     replica.next_turn()
     assert not replica.clock.timers and not replica.published
+
+
+def test_many_batches_are_delivered_a_bounded_number_of_bytes_in_each_turn(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "UNITS_A_TURN", 1 << 30)
+    names = [f"topic-{number}" for number in range(6)]
+    for name in names:
+        replica.append(name)
+    size = sum(batch.size_bytes for batch in replica.log.committed(0, replica.core.high_watermark, 1 << 30))
+    monkeypatch.setattr(delivery, "DELIVERY_BYTES_MAX", size // 6 - 1)
+    assert replica.turns() == 6
+    assert replica.topics == set(names)

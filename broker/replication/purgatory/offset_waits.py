@@ -9,7 +9,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.isolation import isolated
 
 
-class Commit:
+class OffsetWait:
     """A callback at an offset: called with NONE once the high watermark is past it, or with why it never will be here."""
 
     __slots__ = ("callback", "required_offset")
@@ -22,35 +22,35 @@ class Commit:
         self.callback = None
 
 
-class Commits:
+class OffsetWaits:
     """In the order of their offsets. One callback that fails keeps no other from being called."""
 
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
         #: Each append asks whether there are any: the deque itself answers in a fifth of the time of a method.
-        self.waiting: deque[Commit] = deque()
+        self.waiting: deque[OffsetWait] = deque()
 
-    def add(self, commit: Commit) -> None:
+    def add(self, wait: OffsetWait) -> None:
         waiting = self.waiting
         while waiting and waiting[0].callback is None:
             waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
-        if waiting and waiting[-1].required_offset > commit.required_offset:
+        if waiting and waiting[-1].required_offset > wait.required_offset:
             # A duplicate batch is answered by its first append, which lies behind newer ones.
-            position = next(i for i, each in enumerate(waiting) if each.required_offset > commit.required_offset)
-            waiting.insert(position, commit)
+            position = next(i for i, each in enumerate(waiting) if each.required_offset > wait.required_offset)
+            waiting.insert(position, wait)
         else:
-            waiting.append(commit)
+            waiting.append(wait)
 
     def reached(self, offset: int, result: Callable[[], ErrorCode]) -> None:
         """Call back all that waited for no more than `offset`."""
         waiting = self.waiting
         while waiting and waiting[0].required_offset <= offset:
-            commit = waiting.popleft()
-            if commit.callback is not None:
-                isolated(commit.callback, result())
+            wait = waiting.popleft()
+            if wait.callback is not None:
+                isolated(wait.callback, result())
 
-    def take_all(self) -> list[Commit]:
+    def take_all(self) -> list[OffsetWait]:
         taken = list(self.waiting)
         self.waiting.clear()
         return taken

@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ottla.broker.replication.commit import Commit
+from ottla.broker.replication.purgatory.offset_waits import OffsetWait
 from ottla.protocol.errors import ErrorCode
 from ottla.server.timer_wheel import TimerWheel
 
 #: (Partition.when_committed or when_flushed, last appended offset, called with the error unless it is NONE)
-Wait = tuple[Callable[[int, Callable[[ErrorCode], None]], Commit], int, Callable[[ErrorCode], None]]
+Wait = tuple[Callable[[int, Callable[[ErrorCode], None]], OffsetWait], int, Callable[[ErrorCode], None]]
 
 
-class WaitingAppends:
+class DelayedProduce:
     """Several appended partitions; `done` is called exactly once, unless `cancel` came first."""
 
-    __slots__ = ("_commits", "_done", "_open", "_slot", "_wheel")
+    __slots__ = ("_done", "_open", "_slot", "_waits", "_wheel")
 
     def __init__(self, waits: list[Wait], timeout_ms: int, wheel: TimerWheel, done: Callable[[], None]) -> None:
         self._done: Callable[[], None] | None = done
         self._wheel = wheel
         self._slot = -1
         self._open: dict[int, Callable[[ErrorCode], None]] = {i: fail for i, (_, _, fail) in enumerate(waits)}
-        self._commits: list[Commit] = []
+        self._waits: list[OffsetWait] = []
         for i, (subscribe, last_offset, _) in enumerate(waits):
-            self._commits.append(subscribe(last_offset, partial(self._committed, i)))
+            self._waits.append(subscribe(last_offset, partial(self._committed, i)))
         if self._open:
             self._slot = wheel.add(self, max(0, timeout_ms))
 
@@ -57,8 +57,8 @@ class WaitingAppends:
     def _finish(self) -> None:
         if self._slot >= 0:
             self._wheel.remove(self, self._slot)
-        for commit in self._commits:
-            commit.cancel()
+        for wait in self._waits:
+            wait.cancel()
         done, self._done = self._done, None
         if done is not None:
             done()

@@ -14,7 +14,7 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartitionResult
 from ottla.server.timer_wheel import TimerWheel
 
 
-class WaitingDelete:
+class DelayedDelete:
     """One partition of a request: `result` gets its low watermark and its error."""
 
     __slots__ = ("before_offset", "leader_epoch", "partition", "result")
@@ -35,13 +35,13 @@ class WaitingDelete:
         return result.low_watermark >= self.before_offset
 
 
-class WaitingDeletes:
+class DelayedDeleteRecords:
     """All of one request; `done` is called exactly once, unless `cancel` came first. Never in the constructor."""
 
     __slots__ = ("_done", "_is_alive", "_open", "_slot", "_wheel")
 
     def __init__(
-        self, waits: list[WaitingDelete], is_alive: Callable[[int], bool], wheel: TimerWheel, done: Callable[[], None]
+        self, waits: list[DelayedDelete], is_alive: Callable[[int], bool], wheel: TimerWheel, done: Callable[[], None]
     ) -> None:
         self._open = waits
         self._is_alive = is_alive
@@ -52,7 +52,7 @@ class WaitingDeletes:
     def start(self, timeout_ms: int) -> None:
         self._slot = self._wheel.add(self, max(0, timeout_ms))
         for wait in self._open:
-            wait.partition.waiting_deletes.append(self)
+            wait.partition.delayed_deletes.append(self)
             wait.partition.wake_fetches()
 
     def look(self) -> None:
@@ -74,15 +74,15 @@ class WaitingDeletes:
         """The connection is gone: nobody wants to know any more."""
         self._finish()
 
-    def _closes(self, wait: WaitingDelete) -> bool:
+    def _closes(self, wait: DelayedDelete) -> bool:
         if not wait.is_over(self._is_alive):
             return False
         self._forget(wait)
         return True
 
-    def _forget(self, wait: WaitingDelete) -> None:
-        if self in wait.partition.waiting_deletes:
-            wait.partition.waiting_deletes.remove(self)
+    def _forget(self, wait: DelayedDelete) -> None:
+        if self in wait.partition.delayed_deletes:
+            wait.partition.delayed_deletes.remove(self)
 
     def _finish(self) -> None:
         if self._slot >= 0:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.replication.until_answered import PARTITIONS_A_REQUEST, UntilAnswered
+from ottla.broker.replication.to_controller.until_answered import PARTITIONS_A_REQUEST, UntilAnswered
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.server.world import RealWorld, World
 from tests.server.tiny_node import tiny_node, until

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.until_answered import UntilAnswered
+from ottla.broker.replication.to_controller.until_answered import UntilAnswered
 from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (

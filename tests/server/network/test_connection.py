@@ -17,7 +17,8 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, 
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.server.network.connection import HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
+from ottla.server.network import dispatch
+from ottla.server.network.connection import CONTEXTS_MAX, HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.deferred import Deferred
 from ottla.server.network.listener import ConnectionLimits
@@ -316,3 +317,15 @@ async def test_a_thousand_idle_connections_cost_little() -> None:
         assert all(isinstance(connection, Connection) for connection in node.listener.connections)
         for client in clients:
             client.close()
+
+
+async def test_a_connection_keeps_a_bounded_number_of_contexts_and_answers_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "CONTEXTS_MAX", CONTEXTS_MAX // 32)
+    async with tiny_node() as node:
+        client = await node.client()
+        for number in range(40):
+            client.send(heartbeat("m", number, version=number % 5))
+        assert await client.correlation_ids(40) == [*range(40)]
+        (connection,) = node.listener.connections
+        assert 0 < len(connection.contexts) <= dispatch.CONTEXTS_MAX < 5
+        client.close()

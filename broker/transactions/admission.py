@@ -11,13 +11,12 @@ from typing import Any
 
 from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
-from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.transactions.verify import AppendVerifier, Expectation, Operation, Verdicts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
-from ottla.server.network.context import RequestContext
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
@@ -54,10 +53,17 @@ def is_transactional(request: ProduceRequest) -> bool:
 class Admission:
     """What has to be asked for one request, before anything of it is appended."""
 
-    def __init__(self, broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        internal_topics: frozenset[str],
+        verifier: AppendVerifier,
+        request: ProduceRequest,
+        api_version: int,
+    ) -> None:
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        self._operation = _operation(context.api_version)
+        self._operation = _operation(api_version)
         #: Whether batches may have to be prepared: first of all, as nothing may happen between the word and the append.
         self.prepares = False
         producer: tuple[int, int] | None = None
@@ -74,8 +80,8 @@ class Admission:
                         ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer id"
                     )
                 producer = (batch.producer_id, batch.producer_epoch)
-                partition = _partition(broker, topic.name, topic.topic_id, data.index)
-                if partition is None:
+                partition = _partition(replicas, topic.name, topic.topic_id, data.index)
+                if partition is None or partition.topic in internal_topics:
                     continue  # the append has the reason
                 log = partition.leader_log
                 if log is None:
@@ -89,7 +95,7 @@ class Admission:
                 expected[partition.topic, partition.index] = Expectation(
                     log.producers, *producer, batch.base_sequence, self._operation is Operation.ADDED
                 )
-        self._verifier = broker.transactions.verifier
+        self._verifier = verifier
         self._transactional_id, self._timeout_ms = request.transactional_id, max(request.timeout_ms, 0)
         self._producer, self._expected = producer, expected
 
@@ -143,12 +149,11 @@ def _transactional_batch(data: PartitionProduceData) -> BatchView | None:
     return BatchView(data.records) if _has_transactional_batch(data.records) else None  # type: ignore[arg-type]  # a request has one buffer, not a list
 
 
-def _partition(broker: BrokerParts, topic: str, topic_id: bytes, index: int) -> Partition | None:
+def _partition(replicas: Replicas, topic: str, topic_id: bytes, index: int) -> Partition | None:
     try:
-        partition = broker.replicas.lookup(topic, topic_id, index)
+        return replicas.lookup(topic, topic_id, index)
     except KafkaError:
         return None
-    return None if partition.topic in broker.internal_topics else partition
 
 
 def _as_produce_says(error: ErrorCode, operation: Operation) -> KafkaError:

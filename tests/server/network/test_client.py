@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.network.client import RESPONSE_BYTES_MAX, Channel, ChannelClosed, RequestTimeout
 from ottla.server.network.route import Route
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import FETCH, LIST_GROUPS, tiny_node, until
@@ -107,6 +107,8 @@ async def test_a_peer_that_speaks_something_else_is_told_apart(real: RealWorld) 
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    assert int.from_bytes(b"HTTP", "big") > RESPONSE_BYTES_MAX
 
     server = await asyncio.start_server(http, "127.0.0.1", 0)
     channel = Channel(real.world, "127.0.0.1", server.sockets[0].getsockname()[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.broker.cluster.controller_channel import ControllerChannel
-from ottla.broker.replication.until_answered import UntilAnswered
+from ottla.broker.replication.to_controller.until_answered import UntilAnswered
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

@@ -1,0 +1,380 @@
+"""One fetch request while it is being served: its session, what it reads, how it waits, and its answer.
+
+The session says which partitions may have something (fetch_session.py). Of a follower it is recorded what it holds; that raises
+watermarks, and who waited for one may append elsewhere, so it comes before any reading. `Fetching.attempt` reads in the
+session's order until max_bytes are found, and if that is less than min_bytes the request waits, by the session's watches and in
+the timer wheel, until a wake-up finds enough, an error turns up, or max_wait_ms is over.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Protocol
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+    FetchPartition,
+    FetchSession,
+    PartitionKey,
+    Watches,
+)
+from ottla.broker.replication.fetch_session_cache import FetchSessionCache
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.read import (
+    RACK_AWARE_SELECTOR,
+    READ_COMMITTED,
+    Reader,
+    failed,
+    nearer_replica,
+    read,
+    record_position,
+)
+from ottla.broker.replication.replicas import Replicas
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+
+TOPIC_IDS_VERSION = 13
+LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def is_told_at_once(data: PartitionData) -> bool:
+    """An answer that has no records and yet cannot wait for some."""
+    return data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+
+
+class FetchedBroker(Protocol):
+    """What serving a fetch takes: of the parts that handlers are given (broker/parts.py), these."""
+
+    world: World
+    configs: BrokerConfigs
+    replicas: Replicas
+    metadata: MetadataCache
+    fetch_sessions: FetchSessionCache
+    wheel: TimerWheel
+    fetch_max_bytes: int
+
+
+class Fetching:
+    """One fetch request while it is being served."""
+
+    __slots__ = (
+        "_broker", "_context", "_deferred", "_opens_session", "_rack", "_ready_bytes", "_results", "_slot", "_uses_topic_ids",
+        "fresh", "max_bytes", "min_bytes", "must_answer", "reader", "session",
+    )  # fmt: skip
+
+    def __init__(self, broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        version = context.api_version
+        self._uses_topic_ids = version >= TOPIC_IDS_VERSION
+        replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        self.reader = Reader(
+            replica_id=replica_id,
+            broker_epoch=request.replica_state.replica_epoch,
+            read_committed=request.isolation_level == READ_COMMITTED,
+            # Before KIP-392 a consumer could not know that it reads from a follower.
+            require_leader=replica_id >= 0 or version < 11,
+        )
+        self._rack = self._rack_of(request)
+        self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        self.must_answer = False
+        self._results: dict[FetchPartition, PartitionData] = {}
+        #: While waiting: what has changed since the last look, and how much each partition had to read then.
+        self.fresh: dict[FetchPartition, None] = {}
+        self._ready_bytes: dict[FetchPartition, int] = {}
+        self._slot = -1
+        self._deferred: Deferred | None = None
+        self._opens_session = request.session_epoch == INITIAL_EPOCH
+        self.session = self._find_session(request)
+
+    def _rack_of(self, request: FetchRequest) -> str:
+        """The consumer's rack, if that matters here."""
+        if not request.rack_id or self.reader.is_follower:
+            return ""
+        by_rack = self._broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR
+        return request.rack_id if by_rack else ""
+
+    def _find_session(self, request: FetchRequest) -> FetchSession:
+        """The session of an incremental fetch; for a full one that of its own partitions, which has no id (yet)."""
+        sessions = self._broker.fetch_sessions
+        asked = self._asked(request)
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id:
+                sessions.close(request.session_id)
+            return FetchSession(asked, replica_id=self.reader.replica_id, uses_topic_ids=self._uses_topic_ids)
+        session = sessions.incremental(
+            request.session_id,
+            request.session_epoch,
+            uses_topic_ids=self._uses_topic_ids,
+            now_ms=self._broker.world.clock.mono_ms(),
+        )
+        if session.waiting is not None:
+            # A follower with news: it is answered now, so that the news need not wait as well.
+            session.waiting.expire()
+        session.change(asked.items(), self._forgotten(request))
+        self._resolve_names(session)
+        if not session.partitions:
+            # Kafka's rule: a session that has become empty is closed and its client told by session id 0.
+            sessions.close(session.id)
+            return FetchSession({})
+        return session
+
+    def _asked(self, request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
+        asked: dict[PartitionKey, FetchPartition] = {}
+        by_id = self._uses_topic_ids
+        for topic in request.topics:
+            name = (self._broker.metadata.topic_name(topic.topic_id) or "") if by_id else topic.topic
+            for p in topic.partitions:
+                key: PartitionKey = (topic.topic_id if by_id else topic.topic, p.partition)
+                asked[key] = FetchPartition(
+                    name, topic.topic_id, p.partition, p.fetch_offset, p.partition_max_bytes, p.current_leader_epoch,
+                    p.last_fetched_epoch, p.log_start_offset, p.high_watermark,
+                )  # fmt: skip
+        return asked
+
+    def _resolve_names(self, session: FetchSession) -> None:
+        """Topic ids that were unknown when they entered the session: metadata may have arrived since (maybeResolveUnknownName).
+
+        Without its name a topic would never be asked about at the authorizer.
+        """
+        for wanted in list(session.unnamed):
+            name = self._broker.metadata.topic_name(wanted.topic_id)
+            if name is not None:
+                wanted.topic = name
+                del session.unnamed[wanted]
+
+    def _forgotten(self, request: FetchRequest) -> list[PartitionKey]:
+        return [
+            (topic.topic_id if self._uses_topic_ids else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+
+    # -- Reading -----------------------------------------------------------------------------------------------------
+
+    def record_positions(self) -> None:
+        """What a follower holds now, of all partitions before any is read: see the module."""
+        session = self.session
+        now_ms = session.contact_ms = self._broker.world.clock.mono_ms()
+        for wanted in list(session.active):
+            partition = self._find(wanted)
+            if partition is not None:
+                with suppress(KafkaError):  # reading says what is wrong
+                    record_position(partition, wanted, self.reader, now_ms)
+
+    def attempt(self) -> int:
+        """Read everything that may have something; the sum of the bytes found."""
+        session = self.session
+        remaining = self.max_bytes
+        min_one = True
+        total = 0
+        self.must_answer = False
+        self._results = results = {}
+        for wanted in list(session.active):
+            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, remaining), min_one)
+            results[wanted] = data
+            size = len(data.records)  # type: ignore[arg-type]  # never None here
+            if size:
+                total += size
+                remaining = max(0, remaining - size)
+                min_one = False
+            elif is_told_at_once(data):
+                self.must_answer = True
+        return total
+
+    def _find(self, wanted: FetchPartition) -> Partition | None:
+        replicas = self._broker.replicas
+        partitions = replicas.by_id.get(wanted.topic_id) if self._uses_topic_ids else replicas.by_name.get(wanted.topic)
+        return None if partitions is None else partitions.get(wanted.index)
+
+    def _watches(self, wanted: FetchPartition) -> Watches | None:
+        partition = self._find(wanted)
+        return None if partition is None else partition.watches
+
+    def _read(
+        self,
+        partition: Partition | None,
+        wanted: FetchPartition,
+        max_bytes: int,
+        min_one: bool,
+    ) -> PartitionData:
+        try:
+            if partition is None:
+                partition = self._broker.replicas.lookup(wanted.topic, wanted.topic_id, wanted.index)
+            if self._rack and partition.is_leader:
+                cluster = self._broker.metadata.image.cluster
+                nearer = nearer_replica(partition, self._rack, wanted.fetch_offset, cluster)
+                if nearer is not None:
+                    data = read(partition, wanted, self.reader, -1, False)
+                    data.preferred_read_replica = nearer
+                    return data
+            return read(partition, wanted, self.reader, max_bytes, min_one)
+        except KafkaError as error:
+            if partition is not None:
+                partition.failed_reads += 1
+            data = failed(wanted.index, error.code)
+            if error.code in LEADER_MOVED and self._context.api_version >= 12:
+                leader_id, leader_epoch = self._broker.metadata.leader_and_epoch(wanted.topic, wanted.index)
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            return data
+        except StorageFailure:
+            return failed(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # -- Waiting -----------------------------------------------------------------------------------------------------
+
+    def wait(self, max_wait_ms: int) -> Deferred:
+        self._deferred = deferred = Deferred()
+        deferred.on_cancel = self._gone
+        session = self.session
+        for wanted in session.active:
+            wanted.watch(self._watches(wanted))
+        if self.min_bytes > 1:
+            self._ready_bytes = {wanted: len(data.records or b"") for wanted, data in self._results.items()}
+        self._slot = self._broker.wheel.add(self, max_wait_ms)
+        session.waiting = self
+        return deferred
+
+    def wake(self) -> None:
+        """Something has changed since the last look: only that is looked at, not the whole session."""
+        if self._deferred is None:
+            return  # answered earlier in this turn
+        fresh, self.fresh = self.fresh, {}
+        if self.min_bytes > 1 and not self._has_enough(fresh):
+            enough = False
+        else:
+            enough = self.attempt() >= self.min_bytes or self.must_answer
+        if enough:
+            self._answer()
+            return
+        for wanted in fresh:
+            wanted.watch(self._watches(wanted))
+
+    def _has_enough(self, fresh: dict[FetchPartition, None]) -> bool:
+        """Whether there is min_bytes to read by now, or something that cannot wait."""
+        for wanted in fresh:
+            data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True)
+            self._ready_bytes[wanted] = len(data.records or b"")
+            if is_told_at_once(data):
+                return True
+        return sum(self._ready_bytes.values()) >= self.min_bytes
+
+    def expire(self) -> None:
+        """max_wait_ms is over, or the session is about to be changed or closed: answer with what there is."""
+        try:
+            self.attempt()
+            self._answer()
+        except Exception:
+            self._fail()
+            raise
+
+    def _answer(self) -> None:
+        deferred = self._deferred
+        self._stop_waiting()
+        assert deferred is not None
+        deferred.complete(self.response())
+
+    def _fail(self) -> None:
+        """A bug of this broker has ended the wait: the client is answered all the same, so that it can ask again."""
+        deferred = self._deferred
+        self._stop_waiting()
+        if deferred is not None:
+            deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _gone(self) -> None:
+        """The client has gone."""
+        self._stop_waiting()
+        if not self.session.id:
+            self.session.close()
+
+    def _stop_waiting(self) -> None:
+        self._deferred = None
+        if self.session.waiting is self:
+            self.session.waiting = None
+        if self._slot >= 0:
+            self._broker.wheel.remove(self, self._slot)
+            self._slot = -1
+
+    # -- Answering ---------------------------------------------------------------------------------------------------
+
+    def response(self) -> FetchResponse:
+        response = FetchResponse()
+        session = self.session
+        is_incremental = session.id != INVALID_SESSION_ID
+        if is_incremental or (
+            self._opens_session and self._broker.fetch_sessions.open(session, self._broker.world.clock.mono_ms())
+        ):
+            response.session_id = session.id
+            self._settle(session, is_incremental)
+        else:
+            session.close()
+        response.responses = self._by_topic()
+        if self.must_answer and self._context.api_version >= 16:
+            self._add_endpoints(response)
+        return response
+
+    def _settle(self, session: FetchSession, is_incremental: bool) -> None:
+        """What the session remembers of this answer. An incremental one leaves out what need not be said."""
+        for wanted, data in list(self._results.items()):
+            has_records = bool(data.records)
+            at_once = is_told_at_once(data)
+            must_tell = wanted.must_tell(
+                data.high_watermark, data.log_start_offset, has_records=has_records, has_error=at_once
+            )
+            if is_incremental and not must_tell:
+                del self._results[wanted]
+            if has_records:
+                if is_incremental:
+                    session.move_to_end(wanted)
+            elif not at_once:
+                partition = self._find(wanted)
+                if partition is not None and self._knows_all(wanted, data, partition):
+                    session.settle(wanted, partition.watches)
+
+    def _knows_all(self, wanted: FetchPartition, data: PartitionData, partition: Partition) -> bool:
+        """Nothing to read, and nothing to wait for but a change."""
+        reader = self.reader
+        if reader.is_follower:
+            # Outside of the ISR each fetch is another chance to be taken in.
+            log = partition.leader_log
+            return log is not None and wanted.fetch_offset >= log.log_end_offset and reader.replica_id in partition.isr
+        return wanted.fetch_offset >= (data.last_stable_offset if reader.read_committed else data.high_watermark)
+
+    def _by_topic(self) -> list[FetchableTopicResponse]:
+        topics: list[FetchableTopicResponse] = []
+        last: str | bytes | None = None
+        for wanted, data in self._results.items():
+            topic_key: str | bytes = wanted.topic_id if self._uses_topic_ids else wanted.topic
+            if topic_key != last:
+                last = topic_key
+                topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[data]))
+            else:
+                topics[-1].partitions.append(data)
+        return topics
+
+    def _add_endpoints(self, response: FetchResponse) -> None:
+        leaders = {
+            data.current_leader.leader_id for data in self._results.values() if data.error_code in LEADER_MOVED
+        } - {-1}
+        for node_id in sorted(leaders):
+            address = self._broker.metadata.endpoint(node_id, self._context)
+            if address is not None:
+                response.node_endpoints.append(
+                    NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=address.rack)
+                )

@@ -1,0 +1,78 @@
+"""When a leader proposes another ISR, and what its answer changes. The rules themselves are isr.py's.
+
+One proposal is under way at a time. From the moment it is made the high watermark waits for its members, too (invariant 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ottla.broker.replication.isr import ReplicaProgress, may_join, out_of_sync
+from ottla.broker.replication.partition_state import Candidates, PartitionState
+from ottla.protocol.errors import ErrorCode
+
+#: Answers to AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
+OVERTAKEN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+def joinable(partition: PartitionState, candidates: Candidates | None) -> Collection[int]:
+    """Replicas outside of the maximal ISR that the controller would take in."""
+    if candidates is None or len(partition.maximal_isr) == len(partition.replicas):
+        return ()
+    return [
+        follower.broker_id
+        for follower in partition.followers.values()
+        if follower.broker_id not in partition.maximal_isr
+        and follower.broker_epoch >= 0
+        and candidates.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+    ]
+
+
+def may_expand_by(partition: PartitionState, follower: ReplicaProgress, candidates: Candidates) -> bool:
+    log = partition.leader_log
+    if log is None or partition.proposed_isr is not None:
+        return False
+    eligible = candidates.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+    return may_join(follower, partition.maximal_isr, eligible, log.high_watermark, partition.epoch_start_offset)
+
+
+def lagging(partition: PartitionState, now_ms: int) -> list[int]:
+    """Members of the ISR that are to leave it."""
+    log = partition.leader_log
+    if log is None or partition.alone or partition.proposed_isr is not None:
+        return []
+    return out_of_sync(partition.followers, partition.isr, log.log_end_offset, now_ms, partition.lag_time_ms_max)
+
+
+def propose(partition: PartitionState, isr: frozenset[int]) -> None:
+    assert partition.node_id in isr
+    partition.proposed_isr = isr
+    partition.maximal_isr = partition.isr | isr
+
+
+def altered(partition: PartitionState, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> bool:
+    """The controller's answer; False if metadata has overtaken it."""
+    if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch or not partition.is_leader:
+        return False
+    partition.partition_epoch = partition_epoch
+    partition.isr = partition.maximal_isr = frozenset(isr)
+    partition.proposed_isr = None
+    return True
+
+
+def ended_by(partition: PartitionState, error: ErrorCode) -> bool:
+    """Whether the controller's refusal ends the proposal, because the proposed ISR itself is the reason."""
+    if error not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+        return False
+    partition.maximal_isr = partition.isr
+    partition.proposed_isr = None
+    return True

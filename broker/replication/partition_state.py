@@ -1,0 +1,139 @@
+"""What is known of one replica on this node: its log, role, epochs, ISR, followers, and who waits for it.
+
+The verbs are `Partition`'s, and those of modules that it calls (isr_proposals.py, fetch_session.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from ottla.broker.replication.fetch_session import Watches
+from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.isr import ReplicaProgress
+from ottla.broker.replication.purgatory.offset_waits import OffsetWaits
+from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.throttle import Throttle
+from ottla.storage.config import NEVER
+from ottla.storage.log import Log
+
+NO_LEADER = -1
+
+Proposer = TypeVar("Proposer", contravariant=True)
+
+
+class AwaitsLogStarts(Protocol):
+    """What waits for replicas' log starts (purgatory/delayed_delete_records.py)."""
+
+    def look(self) -> None: ...
+
+
+class Candidates(Protocol):
+    """Which brokers the controller would take into an ISR."""
+
+    def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool: ...
+
+
+class IsrProposals(Candidates, Protocol[Proposer]):
+    """The way to the controller (to_controller/alter_partition.py)."""
+
+    def submit(self, partition: Proposer) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PartitionState:
+    """See the module. `Partition` inherits it: to reach each field through another object would cost every append."""
+
+    __slots__ = (
+        "_committing",
+        "_flushing",
+        "_group_flush",
+        "_wakeups",
+        "alone",
+        "appends",
+        "bytes_in",
+        "bytes_out",
+        "delayed_deletes",
+        "epoch_start_offset",
+        "failed_appends",
+        "failed_reads",
+        "flush_messages",
+        "follower_throttle",
+        "followers",
+        "index",
+        "isr",
+        "lag_time_ms_max",
+        "leader_epoch",
+        "leader_id",
+        "leader_log",
+        "leader_throttle",
+        "log",
+        "maximal_isr",
+        "messages_in",
+        "min_isr",
+        "node_id",
+        "offline",
+        "partition_epoch",
+        "proposed_isr",
+        "reads",
+        "replicas",
+        "replication_bytes_out",
+        "topic",
+        "topic_id",
+        "watches",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node_id: int,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        wakeups: Wakeups,
+        group_flush: GroupFlush,
+        lag_time_ms_max: int,
+    ) -> None:
+        self.node_id = node_id
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.lag_time_ms_max = lag_time_ms_max
+        self.log: Log | None = None
+        #: The log when this replica leads and its directory works, else None: one look answers the hot path.
+        self.leader_log: Log | None = None
+        self.offline = False
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.epoch_start_offset = -1
+        self.replicas: tuple[int, ...] = ()
+        self.isr: frozenset[int] = frozenset()
+        self.maximal_isr: frozenset[int] = frozenset()
+        #: What the controller has been asked for and has not answered yet.
+        self.proposed_isr: frozenset[int] | None = None
+        self.min_isr = 1
+        self.followers: dict[int, ReplicaProgress] = {}
+        #: No other replica has to be waited for: an append is committed at once.
+        self.alone = True
+        self.watches = Watches(wakeups)
+        #: DeleteRecords that wait for other replicas' log starts.
+        self.delayed_deletes: list[AwaitsLogStarts] = []
+        #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
+        self.leader_throttle: Throttle | None = None
+        self.follower_throttle: Throttle | None = None
+        #: flush.messages: after so many records the append that makes them full is answered after a flush.
+        self.flush_messages = NEVER
+        self._committing = OffsetWaits()
+        self._flushing = OffsetWaits()
+        self._wakeups = wakeups
+        self._group_flush = group_flush
+        # Counted in plain ints, read at a scrape.
+        self.appends = self.failed_appends = self.messages_in = self.bytes_in = 0
+        self.reads = self.failed_reads = self.bytes_out = self.replication_bytes_out = 0
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self.node_id

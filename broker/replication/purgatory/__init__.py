@@ -1,0 +1,1 @@
+"""Delayed operations (Kafka's purgatory): Produce that waits for an offset, DeleteRecords that waits for replicas, and waking."""

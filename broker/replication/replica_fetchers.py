@@ -1,0 +1,67 @@
+"""Which leader each followed partition is fetched from: one `LeaderFetcher` per leader broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ottla.broker.replication.fetcher import FetcherSettings, LeaderAddress, LeaderFetcher
+from ottla.broker.replication.partition import Partition
+from ottla.server.world import World
+
+
+class ReplicaFetchers:
+    """The fetchers of a node: made when a partition follows a leader for the first time, closed after the last."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: FetcherSettings,
+        locate: Callable[[int], LeaderAddress | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.by_leader: dict[int, LeaderFetcher] = {}
+        self._world = world
+        self._settings = settings
+        self._locate = locate
+        self._broker_epoch = broker_epoch
+        self._leader_of: dict[Partition, int] = {}
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the partition's leader, in its present epoch; not at all while there is none."""
+        leader_id = partition.leader_id
+        if self._leader_of.get(partition, leader_id) != leader_id:
+            self.unfollow(partition)
+        if leader_id < 0 or self._closed:
+            return
+        self._leader_of[partition] = leader_id
+        fetcher = self.by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = self.by_leader[leader_id] = LeaderFetcher(
+                self._world, self._settings, leader_id, lambda: self._locate(leader_id), self._broker_epoch
+            )
+        fetcher.follow(partition)
+
+    def unfollow(self, partition: Partition) -> None:
+        leader_id = self._leader_of.pop(partition, None)
+        if leader_id is None:
+            return
+        fetcher = self.by_leader[leader_id]
+        fetcher.unfollow(partition)
+        if not fetcher.session.followed:
+            fetcher.close()
+            del self.by_leader[leader_id]
+
+    def followed(self) -> Collection[int]:
+        return self.by_leader.keys()
+
+    def has_just_lost(self, leader_id: int) -> bool:
+        fetcher = self.by_leader.get(leader_id)
+        return fetcher is not None and fetcher.has_just_lost_leader
+
+    def close(self) -> None:
+        self._closed = True
+        for fetcher in self.by_leader.values():
+            fetcher.close()
+        self.by_leader.clear()
+        self._leader_of.clear()

@@ -1,0 +1,97 @@
+"""A broker, or one of its log directories, leaves thousands of ISRs and ELRs before the record that asks for it.
+
+Registration after an unclean stop, unregistration and lost directories have to take the broker out of its ISRs and ELRs
+*before* their own record: a reader of that record must not find a replica in sync that lost its tail (invariants 5 and 23).
+12,000 partitions in one decision held the event loop for 0.3 s. So the request is decided in several turns, each of which
+decides about PARTITIONS_PER_TURN partitions, appends and replays; only the turn after which none is left writes the record.
+Why that is as safe as one decision:
+
+- The last turn is the old decision as it was: it checks the request again, looks at every partition that the broker still
+  holds, and writes their changes in one outcome with the record. The turns before it only make its list shorter.
+- What such a turn writes is right by itself. The broker asked because its data may be lost, or it has a new process: without
+  the record it only stays out of sets that it could be in. It is fenced by the first turn, so that no other decision elects
+  it or takes it into an ISR meanwhile, and so it is never led by a life of it that is over.
+- When the controller fails in between, the old registration stands, fenced. The broker gets NOT_CONTROLLER or no answer and
+  repeats the request, and the next controller begins with whatever the broker holds then. Only the registration record
+  makes a new broker epoch, its own offset, and before that the new process neither fetches nor leads.
+- Other decisions come in between: they may move a partition to another directory, elect, or delete the topic. A partition
+  counts as decided only while its registration is, with its partition epoch, the one that was decided; else it is looked at
+  again. What the decision was made by (`basis`: the registration, the feature levels) may change as well, for example when
+  two processes register at once and the other one is faster: then everything is looked at again, and the request is judged
+  as if it had just arrived.
+- It ends: a fenced broker enters no ISR, and without the ELR the last member of an ISR, which stays in it, counts as decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
+from ottla.controller.metadata.partitions import PartitionRegistration
+
+
+class Leaving:
+    """One request: about which partitions it has decided in the turns so far, and what became of each."""
+
+    __slots__ = ("_basis", "_decided", "_todo")
+
+    def __init__(self) -> None:
+        self._basis: object = None
+        self._decided: dict[TopicIdPartition, PartitionRegistration] = {}
+        self._todo: list[TopicIdPartition] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the partitions of this turn were the last ones."""
+        return not self._todo
+
+    def start_over(self) -> None:
+        """What was decided does not count any more, and there may be nothing left to decide."""
+        self._basis = None
+        self._decided.clear()
+        self._todo = []
+
+    def partitions(
+        self, state: ControlState, basis: object, held: Callable[[], Iterable[TopicIdPartition]]
+    ) -> list[TopicIdPartition]:
+        """Those to decide about in this turn, of all that `held` gives."""
+        if basis != self._basis:
+            self.start_over()
+            self._basis = basis
+        if len(self._todo) <= PARTITIONS_PER_TURN:
+            # Other decisions came in between: only a look at all of them says that these are the last.
+            self._todo = [key for key in dict.fromkeys(held()) if self._is_left(state, key)]
+        some, self._todo = self._todo[:PARTITIONS_PER_TURN], self._todo[PARTITIONS_PER_TURN:]
+        return [key for key in some if state.image.topics.partition(*key) is not None]
+
+    def decided(self, state: ControlState, partitions: Iterable[TopicIdPartition], records: Sequence[Any]) -> None:
+        """The records are the changes of these partitions; those without one stay as they are."""
+        for key in partitions:
+            partition = state.image.topics.partition(*key)
+            assert partition is not None
+            self._decided[key] = partition
+        for record in records:
+            key = (record.topic_id, record.partition_id)
+            self._decided[key] = self._decided[key].merge(record)
+
+    def _is_left(self, state: ControlState, key: TopicIdPartition) -> bool:
+        decided = self._decided.get(key)
+        return decided is None or decided != state.image.topics.partition(*key)
+
+
+def held_by(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Partitions of which the broker is in the ISR or the ELR; those that it leads come first and get another leader first."""
+    index = state.index
+    return list(dict.fromkeys(index.led_by(broker_id) + index.in_isr(broker_id) + index.in_elr(broker_id)))
+
+
+def unclean_records(state: ControlState, broker_id: int, leaving: Leaving) -> list[Any]:
+    """Of this turn: the broker leaves everything, and is eligible for nothing."""
+    basis = ("all", state.image.cluster.brokers[broker_id].epoch, state.image.features)
+    partitions = leaving.partitions(state, basis, lambda: held_by(state, broker_id))
+    records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))
+    leaving.decided(state, partitions, records)
+    return records

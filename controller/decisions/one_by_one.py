@@ -1,0 +1,62 @@
+"""A request about many topics, each decided by itself: as many of them in one turn of the event loop as it has time for.
+
+A topic is one atomic change in one turn, with all of its partitions: one of 10,000 takes some 90 ms. The topics of one turn are
+decided on an image that shows what the turns before have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.protocol.errors import KafkaError
+
+Topic = TypeVar("Topic")
+Result = TypeVar("Result")
+
+#: A turn's worth in partitions: about 9 us each, to decide, replay and encode. It ends with the topic that spends the last of it.
+PARTITIONS_PER_TURN = 1_000
+#: What a topic costs besides its partitions: its configs are checked, and listed in the answer.
+TOPIC_COST = 12
+
+
+@dataclass(slots=True)
+class Progress(Generic[Result]):
+    """What the turns so far have decided: the results of the first topics, and how many records that are."""
+
+    results: list[Result] = field(default_factory=list)
+    records: int = 0
+
+
+def one_by_one(
+    topics: Sequence[Topic],
+    progress: Progress[Result],
+    decide: Callable[[Topic], tuple[list[Any], Result]],
+    refused: Callable[[Topic, KafkaError], Result],
+    partitions: Callable[[Topic], int],
+    *,
+    validate_only: bool,
+) -> Outcome[list[Result] | None]:
+    """One topic's mistake does not hinder the others. None: some are left; ask again in the next turn.
+
+    `partitions`: how many the topic asks for, which counts for a refused one, too.
+    """
+    records: list[Any] = []
+    spent = 0
+    while len(progress.results) < len(topics):
+        if spent >= PARTITIONS_PER_TURN:
+            return Outcome([] if validate_only else records, None)
+        topic = topics[len(progress.results)]
+        try:
+            new, result = decide(topic)
+            check_records_max(progress.records + len(new))
+        except KafkaError as error:
+            result = refused(topic, error)
+        else:
+            records += new
+            progress.records += len(new)
+        progress.results.append(result)
+        spent += TOPIC_COST + max(0, partitions(topic))
+    return Outcome([] if validate_only else records, progress.results)

@@ -1,0 +1,29 @@
+"""UnregisterBroker: forget a broker that will not come back, in as many turns as its partitions take."""
+
+from __future__ import annotations
+
+from ottla.controller.decisions.brokers import unregister_broker
+from ottla.controller.decisions.leaving import Leaving
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.authorization import require_on_cluster
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.deferred import Deferred
+from ottla.server.security.operations import ALTER
+
+
+def handle(parts: ControllerParts, request: UnregisterBrokerRequest, context: RequestContext) -> Deferred:
+    require_on_cluster(parts, context, ALTER)
+    leaving = Leaving()
+
+    def decide(state: ControlState) -> Outcome[UnregisterBrokerResponse | None]:
+        try:
+            return unregister_broker(state, request, leaving)
+        except KafkaError:
+            parts.duties.broker_changed(request.broker_id)  # as for a registration
+            raise
+
+    return parts.controller.write_in_turns(decide)

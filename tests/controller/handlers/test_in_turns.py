@@ -1,0 +1,153 @@
+"""Requests that are decided in several turns of the event loop: what is appended in each, and what is answered when."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
+from ottla.controller.handlers import broker_registration, unregister_broker
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionRecord,
+)
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.server.network.context import RequestContext
+from tests.broker.cluster.test_lifecycle import Client
+from tests.controller.decisions.test_brokers import registration
+from tests.controller.test_runtime import Quorum, active, refusal, register, topic
+
+MANY = 5 * PARTITIONS_PER_TURN
+
+
+def parts_of(quorum: Quorum) -> ControllerParts:
+    unused = cast("Any", None)
+    return ControllerParts(unused, quorum.controller, quorum.duties, unused, unused)
+
+
+def context(api_key: ApiKey) -> RequestContext:
+    return RequestContext(api_key, 0, "node", Client())
+
+
+def crowded() -> Quorum:
+    """Broker 1 leads thousands of partitions, and its connection is lost: it may register again at once."""
+    quorum = active()
+    quorum.write(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    for broker_id in (1, 2):
+        register(quorum, broker_id)
+    quorum.write(topic("a"))
+    for start in range(0, MANY, 1_000):
+        quorum.write(
+            *[
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic("a").topic_id,
+                    replicas=[1, 2],
+                    isr=[1, 2],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+                for index in range(start, start + 1_000)
+            ]
+        )
+    quorum.commit()
+    quorum.duties.connection_lost(1)
+    return quorum
+
+
+def held(quorum: Quorum) -> int:
+    index = quorum.controller.state.index
+    return len(index.in_isr(1)) + len(index.in_elr(1))
+
+
+def test_a_registration_appends_a_bounded_batch_in_each_turn_and_is_answered_once_all_are_committed() -> None:
+    quorum = crowded()
+    before = len(quorum.log.batches)
+    answer = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    assert len(quorum.log.batches) == before + 1, "one turn"
+    assert quorum.controller.image.cluster.brokers[1].fenced
+    quorum.write(NoOpRecord())  # of another request
+    quorum.clock.advance(quorum.clock.now_ms)
+    sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
+    assert max(sizes) <= PARTITIONS_PER_TURN + 1 and sum(sizes) == MANY + 3
+    assert held(quorum) == 0 and not answer.done
+    quorum.commit(len(sizes) - 1)
+    assert not answer.done
+    quorum.commit()
+    response = answer.take()
+    assert response.broker_epoch == quorum.log.log_end_offset - 1 == quorum.controller.image.cluster.brokers[1].epoch
+
+
+def test_a_leadership_lost_between_two_turns_of_a_registration_answers_that_and_appends_nothing_more() -> None:
+    quorum = crowded()
+    answer = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    quorum.commit()
+    quorum.controller.leader_changed(2, 2)
+    end = quorum.log.log_end_offset
+    quorum.clock.advance(quorum.clock.now_ms)
+    assert refusal(answer) == "NOT_CONTROLLER"
+    assert quorum.log.log_end_offset == end
+    # Also when this node leads again by then: what was decided in the former term may be lost.
+    quorum.elect(3)
+    quorum.clock.advance(quorum.clock.now_ms)
+    again = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    quorum.controller.leader_changed(2, 4)
+    quorum.elect(5)
+    quorum.clock.advance(quorum.clock.now_ms)
+    assert refusal(again) == "NOT_CONTROLLER"
+    assert 0 < held(quorum) < MANY or quorum.controller.image.cluster.brokers[1].fenced
+
+
+def test_a_registration_refused_in_a_later_turn_leaves_the_rest_to_the_usual_turns_of_a_fenced_broker() -> None:
+    """The former incarnation is there after all, and its heartbeat came in between; then its connection is lost again."""
+    quorum = crowded()
+    answer = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    request = registration(cluster_id="another")
+    with pytest.raises(KafkaError, match="another"):
+        broker_registration.handle(parts_of(quorum), request, context(ApiKey.BROKER_REGISTRATION))
+    quorum.write(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, fenced=-1))
+    quorum.controller.heartbeats.touch(1, fenced=False, metadata_offset=0, now_ms=quorum.clock.now_ms)
+    quorum.clock.advance(quorum.clock.now_ms)
+    quorum.commit()
+    assert refusal(answer) == "DUPLICATE_BROKER_REGISTRATION"
+    assert not quorum.controller.image.cluster.brokers[1].fenced
+    quorum.duties.connection_lost(1)
+    quorum.clock.advance(quorum.clock.now_ms + 10_000)
+    assert not quorum.controller.state.index.in_isr(1)
+
+
+def test_a_broker_is_unregistered_in_bounded_batches() -> None:
+    quorum = crowded()
+    before = len(quorum.log.batches)
+    request = UnregisterBrokerRequest(broker_id=1)
+    answer = unregister_broker.handle(parts_of(quorum), request, context(ApiKey.UNREGISTER_BROKER))
+    quorum.clock.advance(quorum.clock.now_ms)
+    quorum.commit()
+    assert answer.take().error_code == 0
+    assert 1 not in quorum.controller.image.cluster.brokers
+    assert max(len(batch.records) for batch in quorum.log.batches[before:]) <= PARTITIONS_PER_TURN + 1
+
+
+def test_a_bug_in_a_later_turn_is_an_unknown_server_error_and_later_requests_are_served() -> None:
+    quorum = active()
+    turns = []
+
+    def decide(state: Any) -> Outcome[Any]:
+        turns.append(state)
+        assert len(turns) < 2, "by mistake"
+        return Outcome([NoOpRecord()], None)
+
+    answer = quorum.controller.write_in_turns(decide)
+    quorum.clock.advance(quorum.clock.now_ms)
+    assert refusal(answer) == ErrorCode.UNKNOWN_SERVER_ERROR.name
+    quorum.write(topic("a"))
+    quorum.commit()
+    assert "a" in quorum.loader.image.topics

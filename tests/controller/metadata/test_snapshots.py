@@ -1,0 +1,124 @@
+"""When a node writes a snapshot of the metadata, and in which steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.snapshots import (
+    BYTES_BETWEEN_SNAPSHOTS_MAX,
+    RECORDS_PER_STEP,
+    SNAPSHOT_INTERVAL_MS_MAX,
+    SnapshotGenerator,
+)
+from ottla.server.world import World
+from ottla.storage.files import OsFiles
+from tests.controller.harness import DecisionHarness
+from tests.controller.test_runtime import HandClock
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.ends: list[str] = []
+
+    def append(self, records: list[bytes]) -> None:
+        self.steps.append(len(records))
+
+    def freeze(self) -> None:
+        self.ends.append("frozen")
+
+    def abandon(self) -> None:
+        self.ends.append("abandoned")
+
+
+class Workers:
+    async def run(self, function: Callable[[], None]) -> None:
+        function()
+
+
+class SnapshotHarness:
+    """A generator on a clock that the test moves; the store keeps the writers, and `refuses` as the log does."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.tasks: list[Coroutine[Any, Any, None]] = []
+        self.writers: list[Writer] = []
+        self.created: list[int] = []
+        self.refuses = False
+        world = World(self.clock, Random(0), OsFiles(), None, Workers(), lambda task, name: self.tasks.append(task))
+        self.generator = SnapshotGenerator(world, self)
+
+    def create_snapshot(self, offset: int, epoch: int) -> Writer | None:
+        if self.refuses:
+            raise ValueError("another leader's log")
+        self.writers.append(Writer())
+        return self.writers[-1]
+
+    def snapshot_created(self, offset: int, epoch: int) -> None:
+        self.created.append(offset)
+
+    def update(self, image: MetadataImage = EMPTY, *, size: int = 0) -> bool:
+        """Commit `size` bytes; whether that begins a snapshot."""
+        before = len(self.tasks)
+        self.generator.committed_bytes(size)
+        self.generator.on_metadata_update(MetadataDelta(image), image)
+        return len(self.tasks) > before
+
+    def write(self) -> None:
+        while self.tasks:
+            asyncio.run(self.tasks.pop())
+
+
+@pytest.fixture
+def harness() -> SnapshotHarness:
+    return SnapshotHarness()
+
+
+def test_a_snapshot_is_due_after_so_many_bytes_of_log(harness: SnapshotHarness) -> None:
+    assert not harness.update(size=BYTES_BETWEEN_SNAPSHOTS_MAX - 1)
+    assert harness.update(size=1)
+    assert not harness.update(size=BYTES_BETWEEN_SNAPSHOTS_MAX), "one is being written"
+    harness.write()
+    assert harness.writers[0].ends == ["frozen"] and len(harness.created) == 1
+    assert harness.update(), "the bytes that came meanwhile count"
+    harness.write()
+    harness.generator.committed_bytes(BYTES_BETWEEN_SNAPSHOTS_MAX)
+    harness.generator.loaded_snapshot()
+    assert not harness.update(size=1), "the image came out of a snapshot"
+
+
+def test_a_snapshot_is_due_when_the_last_one_is_too_old_and_something_was_committed(harness: SnapshotHarness) -> None:
+    harness.clock.advance(SNAPSHOT_INTERVAL_MS_MAX)
+    assert not harness.update()
+    assert harness.update(size=1)
+    harness.write()
+    harness.clock.advance(2 * SNAPSHOT_INTERVAL_MS_MAX - 1)
+    assert not harness.update(size=1)
+
+
+def test_a_snapshot_is_encoded_a_bounded_number_of_records_in_each_turn(harness: SnapshotHarness) -> None:
+    cluster = DecisionHarness()
+    cluster.topic("orders", partitions=3 * RECORDS_PER_STEP)
+    harness.update(cluster.image, size=BYTES_BETWEEN_SNAPSHOTS_MAX)
+    harness.write()
+    (writer,) = harness.writers
+    assert max(writer.steps) == RECORDS_PER_STEP
+    assert sum(writer.steps) == len(list(cluster.image.to_records()))
+
+
+def test_a_log_that_another_leader_has_replaced_gets_no_snapshot_now_but_later(harness: SnapshotHarness) -> None:
+    harness.refuses = True
+    assert harness.update(size=BYTES_BETWEEN_SNAPSHOTS_MAX)
+    harness.write()
+    assert not harness.created
+    harness.refuses = False
+    assert harness.update(size=BYTES_BETWEEN_SNAPSHOTS_MAX)
+    harness.write()
+    assert len(harness.created) == 1

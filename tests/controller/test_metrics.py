@@ -1,0 +1,66 @@
+"""What the active controller counts of elections, brokers and topics."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from ottla.controller.decisions.brokers import fence_records
+from ottla.controller.decisions.elections import elect_unclean_leaders
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metrics import CONTROLLER, ControllerMetrics
+from tests.controller.harness import DecisionHarness
+
+
+class Scraped:
+    """A cluster whose changes are published to the metrics of its controller."""
+
+    def __init__(self) -> None:
+        self.cluster = DecisionHarness(brokers=3, elr=False)
+        self.controller = SimpleNamespace(is_active=True, state=self.cluster.state)
+        self.metrics = ControllerMetrics(self.controller)
+
+    def publish(self, records: list[object]) -> None:
+        delta = MetadataDelta(self.cluster.image)
+        for record in records:
+            delta.replay(record)
+        self.metrics.on_metadata_update(delta, delta.apply(self.cluster.offset + len(records), 1))
+        self.cluster.replay(records)
+
+    def value(self, name: str) -> float:
+        (found,) = [family.samples[0].value for family in self.metrics() if family.name.removesuffix("_total") == name]
+        return found
+
+
+def test_elections_are_counted_and_unclean_ones_apart() -> None:
+    scraped = Scraped()
+    scraped.cluster.topic("safe", "1 2 3")
+    scraped.cluster.topic("careless", "1 2", isr="1", unclean_leader_election_enable=True)
+    stats = "kafka_controller_controllerstats"
+    scraped.publish(fence_records(scraped.cluster.state, 1))
+    elected = scraped.value(f"{stats}_leaderelections")
+    assert elected >= 1
+    scraped.publish(elect_unclean_leaders(scraped.cluster.state).records)
+    assert scraped.cluster.show("careless").endswith("recovering")
+    assert scraped.value(f"{stats}_uncleanleaderelections") == 1
+    scraped.controller.is_active = False
+    scraped.publish(fence_records(scraped.cluster.state, 2))
+    assert scraped.value(f"{stats}_uncleanleaderelections") == 1, "a standby counts nothing"
+
+
+def test_partitions_without_leader_and_fenced_brokers_are_told_by_the_active_controller_alone() -> None:
+    scraped = Scraped()
+    scraped.cluster.topic("orders", "1", partitions=2)
+    scraped.cluster.topic("others", "2 3")
+    scraped.cluster.fence(1)
+    expected = {
+        "activecontrollercount": 1,
+        "offlinepartitionscount": 2,
+        "globaltopiccount": 2,
+        "globalpartitioncount": 3,
+        "activebrokercount": 2,
+        "fencedbrokercount": 1,
+    }
+    assert {name: scraped.value(f"{CONTROLLER}_{name}") for name in expected} == expected
+    scraped.controller.is_active = False
+    names = {family.name for family in scraped.metrics()}
+    assert f"{CONTROLLER}_activecontrollercount" in names and f"{CONTROLLER}_offlinepartitionscount" not in names

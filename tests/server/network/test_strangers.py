@@ -1,0 +1,31 @@
+"""What the first bytes of a client that does not speak Kafka's protocol look like."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.network.strangers import stranger
+
+LIMIT = 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "what"),
+    [
+        (b"\x16\x03\x01\x02\x00", "a TLS handshake"),
+        (b"GET / HTTP/1.1", "an HTTP request"),
+        (b"PRI * HTTP/2.0", "an HTTP/2 request"),
+        (b"SSH-2.0-OpenSSH", "an SSH client"),
+        (b"\x05\x01\x00", "a SOCKS request"),
+        (b"*1\r\n$4\r\nPING", "a Redis client"),
+    ],
+)
+def test_a_protocol_that_is_known_by_its_first_bytes_is_named(first_bytes: bytes, what: str) -> None:
+    assert what in stranger(first_bytes, int.from_bytes(first_bytes[:4], "big"), LIMIT)
+
+
+def test_any_other_size_out_of_bounds_reads_as_in_kafka() -> None:
+    assert stranger(b"\xff\xff\xff\xff", -1, LIMIT) == "Invalid receive (size = -1)"
+    assert (
+        stranger(b"\x7f\xff\xff\xff", 2**31 - 1, LIMIT) == f"Invalid receive (size = {2**31 - 1} larger than {LIMIT})"
+    )
