@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.controller.metadata.configs import ConfigsImage
 from ottla.server.config.dynamic import Levels
+from ottla.server.config.key import Values
 from ottla.server.config.load import NodeConfig
 from ottla.server.config.topic import topic_values
 from ottla.storage.config import LogConfig
@@ -37,7 +38,7 @@ class BrokerConfigs:
         return self.node.levels
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> Values:
         return self.node.values
 
     def update(self, configs: ConfigsImage) -> None:
@@ -52,8 +53,10 @@ class BrokerConfigs:
         if found is None:
             values = topic_values(overrides, self.values)
             found = self._log_configs[key] = LogConfig.from_topic_configs(
-                values
-                | {field: self.values[name] for field, name in BROKER_LEVEL.items()}
-                | {"validate_records": self.node.own["ottla.produce.validate.records"]}
+                {
+                    **values,
+                    **{field: self.values[name] for field, name in BROKER_LEVEL.items()},
+                    "validate_records": self.node.own["ottla.produce.validate.records"],
+                }
             )
         return found

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
-from typing import Any
+from typing import TypeAlias
 
 from ottla.broker.all_topics import Rows
 from ottla.protocol.compile import encode, encoder
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from ottla.protocol.primitives import uvarint
+from ottla.protocol.primitives import Pieces, uvarint
 from ottla.protocol.schema import info_of
 
 _COUNT = Struct(">i").pack
@@ -37,6 +37,10 @@ class EncodedMetadata:
         more = [(topic.name or "", encode_topic(topic, version)) for topic in topics]
         joined = b"".join([self.rows.joined, *(encoded for _, encoded in more)])
         return EncodedMetadata(self.head, Rows([*self.rows.topics, *more], joined))
+
+
+#: What Metadata is answered with.
+Metadata: TypeAlias = MetadataResponse | EncodedMetadata
 
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
@@ -66,18 +70,18 @@ def encode_in_pieces(
     yield empty[len(empty) - behind :]
 
 
-def metadata_encoder(version: int) -> Callable[[Any, list[Any]], None]:
+def metadata_encoder(version: int) -> Callable[[Metadata, Pieces], None]:
     """Encodes a MetadataResponse, or an EncodedMetadata."""
     plain = encoder(MetadataResponse, version)
     behind = _bytes_behind(version)
     flexible = version in info_of(MetadataResponse).flexible
     count_bytes = 1 if flexible else 4
 
-    def encode_either(answer: Any, parts: list[Any]) -> None:
-        if answer.__class__ is not EncodedMetadata:
+    def encode_either(answer: Metadata, parts: Pieces) -> None:
+        if not isinstance(answer, EncodedMetadata):
             plain(answer, parts)
             return
-        around: list[Any] = []
+        around: Pieces = []
         plain(answer.head, around)
         frame = b"".join(around)
         cut = len(frame) - behind

@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import RELEASE, Turn, Work
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, Reply
 from ottla.server.world import World
 
 T = TypeVar("T")
+S = TypeVar("S")
 logger = logging.getLogger(__name__)
 
 
@@ -35,8 +36,10 @@ class LongWork:
         #: For handlers of a hot path, which begin it by setting what is left, and use it up before they return.
         self.turn = Turn()
 
-    def run(self, context: RequestContext, work: Work[T], then: Callable[[T], Any], *, is_search: bool) -> Any:
-        """`then(result)`, which may be a Deferred itself; later, when the work takes more than this turn.
+    def run(
+        self, context: RequestContext, work: Work[T], then: Callable[[T], Answer[S]], *, is_search: bool
+    ) -> Answer[S]:
+        """`then(result)`, which may be a reply itself; later, when the work takes more than this turn.
 
         A search is given up when the connection goes. What was sent to be appended is appended all the same.
         """
@@ -44,25 +47,25 @@ class LongWork:
             asked = next(work)
         except StopIteration as end:
             return then(end.value)
-        deferred = Deferred()
+        reply: Reply[S] = Reply()
         go_on = context.connection.hold()
 
         async def finish() -> None:
             try:
-                result = await self._drive(work, asked, lambda: is_search and deferred.cancelled)
-                pass_on(then(result), deferred)
+                result = await self._drive(work, asked, lambda: is_search and reply.cancelled)
+                reply.follow(then(result))
             except _Abandoned:
                 pass
             except Exception as error:
-                pass_on(_as_answer(error, context), deferred)
+                reply.complete(_as_answer(error, context))
             go_on()  # not when the task was cancelled: then the node stops
 
         self._world.spawn(finish(), f"long work for {context!r}")
-        return deferred
+        return reply
 
-    async def _drive(self, work: Work[T], asked: Callable[[], Any] | None, is_abandoned: Callable[[], bool]) -> T:
+    async def _drive(self, work: Work[T], asked: Callable[[], object] | None, is_abandoned: Callable[[], bool]) -> T:
         holds = False
-        answer: Any = None
+        answer: object = None
         fault: KafkaError | None = None
         try:
             while not is_abandoned():
@@ -97,27 +100,6 @@ class LongWork:
 
 class _Abandoned(Exception):
     """The request that asked for the result has been cancelled."""
-
-
-def pass_on(answer: Any, deferred: Deferred) -> None:
-    """Complete `deferred` with an answer that may be a Deferred too."""
-    if deferred.cancelled:
-        if isinstance(answer, Deferred):
-            answer.cancel()
-    elif not isinstance(answer, Deferred):
-        deferred.complete(answer)
-    elif answer.done:
-        deferred.complete(answer.take())
-    else:
-        deferred.on_cancel = answer.cancel
-        answer.attach(_Relay(deferred))
-
-
-class _Relay:
-    """Where the answer goes that another one waits for (`server.network.deferred.Waiting`)."""
-
-    def __init__(self, deferred: Deferred) -> None:
-        self.completed = deferred.complete
 
 
 def _as_answer(error: Exception, context: RequestContext) -> KafkaError:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.broker.encoded_metadata import Metadata
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 from ottla.server.network.context import Peer
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 
 #: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
@@ -36,7 +37,7 @@ LISTED_MS = 5_000
 
 
 #: Completes it, at once or later.
-Answer = Callable[[Deferred], None]
+Answer = Callable[[Reply[Metadata]], None]
 
 
 class HeldAnswers:
@@ -57,22 +58,22 @@ class HeldAnswers:
         """Whoever asks by such a connection has been served before: not a client that is just starting."""
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
-    def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Deferred:
+    def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
         """`answer` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         held = _Held(names_lost_leader, answer, self._release)
         self._wait(held, HOLD_MS)
-        return held.deferred
+        return held.reply
 
-    def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Deferred:
+    def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
         """As `hold`, for an answer that names no lost leader now but soon may."""
         held = _Held(names_lost_leader, answer, self._settled)
         self._wait(held, SETTLE_MS)
-        return held.deferred
+        return held.reply
 
     def _wait(self, held: _Held, delay_ms: int) -> None:
         self._held[held] = None
         held.slot = self._wheel.add(held, delay_ms)
-        held.deferred.on_cancel = lambda: self._forget(held)
+        held.reply.on_cancel = lambda: self._forget(held)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the publisher."""
@@ -91,11 +92,11 @@ class HeldAnswers:
             held.on_expiry = self._release
             self._wait(held, HOLD_MS)
         else:
-            held.answer(held.deferred)
+            held.answer(held.reply)
 
     def _release(self, held: _Held) -> None:
         self._forget(held)
-        held.answer(held.deferred)
+        held.answer(held.reply)
 
     def _forget(self, held: _Held) -> None:
         self._held.pop(held, None)
@@ -103,7 +104,7 @@ class HeldAnswers:
 
 
 class _Held:
-    __slots__ = ("answer", "deferred", "names_lost_leader", "on_expiry", "slot")
+    __slots__ = ("answer", "names_lost_leader", "on_expiry", "reply", "slot")
 
     def __init__(
         self, names_lost_leader: Callable[[], bool], answer: Answer, on_expiry: Callable[[_Held], None]
@@ -111,7 +112,7 @@ class _Held:
         self.names_lost_leader = names_lost_leader
         self.answer = answer
         self.on_expiry = on_expiry
-        self.deferred = Deferred()
+        self.reply: Reply[Metadata] = Reply()
         self.slot = -1
 
     def look(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.replicas import Replicas
@@ -32,7 +31,7 @@ CHECK_DIRECTORIES_MS = 200
 class ScheduledTask:
     name: str
     interval_ms: int
-    run: Callable[[], Any]
+    run: Callable[[], object]
     handle: TimerHandle | None = None
 
 

@@ -5,15 +5,13 @@ Kafka wants a directory to be formatted first; here the first active controller 
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.decisions.features import min_isr_records
 from ottla.controller.metadata.features import ELR_VERSION
 from ottla.protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST, default_levels
-from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
 
 
-def completed(records: list[Any], min_insync_replicas: int) -> list[Any]:
+def completed(records: list[MetadataRecord], min_insync_replicas: int) -> list[MetadataRecord]:
     """What a formatted directory says, with what follows from its features."""
     elr = any(
         isinstance(each, FeatureLevelRecord) and each.name == ELR_VERSION and each.feature_level for each in records
@@ -21,10 +19,14 @@ def completed(records: list[Any], min_insync_replicas: int) -> list[Any]:
     return records + (min_isr_records({}, min_insync_replicas) if elr else [])
 
 
-def bootstrap_records(min_insync_replicas: int, metadata_version: int = METADATA_VERSION_LATEST) -> list[Any]:
+def bootstrap_records(
+    min_insync_replicas: int, metadata_version: int = METADATA_VERSION_LATEST
+) -> list[MetadataRecord]:
     """metadata.version comes first: it says how the rest is to be read. kraft.version is the quorum's own."""
     levels = default_levels(metadata_version)
-    records: list[Any] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))]
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))
+    ]
     levels.pop(KRAFT_VERSION, None)
     records += [FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(levels.items()) if level]
     if levels.get(ELR_VERSION):

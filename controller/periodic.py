@@ -20,7 +20,7 @@ from ottla.controller.decisions.unsettled import (
     left_by_broker,
     settle,
 )
-from ottla.controller.runtime import Controller, Decide
+from ottla.controller.runtime import Controller, Decide, T
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.metadata_records import NoOpRecord
 from ottla.server.clock import TimerHandle
@@ -116,7 +116,7 @@ class PeriodicDuties:
             timer.cancel()
         self._timers[duty] = self._controller.clock.call_later(delay_ms, run)
 
-    def _write(self, decide: Decide) -> bool:
+    def _write(self, decide: Decide[T]) -> bool:
         """Whether the decision could be made at all."""
         try:
             self._controller.write(decide)

@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.controller.bootstrap import bootstrap_records, completed
 from ottla.controller.decisions.heartbeats import Heartbeats
@@ -31,14 +31,15 @@ from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord
+from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord, MetadataRecord
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 log = logging.getLogger(__name__)
 
-Decide = Callable[[ControlState], Outcome[Any]]
+T = TypeVar("T")
+Decide = Callable[[ControlState], Outcome[T]]
 
 
 class MetadataLog(Protocol):
@@ -56,7 +57,7 @@ class MetadataLog(Protocol):
 
 class _Waiting(NamedTuple):
     offset: int
-    deferred: Deferred
+    reply: Reply[Any]
     response: Any
 
 
@@ -90,7 +91,7 @@ class Controller:
         self._state: ControlState | None = None
         self._waiting: deque[_Waiting] = deque()
         self._last_offset = -1  # of the newest record appended by this term
-        self._bootstrap: list[Any] | None = None
+        self._bootstrap: list[MetadataRecord] | None = None
         self._last_leader_id = -1
         #: Elected, and not active yet.
         self._indexing: Work[ClusterIndex] | None = None
@@ -113,8 +114,7 @@ class Controller:
         offset = self.loader.last_offset
         while self._waiting and self._waiting[0].offset <= offset:
             done = self._waiting.popleft()
-            if not done.deferred.cancelled:
-                done.deferred.complete(done.response)
+            done.reply.complete(done.response)
 
     # The requests' side
     @property
@@ -139,25 +139,25 @@ class Controller:
         )  # fmt: skip
         return KafkaError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller; {known}.")
 
-    def write(self, decide: Decide) -> Deferred:
+    def write(self, decide: Decide[T]) -> Reply[T]:
         """Decide, append and replay now; the answer comes with the commit. Whatever `decide` raises is not our matter."""
-        deferred = Deferred()
-        self._answer(deferred, self._decided(self.state, decide))
-        return deferred
+        reply: Reply[T] = Reply()
+        self._answer(reply, self._decided(self.state, decide))
+        return reply
 
-    def write_in_turns(self, decide: Decide) -> Deferred:
+    def write_in_turns(self, decide: Decide[T | None]) -> Reply[T]:
         """As `write`, for what may be more than a turn of the loop has time for.
 
         `decide` gives None for a response as long as there is more to decide, and is asked again in the next turn: what is
         decided in one turn is appended and replayed in it, other decisions come in between, and the answer is one for all
         of them. What it raises in the first turn is the caller's, later it is the answer.
         """
-        deferred = Deferred()
+        reply: Reply[T] = Reply()
         state = self.state
-        self._answer_in_turns(deferred, state, decide, self._decided(state, decide))
-        return deferred
+        self._answer_in_turns(reply, state, decide, self._decided(state, decide))
+        return reply
 
-    def _decided(self, state: ControlState, decide: Decide) -> Any:
+    def _decided(self, state: ControlState, decide: Decide[T]) -> T:
         """The response; what led to it is appended and replayed."""
         outcome = decide(state)
         if outcome.records:
@@ -165,15 +165,17 @@ class Controller:
             self.on_decided()
         return outcome.response
 
-    def _answer(self, deferred: Deferred, response: Any) -> None:
+    def _answer(self, reply: Reply[T], response: T) -> None:
         if self._last_offset > self.loader.last_offset:
-            self._waiting.append(_Waiting(self._last_offset, deferred, response))
-        elif not deferred.cancelled:
-            deferred.complete(response)
+            self._waiting.append(_Waiting(self._last_offset, reply, response))
+        else:
+            reply.complete(response)
 
-    def _answer_in_turns(self, deferred: Deferred, state: ControlState, decide: Decide, response: Any) -> None:
+    def _answer_in_turns(
+        self, reply: Reply[T], state: ControlState, decide: Decide[T | None], response: T | None
+    ) -> None:
         if response is not None:
-            self._answer(deferred, response)
+            self._answer(reply, response)
             return
 
         def next_turn() -> None:
@@ -185,10 +187,9 @@ class Controller:
                 if not isinstance(error, KafkaError):
                     log.exception("A decision in turns failed")
                     error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                if not deferred.cancelled:
-                    deferred.fail(error)
+                reply.complete(error)
             else:
-                self._answer_in_turns(deferred, state, decide, following)
+                self._answer_in_turns(reply, state, decide, following)
 
         self.clock.call_later(0, next_turn)
 
@@ -202,12 +203,12 @@ class Controller:
         if self.is_active:
             self._deactivate()
 
-    def _append(self, state: ControlState, records: list[Any]) -> None:
+    def _append(self, state: ControlState, records: list[MetadataRecord]) -> None:
         """As one batch where it is what a client asked for; fencing a broker with many partitions takes several."""
         for start in range(0, len(records), USER_RECORDS_MAX):
             self._append_batch(state, records[start : start + USER_RECORDS_MAX])
 
-    def _append_batch(self, state: ControlState, records: list[Any]) -> None:
+    def _append_batch(self, state: ControlState, records: list[MetadataRecord]) -> None:
         delta = MetadataDelta(state.image)
         delta.replay_all(records)
         first = self._log.log_end_offset
@@ -288,7 +289,7 @@ class Controller:
         self._last_offset = self.loader.last_offset
         self.loader.appended.clear()
         log.info("Node %d is the active controller of epoch %d", self.node_id, self.epoch)
-        records: list[Any] = []
+        records: list[MetadataRecord] = []
         if self.loader.in_transaction:
             records.append(AbortTransactionRecord(reason="Controller failover"))
         if image.features.metadata_version == 0:
@@ -307,7 +308,7 @@ class Controller:
 
         self.clock.call_later(0, some)
 
-    def set_bootstrap(self, records: Iterable[Any]) -> None:
+    def set_bootstrap(self, records: Iterable[MetadataRecord]) -> None:
         """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
         self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
 
@@ -322,5 +323,4 @@ class Controller:
         self.on_deactivated()
         error = self.not_controller()
         for lost in waiting:
-            if not lost.deferred.cancelled:
-                lost.deferred.fail(error)
+            lost.reply.complete(error)

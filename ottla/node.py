@@ -40,7 +40,8 @@ from ottla.server.config.load import NodeConfig, log_ignored
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
+from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusEndpoint

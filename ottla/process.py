@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ottla.loop_watch import LoopWatch
 from ottla.node import FAILED_TO_START, Node
@@ -58,7 +59,8 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
         server.metrics.add(watch)
         starting = real.world.spawn(_started(server), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
-        await asyncio.wait([starting, stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [starting, stopping, server.failed]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and not server.failed.done():
             if (failure := starting.result()) is not None:
                 _explain(failure)
@@ -66,7 +68,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
             gc.freeze()
             if ready_fd >= 0:
                 os.write(ready_fd, b"ready\n")
-            await asyncio.wait([stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends[1:], return_when=asyncio.FIRST_COMPLETED)
         if server.failed.done():
             _explain(server.failed.result())
         await server.stop()

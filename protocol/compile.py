@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from ottla.protocol.decoding import decoder_source
 from ottla.protocol.encoding import encoder_source
 from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.primitives import Buffer, Pieces
 from ottla.protocol.schema import info_of
 
 T = TypeVar("T")
 
-_encoders: dict[tuple[type[Any], int], Callable[[Any, list[Any]], None]] = {}
-_decoders: dict[tuple[type[Any], int], Callable[[Buffer, int, int], tuple[Any, int]]] = {}
+_encoders: dict[tuple[type[object], int], Callable[[Any, Pieces], None]] = {}
+_decoders: dict[tuple[type[object], int], Callable[[Buffer, int, int], tuple[Any, int]]] = {}
 
 
-def encoder(cls: type[T], version: int) -> Callable[[T, list[Any]], None]:
+def encoder(cls: type[T], version: int) -> Callable[[T, Pieces], None]:
     """Returns a function (object, pieces) that appends the object's bytes to the list of pieces."""
     known = _encoders.get((cls, version))
     if known is None:
@@ -39,7 +39,7 @@ def decoder(cls: type[T], version: int) -> Callable[[Buffer, int, int], tuple[T,
 
 def encode(obj: Any, version: int) -> bytes:
     """Returns the object's bytes in one piece."""
-    pieces: list[Any] = []
+    pieces: Pieces = []
     encoder(obj.__plain__, version)(obj, pieces)
     return b"".join(pieces)
 
@@ -52,7 +52,7 @@ def decode(cls: type[T], data: Buffer, version: int) -> T:
     return obj
 
 
-def _compile(what: str, generate: Callable[..., tuple[str, dict[str, Any]]], cls: type[Any], version: int) -> Any:
+def _compile(what: str, generate: Callable[..., tuple[str, dict[str, object]]], cls: type[object], version: int) -> Any:
     info = info_of(cls)
     if version not in info.versions:
         raise UnsupportedVersion(f"{cls.__name__} has versions {info.versions}, not {version}")
@@ -60,6 +60,6 @@ def _compile(what: str, generate: Callable[..., tuple[str, dict[str, Any]]], cls
     filename = f"<{what} {cls.__module__}.{cls.__name__} v{version}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), scope)
-    function = scope[what]
+    function: Any = scope[what]
     function.__qualname__ = f"{what}_{cls.__name__}_v{version}"
     return function

@@ -8,7 +8,6 @@ returns or raises MalformedMessage.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from ottla.protocol import primitives
 from ottla.protocol.errors import MalformedMessage
@@ -28,7 +27,7 @@ def _tag_overrun(where: str) -> None:
     raise MalformedMessage(f"{where}: a tagged field's size does not fit")
 
 
-_SCOPE: dict[str, Any] = {
+_SCOPE: dict[str, object] = {
     "ZERO_UUID": primitives.ZERO_UUID,
     "MalformedMessage": MalformedMessage,
     "struct_error": struct.error,
@@ -45,7 +44,7 @@ _SCOPE: dict[str, Any] = {
 }
 
 
-def decoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+def decoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
     """The text of decode(buf, pos, end) -> (object, position after it), and the names it uses."""
     writer = _Decoding(cls, version, flexible)
     return writer.whole(), writer.scope

@@ -6,7 +6,7 @@ the version lacks must be at its default unless it is ignorable.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ottla.protocol import primitives
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
@@ -22,7 +22,7 @@ def _null(where: str) -> NoReturn:
     raise ProtocolError(f"{where} is None, which this version cannot say")
 
 
-_SCOPE: dict[str, Any] = {
+_SCOPE: dict[str, object] = {
     "ZERO_UUID": primitives.ZERO_UUID,
     "uvarint": primitives.uvarint,
     "string_length": primitives.string_length,
@@ -32,7 +32,7 @@ _SCOPE: dict[str, Any] = {
 }
 
 
-def encoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+def encoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
     """The text of encode(obj, out), and the names it uses."""
     writer = _Encoding(cls, version, flexible)
     return writer.whole(), writer.scope

@@ -29,20 +29,20 @@ def json_name(name: str) -> str:
     return _SPELLING.get(name) or first + "".join(word.capitalize() for word in rest)
 
 
-def to_json(obj: Any, version: int) -> dict[str, Any]:
+def to_json(obj: Any, version: int) -> dict[str, object]:
     """The message as an object of the json module."""
     _check_version(obj.__plain__, version)
     return _struct_to_json(obj, version)
 
 
-def _check_version(cls: type[Any], version: int) -> None:
+def _check_version(cls: type[object], version: int) -> None:
     versions: Versions = info_of(cls).versions
     if version not in versions:
         raise UnsupportedVersion(f"{cls.__name__} has versions {versions}, not {version}")
 
 
-def _struct_to_json(obj: Any, version: int) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _struct_to_json(obj: Any, version: int) -> dict[str, object]:
+    out: dict[str, object] = {}
     for field in fields(obj.__plain__):
         value = getattr(obj, field.name)
         at_default = value == default_value(field)
@@ -57,7 +57,7 @@ def _struct_to_json(obj: Any, version: int) -> dict[str, Any]:
     return out
 
 
-def _to_json(wire_type: WireType, value: Any, version: int) -> Any:
+def _to_json(wire_type: WireType, value: Any, version: int) -> object:
     if value is None:
         return None
     if wire_type.item is not None:

@@ -14,6 +14,8 @@ from typing import TypeAlias
 from ottla.protocol.errors import MalformedMessage, ProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+#: The bytes of an encoded message. Records are pieces of their own, so that they are not copied.
+Pieces: TypeAlias = list[Buffer]
 
 ZERO_UUID = bytes(16)
 

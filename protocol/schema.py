@@ -9,7 +9,7 @@ One class describes all versions of a struct; a field names its versions (by def
         group_instance_id: str | None = v("3+", default=None)
 
 Annotations are the wire types: bool, int8 to int64, uint16, uint32, float64, str, bytes, uuid (16 bytes), Records
-(record batches, passed through without a copy), list[...] and structs; `| None` makes them nullable.
+and RequestRecords (record batches, passed through without a copy), list[...] and structs; `| None` makes them nullable.
 
 Each declared class costs time at start-up, so the decorators only give the class its slots. Annotations are read by
 `fields()` when a codec is first compiled, and the constructor is compiled when it is first called.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.ranges import ALL, NONE, Versions, parse
@@ -33,6 +33,8 @@ uint32: TypeAlias = int
 float64: TypeAlias = float
 uuid: TypeAlias = bytes
 Records: TypeAlias = bytes | memoryview | list[memoryview]
+#: Of a request: they are in one buffer. Only a response is written from several.
+RequestRecords: TypeAlias = bytes | memoryview
 
 T = TypeVar("T")
 Parameters = ParamSpec("Parameters")
@@ -42,7 +44,7 @@ FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q",
     "uint16": "H", "uint32": "I", "float64": "d", "uuid": "16s",
 }  # fmt: skip
-_ZERO: dict[str, Any] = dict.fromkeys(FIXED, 0) | {
+_ZERO: dict[str, object] = dict.fromkeys(FIXED, 0) | {
     "bool": False, "float64": 0.0, "uuid": ZERO_UUID, "str": "", "bytes": b"", "Records": None,
 }  # fmt: skip
 
@@ -52,14 +54,14 @@ class _Unset:
         return "UNSET"
 
 
-UNSET: Any = _Unset()
+UNSET: Final = _Unset()
 
 
 class Declared(NamedTuple):
     """The arguments of v(...) for a field."""
 
     versions: str | None
-    default: Any
+    default: object
     tag: int | None
     nullable: str | None
     ignorable: bool
@@ -68,8 +70,8 @@ class Declared(NamedTuple):
 def v(
     versions: str | None = None,
     *,
-    default: Any = UNSET,
-    factory: Callable[[], Any] | None = None,
+    default: object = UNSET,
+    factory: Callable[[], object] | None = None,
     tag: int | None = None,
     nullable: str | None = None,
     ignorable: bool = False,
@@ -98,7 +100,7 @@ class Field(NamedTuple):
     versions: Versions
     nullable: Versions
     tag: int | None
-    default: Any
+    default: object
     ignorable: bool
 
 
@@ -115,12 +117,12 @@ class Struct:
 
     __slots__ = ()
     __field_names__: tuple[str, ...] = ()
-    __declared__: ClassVar[dict[str, Any]] = {}
+    __declared__: ClassVar[dict[str, object]] = {}
     __annotations_text__: ClassVar[dict[str, str]] = {}
     __message__: ClassVar[MessageInfo | None] = None
     __plain__: ClassVar[type[Struct]]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         plain = type(self).__plain__
         setattr(plain, "__init__", _compile_init(plain))  # noqa: B010  mypy refuses the assignment
         plain.__init__(self, *args, **kwargs)
@@ -168,29 +170,35 @@ def _slotted(cls: type[T], info: MessageInfo | None) -> type[T]:
     return finished
 
 
-def info_of(cls: type[Any]) -> MessageInfo:
+def _declared(cls: type[object]) -> type[Struct]:
+    """Returns the class as the decorators have made it, which type checkers do not see."""
+    assert issubclass(cls, Struct), f"{cls.__name__} is not declared by @message or @struct"
+    return cls
+
+
+def info_of(cls: type[object]) -> MessageInfo:
     """Returns the arguments of @message for the class."""
-    info: MessageInfo | None = cls.__message__
+    info = _declared(cls).__message__
     if info is None:
         raise TypeError(f"{cls.__name__} is a struct inside messages, not a message")
     return info
 
 
-_fields: dict[type[Any], tuple[Field, ...]] = {}
+_fields: dict[type[object], tuple[Field, ...]] = {}
 
 
-def fields(cls: type[Any]) -> tuple[Field, ...]:
+def fields(cls: type[object]) -> tuple[Field, ...]:
     """The fields of a declared class in wire order."""
     known = _fields.get(cls)
     if known is None:
-        scope = vars(sys.modules[cls.__module__])
+        made, scope = _declared(cls), vars(sys.modules[cls.__module__])
         known = _fields[cls] = tuple(
-            _field(name, text, cls.__declared__[name], scope) for name, text in cls.__annotations_text__.items()
+            _field(name, text, made.__declared__[name], scope) for name, text in made.__annotations_text__.items()
         )
     return known
 
 
-def _field(name: str, annotation: str, declared: Any, scope: dict[str, Any]) -> Field:
+def _field(name: str, annotation: str, declared: object, scope: dict[str, Any]) -> Field:
     if not isinstance(declared, Declared):
         declared = Declared(None, declared, None, None, False)
     text = annotation.removesuffix(" | None")
@@ -208,12 +216,14 @@ def _field(name: str, annotation: str, declared: Any, scope: dict[str, Any]) -> 
 def _wire_type(text: str, scope: dict[str, Any]) -> WireType:
     if text.startswith("list["):
         return WireType("list", item=_wire_type(text[5:-1], scope))
+    if text == "RequestRecords":
+        return WireType("Records")
     if text in _ZERO:
         return WireType(text)
     return WireType("struct", struct=scope[text])
 
 
-def has_list(cls: type[Any]) -> bool:
+def has_list(cls: type[object]) -> bool:
     """Returns True if the struct, or a struct in it, has a list: two owners of one default object could both change that list."""
     return any(
         field.type.name == "list" or (field.type.struct is not None and has_list(field.type.struct))
@@ -224,7 +234,7 @@ def has_list(cls: type[Any]) -> bool:
 _shared_defaults: dict[type[Any], Any] = {}
 
 
-def shared_default(cls: type[Any]) -> Any:
+def shared_default(cls: type[object]) -> Any:
     """Returns one read-only object with all defaults, so that absent structs cost neither time nor memory.
 
     An assignment to one of its fields would change other messages, so it raises: put a new struct in its place.
@@ -234,14 +244,14 @@ def shared_default(cls: type[Any]) -> Any:
         methods = {"__slots__": (), "__module__": cls.__module__, "__reduce__": lambda self: (shared_default, (cls,))}
         read_only: Any = type(cls.__name__, (cls,), methods)
         plain, known = cls(), read_only.__new__(read_only)
-        for name in cls.__field_names__:
+        for name in _declared(cls).__field_names__:
             setattr(known, name, getattr(plain, name))
         read_only.__setattr__ = _refuse
         _shared_defaults[cls] = known
     return known
 
 
-def _refuse(self: Any, name: str, value: Any) -> None:
+def _refuse(self: Any, name: str, value: object) -> None:
     kind = self.__plain__.__name__
     raise AttributeError(f"this {kind} is the shared default: assign a new {kind}({name}=...) to its owner instead")
 
@@ -257,16 +267,16 @@ def maker(cls: Callable[Parameters, T]) -> Callable[Parameters, T]:
     return made
 
 
-def _compile_init(cls: type[Any]) -> Callable[..., None]:
+def _compile_init(cls: type[object]) -> Callable[..., None]:
     """Compiles the constructor: it takes every field by keyword or position, each with its default."""
     init: Callable[..., None] = _compile(cls, "__init__", "", "")
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
 
 
-def _compile(cls: type[Any], name: str, begin: str, end: str) -> Any:
+def _compile(cls: type[object], name: str, begin: str, end: str) -> Any:
     """Compiles a function with a parameter for every field. It sets them on `self`, which `begin` or the first parameter defines."""
-    scope: dict[str, Any] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
+    scope: dict[str, object] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
     parameters, body = [], []
     for field in fields(cls):
         value = field.name

@@ -7,7 +7,6 @@ one struct.Struct. The length prefix of what follows, when it is one byte or an 
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import FIXED, UNSET, Field, Struct, WireType, fields, has_list, shared_default
@@ -19,7 +18,7 @@ NUMBERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H",
 class Source:
     """The function that is being generated, the objects that it refers to, and the open run."""
 
-    def __init__(self, scope: dict[str, Any]) -> None:
+    def __init__(self, scope: dict[str, object]) -> None:
         self.scope = scope
         self.lines: list[str] = []
         self.depth = 1
@@ -34,7 +33,7 @@ class Source:
         self._names += 1
         return f"{prefix}{self._names}"
 
-    def refer(self, name: str, value: Any) -> str:
+    def refer(self, name: str, value: object) -> str:
         """Binds `value` in the function's namespace to `name`, or to a longer name if that one is taken; returns the name."""
         while self.scope.setdefault(name, value) is not value:
             name += "_"
@@ -52,7 +51,7 @@ def run_size(codes: str) -> int:
     return struct.calcsize(">" + codes)
 
 
-def default_value(field: Field) -> Any:
+def default_value(field: Field) -> object:
     """The Python value that stands for the field's default; lists and structs with lists are not shared."""
     if field.default is not UNSET:
         return field.default

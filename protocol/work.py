@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")
-Work: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
+Work: TypeAlias = Generator[Callable[[], object] | None, Any, T]
 
 #: Records looked at in one turn: about a microsecond each.
 RECORDS_A_TURN = 2048
@@ -62,7 +62,7 @@ RELEASE = _released
 
 def do_now(work: Work[T]) -> T:
     """Runs all of the work at once, however long it takes."""
-    answer: Any = None
+    answer: object = None
     raised: KafkaError | None = None
     while True:
         try:

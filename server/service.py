@@ -10,12 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Never, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
 #: Tasks that ignore being cancelled for so long are left behind.
 STOP_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
+
+
+class Spawn(Protocol):
+    """`Tasks.spawn`."""
+
+    def __call__(self, coroutine: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]: ...
 
 
 class Tasks:
@@ -25,20 +33,20 @@ class Tasks:
         self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:
         self._loop = loop
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order, so that a simulated run can be repeated
+        self._tasks: dict[asyncio.Task[object], None] = {}  # in order, so that a simulated run can be repeated
         self.on_failure = on_failure
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]:
         """Run the coroutine until it ends or the node stops."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._done)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
             return

@@ -20,10 +20,7 @@ import sys
 import threading
 from collections.abc import Callable
 from struct import Struct
-from typing import IO, TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from ottla.server.workers import ThreadWorkers
+from typing import IO, Any, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +29,9 @@ _LENGTH = Struct(">Q")
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from ottla.server.worker_process import serve; serve()"
 #: Clients come first where there are not enough processors for both.
 _NICENESS = 5
+
+
+T = TypeVar("T")
 
 
 class WorkerEnded(Exception):
@@ -54,10 +54,16 @@ class WorkerProcess(Protocol):
         """Ends what runs, and the process. It may be used again: that starts another one."""
 
 
+class Thread(Protocol):
+    """Where blocking calls run (`ThreadWorkers`)."""
+
+    async def run(self, function: Callable[..., T], *args: object) -> T: ...
+
+
 class OwnProcess:
     """See `WorkerProcess`. `thread` waits for the pipes, and is used for nothing else."""
 
-    def __init__(self, thread: ThreadWorkers) -> None:
+    def __init__(self, thread: Thread) -> None:
         self._thread = thread
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -137,7 +143,7 @@ def serve() -> None:
     os.dup2(2, 1)  # a stray print must not pass for an answer
     requests: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
-    worker: Any = None
+    worker: object = None
     while True:
         what, arguments = requests.get()
         try:

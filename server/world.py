@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.server.clock import Clock, SystemClock
 from ottla.server.network.transport import Network, TcpNetwork
-from ottla.server.service import Tasks
+from ottla.server.service import Spawn, Tasks
 from ottla.server.workers import ThreadWorkers, Workers
 from ottla.storage.files import Files, OsFiles
-
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,9 +266,16 @@ class Log(LogState):
             self.producers.on_high_watermark(offset)
         return True
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncation_errand(self, offset: int) -> Callable[[], snapshot_files.Decoded | None] | None:
+        """What such a truncation has to read of many producers: to be called on any thread, so that the loop need not.
+
+        It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
+        """
+        return snapshot_files.decoding(self, offset)
+
+    def truncate_to(self, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
         """Removes everything at or after `offset`; False when there was nothing."""
-        return truncate.truncate_to(self, offset)
+        return truncate.truncate_to(self, offset, decoded)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Removes everything; the log goes on at `offset`."""

@@ -37,10 +37,10 @@ ABORT, COMMIT = 0, 1
 INT64 = Struct(">q")
 
 
-def rebuild_producers(log: LogState) -> None:
+def rebuild_producers(log: LogState, decoded: snapshot_files.Decoded | None = None) -> None:
     """The producers' state at the log end offset: the newest snapshot that is not beyond it, and the batches since."""
     snapshot_files.forget(log, lambda offset: offset > log.log_end_offset)
-    start = snapshot_files.load(log, log.producers, log.log_end_offset)
+    start = snapshot_files.load(log, log.producers, log.log_end_offset, decoded)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
             aborted = _take_in_readable(log.producers, header, batch, segment)

@@ -15,9 +15,11 @@ from ottla.storage.segment import Segment
 logger = logging.getLogger(__name__)
 
 
-def truncate_to(log: LogState, offset: int) -> bool:
+def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
     assert offset >= 0
     log.check_usable()
+    if decoded is not None and not decoded.counts(log):
+        decoded = None
     if offset >= log.log_end_offset:
         # An epoch that this replica led without an append: nobody else knows it, and it would be asked about for ever.
         log.epochs.truncate_from_end(offset)
@@ -39,7 +41,7 @@ def truncate_to(log: LogState, offset: int) -> bool:
         raise
     try:
         _cut(log, offset)
-        replay.rebuild_producers(log)
+        replay.rebuild_producers(log, decoded)
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise

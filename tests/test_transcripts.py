@@ -45,7 +45,7 @@ def test_a_transcript_that_is_right_passes_and_stays_as_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("situation", "text", "error"),
+    ("case", "text", "error"),
     [
         ("an unknown command", "add 1\n----\n1\n1 numbers\n\nsubtract 1\n----\n", r"sum.txt:6: unknown command `subtract 1`"),
         ("a command without its separator", "add 1\n\nadd 2\n----\n2\n1 numbers\n", r"sum.txt:1: no ---- below `add 1`"),
@@ -58,16 +58,16 @@ def test_a_transcript_that_is_right_passes_and_stays_as_it_is(tmp_path: Path) ->
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and "\n" not in value else "",
 )  # fmt: skip
-def test_what_is_no_transcript_fails_with_file_and_line(situation: str, text: str, error: str, tmp_path: Path) -> None:
+def test_what_is_no_transcript_fails_with_file_and_line(case: str, text: str, error: str, tmp_path: Path) -> None:
     with pytest.raises(TranscriptError, match=error):
         played(tmp_path, text)
 
 
 @pytest.mark.parametrize(
-    ("situation", "output"),
+    ("case", "output"),
     [("another", "10\n2 numbers\n"), ("a missing", ""), ("a shorter", "9\n"), ("a longer", "9\n2 numbers\nmore\n")],
 )
-def test_an_output_that_differs_fails_with_file_line_and_both(situation: str, output: str, tmp_path: Path) -> None:
+def test_an_output_that_differs_fails_with_file_line_and_both(case: str, output: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"sum.txt:2: add 1 2 times=3"):
         played(tmp_path, f"# A sum.\nadd 1 2 times=3\n----\n{output}")
 

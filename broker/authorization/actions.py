@@ -64,19 +64,19 @@ def on_topic(operation: int, field: str = "name") -> ActionOf:
 def on_topic_or_id(operation: int) -> ActionOf:
     """Elements with a name or, in later versions, an id. An id that nothing is known by is the handler's to refuse."""
 
-    def action(broker: BrokerParts, request: Any, element: Any) -> Action | None:
+    def action(broker: BrokerParts, request: object, element: Any) -> Action | None:
         name = element.name or broker.metadata.topic_name(element.topic_id)
         return Action(operation, TOPIC, name) if name else None
 
     return action
 
 
-def read_valid_topic(broker: BrokerParts, request: Any, topic: Any) -> Action | None:
+def read_valid_topic(broker: BrokerParts, request: object, topic: Any) -> Action | None:
     """DescribeProducers says first that a name is none."""
     return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
 
 
-def sync_with_protocol(broker: BrokerParts, request: Any, element: Any) -> Action | None:
+def sync_with_protocol(broker: BrokerParts, request: Any, element: object) -> Action | None:
     """SyncGroup says first that the protocol is missing, which it must not be from v5 on (KIP-559)."""
     if request.protocol_type is None or request.protocol_name is None:
         return None
@@ -96,11 +96,11 @@ def describe_coordinator_key(broker: BrokerParts, request: Any, key: str | None)
     return None
 
 
-def find_share_coordinator(broker: BrokerParts, request: Any, element: Any) -> Action | None:
+def find_share_coordinator(broker: BrokerParts, request: Any, element: object) -> Action | None:
     return Action(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME) if request.key_type == SHARE_KEY else None
 
 
-def describe_config_resource(broker: BrokerParts, request: Any, resource: Any) -> Action | None:
+def describe_config_resource(broker: BrokerParts, request: object, resource: Any) -> Action | None:
     """What a broker or a subscription to client metrics is configured with is the cluster's."""
     match resource.resource_type:
         case ResourceType.TOPIC:

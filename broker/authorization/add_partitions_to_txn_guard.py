@@ -5,9 +5,7 @@ One topic that is refused fails the request: the partitions of the others are an
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.authorization.guard import Handler
+from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -17,15 +15,20 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer
 from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 
 BROKERS_ONLY_SINCE = 4
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
+def guard(
+    broker: BrokerParts, handler: HandlerOf[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
+) -> HandlerOf[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]:
     allows = broker.authorizer.allows
 
-    def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+    def add_partitions_to_txn(
+        request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Answer[AddPartitionsToTxnResponse]:
         if context.api_version >= BROKERS_ONLY_SINCE:
             if not allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
                 raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -39,7 +37,9 @@ def group_operations(
                 group.authorized_operations = broker.authorizer.authorized_operations(context, GROUP, group.group_id)
 
 
-def only_visible_groups(broker: BrokerParts, request: Any, context: RequestContext, answer: ListGroupsResponse) -> None:
+def only_visible_groups(
+    broker: BrokerParts, request: object, context: RequestContext, answer: ListGroupsResponse
+) -> None:
     """Who may describe the cluster sees all groups."""
     authorizer = broker.authorizer
     if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
@@ -47,7 +47,7 @@ def only_visible_groups(broker: BrokerParts, request: Any, context: RequestConte
 
 
 def only_visible_topics(
-    broker: BrokerParts, request: Any, context: RequestContext, answer: DescribeTransactionsResponse
+    broker: BrokerParts, request: object, context: RequestContext, answer: DescribeTransactionsResponse
 ) -> None:
     allows = broker.authorizer.allows
     for state in answer.transaction_states:
@@ -55,7 +55,7 @@ def only_visible_topics(
 
 
 def only_visible_transactions(
-    broker: BrokerParts, request: Any, context: RequestContext, answer: ListTransactionsResponse
+    broker: BrokerParts, request: object, context: RequestContext, answer: ListTransactionsResponse
 ) -> None:
     allows = broker.authorizer.allows
     answer.transaction_states = [
@@ -66,7 +66,7 @@ def only_visible_transactions(
 
 
 def without_messages(
-    broker: BrokerParts, request: Any, context: RequestContext, answer: FindCoordinatorResponse
+    broker: BrokerParts, request: object, context: RequestContext, answer: FindCoordinatorResponse
 ) -> None:
     """Kafka names no reason where it names several coordinators."""
     for coordinator in answer.coordinators:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.broker.authorization.guard import Handler
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode
@@ -20,7 +18,9 @@ from ottla.server.security.operations import DESCRIBE, TOPIC
 def guard(broker: BrokerParts, handler: Handler) -> Handler:
     authorizer = broker.authorizer
 
-    def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Any:
+    def describe_topic_partitions(
+        request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> DescribeTopicPartitionsResponse:
         asked = sorted({topic.name for topic in request.topics})
         names = asked or sorted(broker.metadata.image.topics.names)
         allowed = [name for name in names if authorizer.allows(context, DESCRIBE, TOPIC, name)]

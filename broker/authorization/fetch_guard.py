@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.broker.authorization.guard import Handler
 from ottla.broker.handlers.fetch import serve
 from ottla.broker.parts import BrokerParts
@@ -12,13 +10,14 @@ from ottla.broker.replication.fetching import Fetching
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.read import failed
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchRequest, PartitionData
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer
 from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 
 
 def guard(broker: BrokerParts, handler: Handler) -> Handler:
-    def fetch(request: FetchRequest, context: RequestContext) -> Any:
+    def fetch(request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
         return serve(AuthorizedFetching(broker, request, context), request)
 
     return fetch

@@ -13,21 +13,27 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.authorization.actions import Action, ActionOf
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
+from ottla.server.network import reply
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.reply import Answer
 from ottla.server.security.operations import REFUSALS
 
+T = TypeVar("T")
+S = TypeVar("S")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 Handler = Callable[[Any, RequestContext], Any]
-Custom = Callable[[BrokerParts, Handler], Handler]
+HandlerOf = Callable[[RequestT, RequestContext], Answer[ResponseT]]
+Custom = Callable[[BrokerParts, Any], Handler]
 ALL_VERSIONS = parse("0+")
 
 
@@ -72,7 +78,7 @@ def guarded(broker: BrokerParts, api_key: int, rules: Rules, handler: Handler) -
     if not is_async(handler):
         return inner
 
-    async def guarded_handler(request: Any, context: RequestContext) -> Any:
+    async def guarded_handler(request: object, context: RequestContext) -> Any:
         answer = inner(request, context)
         return await answer if inspect.isawaitable(answer) else answer
 
@@ -85,19 +91,18 @@ def _guard(broker: BrokerParts, api_key: int, rule: Whole | Each | After, handle
     if isinstance(rule, Each):
         return _Each(broker, api_key, rule, handler)
 
-    def after(request: Any, context: RequestContext) -> Any:
+    def after(request: object, context: RequestContext) -> Any:
         return then(handler(request, context), partial(_shaped, broker, rule, request, context))
 
     return after
 
 
-def _shaped(broker: BrokerParts, rule: After, request: Any, context: RequestContext, answer: Any) -> Any:
-    if not isinstance(answer, KafkaError):
-        rule.shape(broker, request, context, answer)
+def _shaped(broker: BrokerParts, rule: After, request: object, context: RequestContext, answer: T) -> T:
+    rule.shape(broker, request, context, answer)
     return answer
 
 
-def is_async(handler: Any) -> bool:
+def is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
 
 
@@ -107,7 +112,7 @@ class _Whole:
         self._rule = rule
         self._handler = handler
 
-    def __call__(self, request: Any, context: RequestContext) -> Any:
+    def __call__(self, request: object, context: RequestContext) -> Any:
         if context.api_version in self._rule.versions:
             require(self._broker, context, [action(self._broker, request, None) for action in self._rule.actions])
         return self._handler(request, context)
@@ -120,14 +125,14 @@ class _Each:
         self._rule = rule
         self._handler = handler
 
-    def __call__(self, request: Any, context: RequestContext) -> Any:
+    def __call__(self, request: object, context: RequestContext) -> Any:
         rule = self._rule
         if context.api_version not in rule.versions:
             return self._handler(request, context)
         if rule.unless is not None and allows(self._broker, context, rule.unless(self._broker, request, None)):
             return self._handler(request, context)
         elements = getattr(request, rule.source)
-        refused: dict[ErrorCode, list[Any]] = {}
+        refused: dict[ErrorCode, list[object]] = {}
         kept = []
         for element in elements:
             action = rule.action(self._broker, request, element)
@@ -143,7 +148,7 @@ class _Each:
         setattr(request, rule.source, kept)
         return then(self._handler(request, context), partial(_merge, rule.target, refusals))
 
-    def _refusal(self, request: Any, context: RequestContext, code: ErrorCode, elements: list[Any]) -> Any:
+    def _refusal(self, request: object, context: RequestContext, code: ErrorCode, elements: list[object]) -> Any:
         only = copy.copy(request)
         setattr(only, self._rule.source, elements)
         refusal = error_reply(self._api_key, context.api_version, only, KafkaError(code))
@@ -153,9 +158,7 @@ class _Each:
         return refusal
 
 
-def _merge(target: str, refusals: list[Any], answer: Any) -> Any:
-    if isinstance(answer, KafkaError):
-        return answer
+def _merge(target: str, refusals: list[object], answer: T) -> T:
     for refusal in refusals:
         getattr(answer, target).extend(getattr(refusal, target))
     return answer
@@ -173,32 +176,10 @@ def require(broker: BrokerParts, context: RequestContext, actions: Sequence[Acti
         raise KafkaError(REFUSALS[last.resource_type])
 
 
-def then(answer: Any, shape: Callable[[Any], Any]) -> Any:
-    """`shape(answer)`, whenever the answer comes. It is given a KafkaError too, where a Deferred ends with one."""
-    if inspect.isawaitable(answer):
-        return _then_awaited(answer, shape)
-    if not isinstance(answer, Deferred):
-        return shape(answer)
-    if answer.done:
-        return shape_or_raise(answer.take(), shape)
-    outer = Deferred()
-    answer.attach(_Relay(lambda outcome: outer.complete(shape(outcome))))
-    outer.on_cancel = answer.cancel
-    return outer
+def then(answer: Any, step: Callable[[T], S]) -> Any:
+    """`step(answer)`, whenever the answer comes."""
+    return _then_awaited(answer, step) if inspect.isawaitable(answer) else reply.then(answer, step)
 
 
-def shape_or_raise(outcome: Any, shape: Callable[[Any], Any]) -> Any:
-    if isinstance(outcome, KafkaError):
-        raise outcome
-    return shape(outcome)
-
-
-async def _then_awaited(answer: Any, shape: Callable[[Any], Any]) -> Any:
-    return shape(await answer)
-
-
-class _Relay:
-    """Where a deferred answer goes (`server.network.deferred.Waiting`)."""
-
-    def __init__(self, completed: Callable[[Any], None]) -> None:
-        self.completed = completed
+async def _then_awaited(answer: Awaitable[T], step: Callable[[T], S]) -> S:
+    return step(await answer)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.authorization.guard import Handler
+from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer
 from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_NAME,
@@ -20,8 +19,10 @@ from ottla.server.security.operations import (
 )
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
-    def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Any:
+def guard(
+    broker: BrokerParts, handler: HandlerOf[InitProducerIdRequest, InitProducerIdResponse]
+) -> HandlerOf[InitProducerIdRequest, InitProducerIdResponse]:
+    def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Answer[InitProducerIdResponse]:
         _require(broker, request, context)
         return handler(request, context)
 

@@ -9,14 +9,13 @@ to be created       CREATE on the cluster or on the topic, else TOPIC_AUTHORIZAT
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from ottla.broker.authorization.answers import operations_on_cluster
-from ottla.broker.authorization.guard import Handler, then
-from ottla.broker.encoded_metadata import EncodedMetadata
+from ottla.broker.authorization.guard import HandlerOf
+from ottla.broker.encoded_metadata import EncodedMetadata, Metadata
 from ottla.broker.handlers.metadata import asks_for_all, check
 from ottla.broker.parts import BrokerParts
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -25,11 +24,12 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, then
 from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
-    def metadata(request: MetadataRequest, context: RequestContext) -> Any:
+def guard(broker: BrokerParts, handler: HandlerOf[MetadataRequest, Metadata]) -> HandlerOf[MetadataRequest, Metadata]:
+    def metadata(request: MetadataRequest, context: RequestContext) -> Answer[Metadata]:
         check(request, context.api_version)
         if asks_for_all(request, context.api_version):
             return then(handler(request, context), partial(_only_visible, broker, request, context))
@@ -43,21 +43,18 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
     return metadata
 
 
-def _only_refused(refused: list[MetadataResponseTopic], answer: Any) -> Any:
-    if not isinstance(answer, KafkaError):
-        answer.topics = refused
+def _only_refused(refused: list[MetadataResponseTopic], answer: MetadataResponse) -> MetadataResponse:
+    answer.topics = refused
     return answer
 
 
-def _only_visible(broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: Any) -> Any:
-    if isinstance(answer, KafkaError):
-        return answer
+def _only_visible(broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: Metadata) -> Metadata:
     allows = broker.authorizer.allows
     if isinstance(answer, EncodedMetadata):
         visible = answer.only(lambda name: allows(context, DESCRIBE, TOPIC, name))
         _tell_operations(broker, request, context, visible.head)
         return visible
-    answer.topics = [topic for topic in answer.topics if allows(context, DESCRIBE, TOPIC, topic.name)]
+    answer.topics = [topic for topic in answer.topics if allows(context, DESCRIBE, TOPIC, topic.name or "")]
     return _tell_operations(broker, request, context, answer)
 
 
@@ -66,10 +63,8 @@ def _merge(
     request: MetadataRequest,
     context: RequestContext,
     refused: list[MetadataResponseTopic],
-    answer: Any,
-) -> Any:
-    if isinstance(answer, KafkaError):
-        return answer
+    answer: Metadata,
+) -> Metadata:
     if isinstance(answer, EncodedMetadata):
         _tell_operations(broker, request, context, answer.head)
         return answer.plus(refused, context.api_version)

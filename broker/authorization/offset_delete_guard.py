@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, then
 from ottla.server.security.operations import DELETE, GROUP, READ, TOPIC
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
+def guard(
+    broker: BrokerParts, handler: HandlerOf[OffsetDeleteRequest, OffsetDeleteResponse]
+) -> HandlerOf[OffsetDeleteRequest, OffsetDeleteResponse]:
     allows = broker.authorizer.allows
 
-    def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Any:
+    def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
         if not allows(context, DELETE, GROUP, request.group_id):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -32,8 +34,8 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
         ]
         request.topics = [topic for topic in request.topics if allows(context, READ, TOPIC, topic.name)]
 
-        def merge(answer: Any) -> Any:
-            if not isinstance(answer, KafkaError) and not answer.error_code:
+        def merge(answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
+            if not answer.error_code:
                 answer.topics = [*answer.topics, *refused]
             return answer
 

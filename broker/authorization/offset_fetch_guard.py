@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
@@ -19,14 +20,17 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, then
 from ottla.server.security.operations import DESCRIBE, GROUP, TOPIC
 
 GROUPS_SINCE = 8
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
-    def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Any:
+def guard(
+    broker: BrokerParts, handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse]
+) -> HandlerOf[OffsetFetchRequest, OffsetFetchResponse]:
+    def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
         if context.api_version >= GROUPS_SINCE:
             return _Groups(broker, context).fetch(handler, request)
         return _fetch_one(broker, handler, request, context)
@@ -42,7 +46,12 @@ def _may_describe(broker: BrokerParts, context: RequestContext, topic: Any) -> b
 # -- Up to v7: one group ---------------------------------------------------------------------------------------------
 
 
-def _fetch_one(broker: BrokerParts, handler: Handler, request: OffsetFetchRequest, context: RequestContext) -> Any:
+def _fetch_one(
+    broker: BrokerParts,
+    handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse],
+    request: OffsetFetchRequest,
+    context: RequestContext,
+) -> Answer[OffsetFetchResponse]:
     if not broker.authorizer.allows(context, DESCRIBE, GROUP, request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     visible = partial(_may_describe, broker, context)
@@ -54,8 +63,8 @@ def _fetch_one(broker: BrokerParts, handler: Handler, request: OffsetFetchReques
                 refused.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         request.topics = [topic for topic in request.topics if visible(topic)]
 
-    def merge(answer: Any) -> Any:
-        if not isinstance(answer, KafkaError) and not answer.error_code:
+    def merge(answer: OffsetFetchResponse) -> OffsetFetchResponse:
+        if not answer.error_code:
             answer.topics = [topic for topic in answer.topics if visible(topic)] + refused
         return answer
 
@@ -76,7 +85,9 @@ class _Groups:
         self._answers: list[OffsetFetchResponseGroup | None] = []
         self._refused: list[list[OffsetFetchResponseTopics]] = []
 
-    def fetch(self, handler: Handler, request: OffsetFetchRequest) -> Any:
+    def fetch(
+        self, handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse], request: OffsetFetchRequest
+    ) -> Answer[OffsetFetchResponse]:
         kept = []
         for group in request.groups:
             if self._broker.authorizer.allows(self._context, DESCRIBE, GROUP, group.group_id):
@@ -103,9 +114,7 @@ class _Groups:
             for topic in refused
         ]
 
-    def _merge(self, answer: Any) -> Any:
-        if isinstance(answer, KafkaError):
-            return answer
+    def _merge(self, answer: OffsetFetchResponse) -> OffsetFetchResponse:
         fetched: Sequence[OffsetFetchResponseGroup] = answer.groups
         for group, refused in zip(fetched, self._refused, strict=True):
             if not group.error_code:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
-from ottla.broker.authorization.guard import Handler, then
+from ottla.broker.authorization.guard import HandlerOf
+from ottla.broker.handlers._large_produce import ProduceAnswer
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -13,10 +13,13 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse, Top
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, TRANSACTIONAL_BIT
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.reply import then
 from ottla.server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
+def guard(
+    broker: BrokerParts, handler: HandlerOf[ProduceRequest, ProduceResponse | None]
+) -> HandlerOf[ProduceRequest, ProduceResponse | None]:
     allows = broker.authorizer.allows
     topic_name = broker.metadata.topic_name
 
@@ -24,7 +27,7 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
         name = topic.name or topic_name(topic.topic_id)
         return not name or allows(context, WRITE, TOPIC, name)
 
-    def produce(request: ProduceRequest, context: RequestContext) -> Any:
+    def produce(request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
         if any(_is_transactional(topic) for topic in request.topic_data):
             _require_transactional_id(broker, request, context)
         for topic in request.topic_data:
@@ -45,8 +48,8 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
         if not request.topic_data:
             return refusal
 
-        def merge(answer: Any) -> Any:
-            if not isinstance(answer, KafkaError):
+        def merge(answer: ProduceResponse | None) -> ProduceResponse | None:
+            if answer is not None:
                 answer.responses.extend(refusal.responses)
             return answer
 
@@ -57,7 +60,7 @@ def guard(broker: BrokerParts, handler: Handler) -> Handler:
 
 def _is_transactional(topic: TopicProduceData) -> bool:
     for partition in topic.partition_data:
-        records: Any = partition.records
+        records = partition.records
         if records is not None and len(records) > ATTRIBUTES_LOW_AT and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT:
             return True
     return False

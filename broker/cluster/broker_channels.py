@@ -28,7 +28,7 @@ class BrokerChannels:
         # Node id -> (broker epoch, channel).
         self._channels: dict[int, tuple[int, Channel]] = {}
 
-    async def request(self, node_id: int, request: Any) -> Any:
+    async def request(self, node_id: int, request: object) -> Any:
         """The broker's answer; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
         channel = self._channel(node_id)
         if channel is None:

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.loading import Loader, LoadQueue
-from ottla.broker.coordinator.outcome import Outcome, Pending, Producer
+from ottla.broker.coordinator.outcome import Outcome, Producer, Response, Unasked
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.shard import RecordCodec, Shard
 from ottla.broker.coordinator.timers import Timers
@@ -28,13 +28,16 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.isolation import isolated
+from ottla.server.network.reply import Answer, Reply
 
 log = logging.getLogger(__name__)
 
 ShardT = TypeVar("ShardT", bound=Shard)
-OnError = Callable[[KafkaError], Any]
+T = TypeVar("T")
+P = ParamSpec("P")
+OnError = Callable[[KafkaError], T]
 
-# What an append can be refused with -> what a client of a coordinator is told, so that it looks for the coordinator
+# What an append can be refused with -> what a client of a coordinator gets, so that it looks for the coordinator
 # again, or tries again, as its age allows.
 APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -144,23 +147,62 @@ class CoordinatorRuntime(Generic[ShardT]):
         """The loaded shard; KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS where there is none."""
         return self._active(partition).shard
 
-    def write(self, partition: int, decide: Callable[..., Outcome], on_error: OnError, *args: Any) -> Any:
-        """Answer with `decide(shard, now_ms, *args)`: the response, or its Pending; None when the shard parked it.
+    def write(
+        self,
+        partition: int,
+        decide: Callable[Concatenate[ShardT, int, P], Outcome[T]],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        """The response of `decide(shard, now_ms, *args)`, once everything it could have seen is committed.
 
         `on_error` makes the API's response of an error, whichever step fails.
         """
         try:
             context = self._active(partition)
-            outcome = decide(context.shard, self.clock.wall_ms(), *args)
-            return context.perform(outcome, on_error)
+            response = context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+            assert response is not None, "a decision gave no response"
+            return context.answer(response, on_error)
         except KafkaError as error:
             return on_error(client_error(error))
 
-    def read(self, partition: int, look: Callable[..., Any], on_error: OnError, *args: Any) -> Any:
-        """Answer with `look(shard, *args)`, once everything it could have seen is committed."""
+    def write_later(
+        self,
+        partition: int,
+        decide: Callable[Concatenate[ShardT, int, P], Outcome[T]],
+        reply: Reply[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """As `write`, through a reply that the shard may keep and complete with a later decision."""
         try:
             context = self._active(partition)
-            return context.answer(look(context.shard, *args), on_error)
+            response = context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+            if response is not None:
+                context.complete(reply, response)
+        except KafkaError as error:
+            reply.complete(client_error(error))
+
+    def write_unasked(
+        self, partition: int, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Let the shard decide on an event; KafkaError when it is not loaded or the log refuses the records."""
+        context = self._active(partition)
+        context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+
+    def read(
+        self,
+        partition: int,
+        look: Callable[Concatenate[ShardT, P], T],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        """The response `look(shard, *args)`, once everything it could have seen is committed."""
+        try:
+            context = self._active(partition)
+            return context.answer(look(context.shard, *args, **kwargs), on_error)
         except KafkaError as error:
             return on_error(client_error(error))
 
@@ -170,26 +212,26 @@ class CoordinatorRuntime(Generic[ShardT]):
         producer: Producer,
         marker: EndTxnMarker,
         transaction_version: int,
-        on_error: OnError,
-        response: Any,
-    ) -> Any:
-        """Write the marker that ends the producer's transaction in this partition; answer when it is committed."""
+    ) -> Answer[ErrorCode]:
+        """Write the marker that ends the producer's transaction in this partition; NONE when it is committed."""
         try:
             context = self._active(partition)
             context.end_transaction(producer, marker, transaction_version)
-            return context.answer(response, on_error)
+            return context.answer(ErrorCode.NONE, error_code)
         except KafkaError as error:
-            return on_error(client_error(error))
+            return client_error(error).code
 
     def leader_epoch(self, partition: int) -> int:
         """The epoch in which this broker leads the partition; KafkaError as `shard`."""
         return self._active(partition).leader_epoch
 
-    def write_all(self, decide: Callable[..., Outcome], *args: Any) -> None:
-        """Let every loaded shard decide on an event that nobody waits for."""
+    def write_all(
+        self, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Let every loaded shard decide on an event without a request."""
         for context in list(self._contexts.values()):
             if context.state is State.ACTIVE:
-                context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args))
+                context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))
 
     def _active(self, partition: int) -> _Context[ShardT]:
         context = self._contexts.get(partition)
@@ -206,6 +248,11 @@ def client_error(error: KafkaError) -> KafkaError:
     return error if mapped is None else KafkaError(mapped)
 
 
+def error_code(error: KafkaError) -> ErrorCode:
+    """The response of what answers with a code alone."""
+    return error.code
+
+
 class _Context(Generic[ShardT]):
     """One partition: its shard, its timers, and the answers that wait for the high watermark."""
 
@@ -218,8 +265,8 @@ class _Context(Generic[ShardT]):
         self.shard = runtime.shard_factory(self.timers)
         self.last_written = -1
         self._began_ms = runtime.clock.mono_ms()
-        # (offset, deadline, answer, response); neither offsets nor deadlines ever fall.
-        self._waiting: deque[tuple[int, int, Pending, Any]] = deque()
+        # (offset, deadline, reply and response); neither offsets nor deadlines ever fall.
+        self._waiting: deque[tuple[int, int, Response]] = deque()
         self._timeout: TimerHandle | None = None
         self._wake_up: TimerHandle | None = None
         self._wake_up_ms = 0
@@ -267,26 +314,26 @@ class _Context(Generic[ShardT]):
             if handle is not None:
                 handle.cancel()
         waiting, self._waiting = self._waiting, deque()
-        for _, _, pending, _ in waiting:
-            isolated(pending.fail, KafkaError(ErrorCode.NOT_COORDINATOR))
+        for _, _, (reply, _) in waiting:
+            isolated(reply.complete, KafkaError(ErrorCode.NOT_COORDINATOR))
         if self._was_active:
-            for pending, response in self.shard.on_unloaded().replies:
-                isolated(pending.complete, response)
+            for reply, response in self.shard.on_unloaded().replies:
+                isolated(reply.complete, response)
 
     def _become(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.tp} goes from {self.state} to {state}"
         self.state = state
 
-    def perform(self, outcome: Outcome, on_error: OnError) -> Any:
-        """Append, replay, go on with `then`; then answer, or keep the answer until it is committed."""
+    def perform(self, outcome: Outcome[T]) -> T | None:
+        """Append, replay, go on with `then`, send `replies` when they are committed; gives the request's own response."""
         assert not self._busy, "a decision was made inside another one's append or replay"
         self._busy = True
-        response = None
-        replies: list[tuple[Pending, Any]] = []
+        response: T | None = None
+        replies: list[Response] = []
         committed: list[Callable[[], None]] = []
         error: KafkaError | None = None
         try:
-            following: Outcome | None = outcome
+            following: Outcome[T] | None = outcome
             while following is not None:
                 outcome, following = following, None
                 if outcome.records:
@@ -307,33 +354,33 @@ class _Context(Generic[ShardT]):
                     following = outcome.then()
         finally:
             self._busy = False
-        for pending, reply in replies:
-            self._reply(pending, reply)
+        for reply, its_response in replies:
+            self.complete(reply, its_response)
         for callback in committed:
             self._when_committed(callback)
         if error is not None:
             raise error
-        return None if response is None else self.answer(response, on_error)
+        return response
 
-    def perform_unasked(self, decide: Callable[[], Outcome]) -> None:
+    def perform_unasked(self, decide: Callable[[], Unasked]) -> None:
         """For timers and events: an error has no request to answer, and whatever it is, it ends this one only.
 
         The other sessions and rebalances of the shard depend on their timers.
         """
         try:
-            self.perform(decide(), _no_answer)
+            self.perform(decide())
         except KafkaError as error:
             log.warning("%s-%d could not write: %s", *self.tp, error)
         except Exception:
             log.exception("%s-%d: a timer or an event failed", *self.tp)
 
-    def answer(self, response: Any, on_error: OnError) -> Any:
-        """The response itself when all it could have seen is committed, else its Pending."""
+    def answer(self, response: T, on_error: OnError[T]) -> Answer[T]:
+        """The response itself when all it could have seen is committed, else a reply."""
         if self._is_committed():
             return response
-        pending = Pending(on_error)
-        self._wait(pending, response)
-        return pending
+        reply = Reply(on_error)
+        self._wait((reply, response))
+        return reply
 
     def _when_committed(self, callback: Callable[[], None]) -> None:
         if self._is_committed():
@@ -355,11 +402,12 @@ class _Context(Generic[ShardT]):
         else:
             isolated(callback)
 
-    def _reply(self, pending: Pending, response: Any) -> None:
+    def complete(self, reply: Reply[T], response: T) -> None:
+        """Complete the reply when all that its response could have seen is committed."""
         if self._is_committed():
-            isolated(pending.complete, response)
+            isolated(reply.complete, response)
         else:
-            self._wait(pending, response)
+            self._wait((reply, response))
 
     def _is_committed(self) -> bool:
         """False also when the log says that leadership is lost: `close` is about to fail what waits."""
@@ -368,11 +416,11 @@ class _Context(Generic[ShardT]):
         except KafkaError:
             return False
 
-    def _wait(self, pending: Pending, response: Any) -> None:
+    def _wait(self, response: Response) -> None:
         offset = self.last_written
         asked = bool(self._waiting) and self._waiting[-1][0] == offset
         deadline_ms = self.runtime.clock.mono_ms() + self.runtime.commit_timeout_ms
-        self._waiting.append((offset, deadline_ms, pending, response))
+        self._waiting.append((offset, deadline_ms, response))
         if self._timeout is None:
             self._timeout = self.runtime.clock.call_later(self.runtime.commit_timeout_ms, self._time_out)
         if not asked:
@@ -386,21 +434,21 @@ class _Context(Generic[ShardT]):
             return
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
-            _, _, pending, response = waiting.popleft()
-            isolated(pending.complete, response)
+            _, _, (reply, response) = waiting.popleft()
+            isolated(reply.complete, response)
 
     def _time_out(self) -> None:
-        """The followers are too slow: tell clients to try again. What was written stays, and may yet be committed."""
+        """The followers are too slow: clients are to try again. What was written stays, and may yet be committed."""
         self._timeout = None
         now_ms = self.runtime.clock.mono_ms()
         waiting = self._waiting
         while waiting and waiting[0][1] <= now_ms:
-            _, _, pending, _ = waiting.popleft()
-            isolated(pending.fail, client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
+            _, _, (reply, _) = waiting.popleft()
+            isolated(reply.complete, client_error(KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
         if waiting:
             self._timeout = self.runtime.clock.call_later(waiting[0][1] - now_ms, self._time_out)
 
-    def _append(self, outcome: Outcome) -> None:
+    def _append(self, outcome: Outcome[object]) -> None:
         runtime, shard, producer = self.runtime, self.shard, outcome.producer
         now_ms = runtime.clock.wall_ms()
         bytes_max = None if outcome.atomic else runtime.partition_log.max_batch_bytes(self.tp)
@@ -464,7 +512,3 @@ class _Context(Generic[ShardT]):
         next_ms = self.timers.next_wake_up_ms()
         if self.state is State.ACTIVE and next_ms is not None and self._wake_up is None:
             self._arm(next_ms)
-
-
-def _no_answer(error: KafkaError) -> None:
-    return None

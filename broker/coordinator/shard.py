@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 
 
 class UnreadableValue(Exception):
     """The value of a record cannot be decoded, though its key can."""
 
-    def __init__(self, key: Any, reason: Exception) -> None:
+    def __init__(self, key: object, reason: Exception) -> None:
         super().__init__(f"{key}: {reason!r}")
         self.key = key
 
@@ -34,11 +34,11 @@ class Shard(Protocol):
         """Apply a control record that ends the producer's transaction."""
         ...
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> Unasked:
         """All records are replayed and this broker leads: rebuild timers, decide what cannot wait."""
         ...
 
-    def on_unloaded(self) -> Outcome:
+    def on_unloaded(self) -> Unasked:
         """Leadership is lost: only `replies` of the outcome count."""
         ...
 
@@ -49,6 +49,6 @@ class RecordCodec(Protocol):
     Decoding raises `UnreadableValue` for a value that is malformed or of an unknown version.
     """
 
-    def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]: ...
+    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]: ...
 
-    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None: ...
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None: ...

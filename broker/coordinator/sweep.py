@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import Timers
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ NEXT_TURN_MS = 1
 
 def sweep(
     timers: Timers, key: Hashable, left: Iterator[T], look: Callable[[T, list[CoordinatorRecord]], int]
-) -> Outcome:
+) -> Unasked:
     """Decide on some of what is left; the rest is a timer of that key.
 
     `look(item, records)` adds the records that it decides on, and returns how many things it looked at. Items may have

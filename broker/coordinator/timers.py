@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Unasked
 
 # Timers that moved earlier or were cancelled leave dead heap entries; past this many, and half the heap, it is rebuilt.
 DEAD_ENTRIES_MAX = 64
@@ -18,7 +18,7 @@ DEAD_ENTRIES_MAX = 64
 class _Timer:
     __slots__ = ("callback", "deadline_ms", "queued_ms")
 
-    def __init__(self, deadline_ms: int, callback: Callable[[], Outcome]) -> None:
+    def __init__(self, deadline_ms: int, callback: Callable[[], Unasked]) -> None:
         self.deadline_ms = deadline_ms
         self.callback = callback
         self.queued_ms = deadline_ms
@@ -40,7 +40,7 @@ class Timers:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._timers
 
-    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], Outcome]) -> None:
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], Unasked]) -> None:
         """Run `callback` after `delay_ms`, unless the key is scheduled anew or cancelled before."""
         deadline_ms = self._now_ms() + delay_ms
         timer = self._timers.get(key)
@@ -81,7 +81,7 @@ class Timers:
         """When to call `pop_due` next: never later than the earliest deadline."""
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self) -> Callable[[], Outcome] | None:
+    def pop_due(self) -> Callable[[], Unasked] | None:
         """The callback of one timer that is due, removed; None when there is none."""
         now_ms = self._now_ms()
         heap = self._heap

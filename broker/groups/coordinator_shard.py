@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
+from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups import expiry, offsets
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.state import DEAD
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.classic.state import CAN_REBALANCE, DEAD
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 EXPIRY_KEY = "expire-group-metadata"
+SESSIONS_KEY = "sessions-after-load"
+#: To begin a session schedules a timer, which takes as long as this many looks of a sweep.
+SESSION_LOOKS = 4
 
 
 class GroupCoordinatorShard(GroupShard):
     """See the module."""
 
-    def on_loaded(self, now_ms: int) -> Outcome:
-        """Members get a full session to be heard of again; a group over a lowered group.max.size rebalances."""
+    def on_loaded(self, now_ms: int) -> Unasked:
+        """Each member gets a full session, some in each turn; a group over a lowered group.max.size rebalances."""
         self._is_loaded = True
         self._schedule_expiry()
-        for group in self.groups.values():
-            if group.group_id in self.unreadable:
-                continue
-            for member in group.members.values():
-                rebalance.restart_session(self, group, member)
-            if len(group.members) > self.config.group_max_size:
-                reason = f"loaded with {len(group.members)} members, over group.max.size {self.config.group_max_size}"
-                outcome = rebalance.prepare(self, group, now_ms, reason)
-                assert outcome == Outcome(), "nobody waits for a group that was just loaded"
+        sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)
         return offsets.delete_of_unknown_topics(self)
 
-    def on_unloaded(self) -> Outcome:
-        replies: list[tuple[Any, Any]] = []
+    def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:
+        for group in list(self.groups.values()):
+            if group.group_id not in self.unreadable:
+                if len(group.members) > self.config.group_max_size:
+                    self.timers.schedule(("size", group.group_id), 0, partial(self._rebalance_too_large, group))
+                for member in list(group.members.values()):
+                    yield group, member
+
+    def _begin_session(self, of: tuple[ClassicGroup, Member], records: list[CoordinatorRecord]) -> int:
+        """Other requests are served between the turns: a member that has left meanwhile gets no session."""
+        group, member = of
+        if self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member:
+            rebalance.restart_session(self, group, member)
+        return SESSION_LOOKS
+
+    def _rebalance_too_large(self, group: ClassicGroup) -> Unasked:
+        if self.groups.get(group.group_id) is not group or group.state not in CAN_REBALANCE:
+            return Outcome()
+        reason = f"loaded with {len(group.members)} members, over group.max.size {self.config.group_max_size}"
+        return rebalance.prepare(self, group, self.wall_ms(), reason)
+
+    def on_unloaded(self) -> Unasked:
+        replies: list[Response] = []
         error = ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
             for member in group.members.values():
@@ -51,6 +71,6 @@ class GroupCoordinatorShard(GroupShard):
     def _schedule_expiry(self) -> None:
         self.timers.schedule(EXPIRY_KEY, self.config.offsets_retention_check_interval_ms, self._expire)
 
-    def _expire(self) -> Outcome:
+    def _expire(self) -> Unasked:
         self._schedule_expiry()
         return expiry.expire(self, self.wall_ms())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, STABLE
@@ -71,7 +71,7 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
     ]
 
 
-def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome:
+def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
     """Tombstones for the groups without members, and for their offsets. The response is a list of results.
 
     A group with a record that could not be replayed goes whatever its state seems to be: it serves no member.
@@ -94,7 +94,7 @@ def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome:
             result.error_code = error.code
         results.append(result)
 
-    def deleted() -> Outcome:
+    def deleted() -> Unasked:
         names = ", ".join(result.group_id for result in results if result.error_code == ErrorCode.NONE)
         log.info("The following groups were deleted: %s", names)
         return Outcome()

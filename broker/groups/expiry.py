@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import EMPTY, STABLE
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SWEEP_KEY = "expire-offsets"
 
 
-def expire(shard: GroupShard, now_ms: int) -> Outcome:
+def expire(shard: GroupShard, now_ms: int) -> Unasked:
     """Tombstones for everything that is due in this shard, some groups in one turn of the loop."""
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
@@ -50,7 +50,9 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 # ---- commit
 
 
-def commit(shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_version: int) -> Outcome:
+def commit(
+    shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_version: int
+) -> Outcome[OffsetCommitResponse]:
     """One record for each partition whose metadata is not too long."""
     group = _group_of_commit(shard, request, api_version)
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
@@ -83,7 +85,9 @@ def commit(shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_ver
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
 
-def commit_transactional(shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest) -> Outcome:
+def commit_transactional(
+    shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest
+) -> Outcome[TxnOffsetCommitResponse]:
     """Offsets that stay apart until the producer's marker (KIP-98)."""
     group = shard.groups.get(request.group_id)
     generation = request.generation_id_or_member_epoch
@@ -174,7 +178,7 @@ def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
 # ---- delete
 
 
-def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome:
+def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
     """Tombstones for what is there; topics the group is subscribed to are refused (KIP-496)."""
     group = shard.groups.get(request.group_id)
     if group is None or group.state is DEAD:
@@ -210,7 +214,7 @@ def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
     return [offset_commit_record(group_id, topic, partition, None) for topic, partition in partitions]
 
 
-def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> Outcome:
+def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> Unasked:
     """No offset outlives its topic: a new topic of that name starts without any.
 
     What is committed from now on is for that new topic, and stays though the sweep comes to it later.
@@ -235,7 +239,7 @@ def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> 
     return sweep(shard.timers, ("topics-deleted", newest_offset, names), iter(group_ids), look)
 
 
-def delete_of_unknown_topics(shard: GroupShard) -> Outcome:
+def delete_of_unknown_topics(shard: GroupShard) -> Unasked:
     """When loaded: offsets whose topic was deleted while no coordinator could take notice.
 
     The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned

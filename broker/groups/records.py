@@ -7,7 +7,7 @@ a value of an unknown version makes its group unavailable.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
@@ -27,6 +27,9 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+
+#: What the shard replays.
+GroupKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
@@ -51,10 +54,10 @@ def offset_commit_record(
 class GroupRecordCodec:
     """Bytes of records, both ways."""
 
-    def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
+    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
         return encode_key(key), None if value is None else encode_value(value, value_version(value))
 
-    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None:
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
         try:
             known_key = decode_key(RECORDS, key)
         except UnknownRecord:
@@ -66,16 +69,16 @@ class GroupRecordCodec:
         return _modern(known_key, known_value)
 
 
-def value_version(value: Any) -> int:
+def value_version(value: object) -> int:
     """The version a value is written in."""
-    if type(value) is OffsetCommitValue:
+    if isinstance(value, OffsetCommitValue):
         return OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_EXPIRING_VERSION
     return GROUP_METADATA_VERSION
 
 
-def _modern(key: Any, value: Any) -> CoordinatorRecord:
+def _modern(key: object, value: Any) -> CoordinatorRecord:
     """An offset of the oldest format as today's; any other record as it is."""
-    if type(key) is not LegacyOffsetCommitKey:
+    if not isinstance(key, LegacyOffsetCommitKey):
         return key, value
     modern = None
     if value is not None:

@@ -1,4 +1,4 @@
-"""The group coordinator as handlers see it: finds the shard of a group, and gives a response or a Pending.
+"""The group coordinator as handlers see it: finds the shard of a group, and gives a response, now or by a Reply.
 
 Here are the checks that need no shard, and the shape of each API's answer to an error. What a group does is in the
 verbs' modules.
@@ -6,12 +6,12 @@ verbs' modules.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Concatenate, ParamSpec, TypeVar
 
-from ottla.broker.coordinator.gather import gather
 from ottla.broker.coordinator.loading import LoadQueue
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime, OnError
@@ -45,6 +45,10 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.clock import Clock
+from ottla.server.network.reply import Answer, Reply, gather
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 TOPIC = "__consumer_offsets"
 
@@ -101,15 +105,51 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count())
 
-    def _write(self, group_id: str, decide: Callable[..., Outcome], on_error: OnError, *args: Any) -> Any:
-        return self.runtime.write(self.partition_for(group_id), _decide_if_readable, on_error, group_id, decide, *args)
+    def _write(
+        self,
+        group_id: str,
+        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
+            shard.check_readable(group_id)
+            return decide(shard, now_ms, *args, **kwargs)
 
-    def _read(self, group_id: str, look: Callable[..., Any], on_error: OnError, *args: Any) -> Any:
-        return self.runtime.read(self.partition_for(group_id), _look_if_readable, on_error, group_id, look, *args)
+        return self.runtime.write(self.partition_for(group_id), decide_if_readable, on_error)
+
+    def _write_later(
+        self,
+        group_id: str,
+        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
+        reply: Reply[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
+            shard.check_readable(group_id)
+            return decide(shard, now_ms, *args, **kwargs)
+
+        self.runtime.write_later(self.partition_for(group_id), decide_if_readable, reply)
+
+    def _read(
+        self,
+        group_id: str,
+        look: Callable[Concatenate[GroupShard, P], T],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        def look_if_readable(shard: GroupShard) -> T:
+            shard.check_readable(group_id)
+            return look(shard, *args, **kwargs)
+
+        return self.runtime.read(self.partition_for(group_id), look_if_readable, on_error)
 
     # ---- membership
 
-    def join(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse | Pending:
+    def join(self, request: JoinGroupRequest, client: Client) -> Answer[JoinGroupResponse]:
         member_id = request.member_id
         if not request.group_id:
             return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=member_id)
@@ -118,121 +158,95 @@ class GroupCoordinator:
             config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
-        pending = Pending(_join_error)
-        answer = self._write(request.group_id, join.join, _join_error, request, client, pending)
-        return pending if answer is None else answer
+        reply = Reply(_join_error)
+        self._write_later(request.group_id, join.join, reply, request, client, reply)
+        return reply
 
-    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Pending:
+    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        pending = Pending(_sync_error)
-        answer = self._write(request.group_id, sync.sync, _sync_error, request, pending)
-        return pending if answer is None else answer
+        reply = Reply(_sync_error)
+        self._write_later(request.group_id, sync.sync, reply, request, reply)
+        return reply
 
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
+    def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        answer: HeartbeatResponse | Pending = self._read(
-            request.group_id, heartbeat.heartbeat, _heartbeat_error, request
-        )
-        return answer
+        return self._read(request.group_id, heartbeat.heartbeat, _heartbeat_error, request)
 
-    def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse | Pending:
+    def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        answer: LeaveGroupResponse | Pending = self._write(request.group_id, leave.leave, _leave_error, request)
-        return answer
+        return self._write(request.group_id, leave.leave, _leave_error, request)
 
     # ---- offsets
 
-    def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> OffsetCommitResponse | Pending:
+    def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
         """The empty group id is a group like others here and below, as very old consumers used it."""
 
         def on_error(error: KafkaError) -> OffsetCommitResponse:
             return commit_error(request, error.code)
 
-        answer: OffsetCommitResponse | Pending = self._write(
-            request.group_id, offsets.commit, on_error, request, api_version
-        )
-        return answer
+        return self._write(request.group_id, offsets.commit, on_error, request, api_version)
 
-    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Pending:
+    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
         """That the producer's transaction includes the group's partition was seen to before (KIP-890)."""
-        answer: TxnOffsetCommitResponse | Pending = self._write(
+        return self._write(
             request.group_id,
             offsets.commit_transactional,
             lambda error: txn_commit_error(request, error.code),
             request,
         )
-        return answer
 
-    def fetch_offsets(
-        self, request: OffsetFetchRequestGroup, require_stable: bool
-    ) -> OffsetFetchResponseGroup | Pending:
+    def fetch_offsets(self, request: OffsetFetchRequestGroup, require_stable: bool) -> Answer[OffsetFetchResponseGroup]:
         def on_error(error: KafkaError) -> OffsetFetchResponseGroup:
             code = FETCH_ERRORS.get(error.code, error.code)
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
 
-        answer: OffsetFetchResponseGroup | Pending = self._read(
-            request.group_id, offsets.fetch, on_error, request, require_stable
-        )
-        return answer
+        return self._read(request.group_id, offsets.fetch, on_error, request, require_stable)
 
-    def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Pending:
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        answer: OffsetDeleteResponse | Pending = self._write(
+        return self._write(
             request.group_id, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
         )
-        return answer
 
     # ---- many groups at once
 
-    def describe(self, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup] | Pending:
-        def ask(partition: int, part: list[str]) -> Any:
+    def describe(self, group_ids: Sequence[str], error_since: bool) -> Answer[list[DescribedGroup]]:
+        def ask(partition: int, part: list[str]) -> Answer[list[DescribedGroup]]:
             def on_error(error: KafkaError) -> list[DescribedGroup]:
                 return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in part]
 
             return self.runtime.read(partition, describe.describe, on_error, part, error_since)
 
-        described: list[DescribedGroup] | Pending = self._by_partition(group_ids, ask)
-        return described
+        return self._by_partition(group_ids, ask)
 
-    def delete(self, group_ids: Sequence[str]) -> list[DeletableGroupResult] | Pending:
-        def ask(partition: int, part: list[str]) -> Any:
+    def delete(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
+        def ask(partition: int, part: list[str]) -> Answer[list[DeletableGroupResult]]:
             def on_error(error: KafkaError) -> list[DeletableGroupResult]:
                 return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in part]
 
             return self.runtime.write(partition, describe.delete, on_error, part)
 
-        deleted: list[DeletableGroupResult] | Pending = self._by_partition(group_ids, ask)
-        return deleted
+        return self._by_partition(group_ids, ask)
 
-    def _by_partition(self, group_ids: Sequence[str], ask: Callable[[int, list[str]], Any]) -> Any:
+    def _by_partition(
+        self, group_ids: Sequence[str], ask: Callable[[int, list[str]], Answer[builtins.list[T]]]
+    ) -> Answer[builtins.list[T]]:
         parts: dict[int, list[str]] = {}
         for group_id in group_ids:
             parts.setdefault(self.partition_for(group_id), []).append(group_id)
         answers = [ask(partition, part) for partition, part in parts.items()]
         return gather(answers, lambda lists: [item for items in lists for item in items])
 
-    def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]] | Pending:
+    def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """Groups of all shards here, some shards in one turn of the loop.
 
         While one is loading there is no answer to give (KIP-518).
         """
         return Listing(self.runtime, states, types).answer()
-
-
-def _decide_if_readable(
-    shard: GroupShard, now_ms: int, group_id: str, decide: Callable[..., Outcome], *args: Any
-) -> Outcome:
-    shard.check_readable(group_id)
-    return decide(shard, now_ms, *args)
-
-
-def _look_if_readable(shard: GroupShard, group_id: str, look: Callable[..., Any], *args: Any) -> Any:
-    shard.check_readable(group_id)
-    return look(shard, *args)
 
 
 def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:

@@ -13,8 +13,9 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.records import GroupKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.group_records import GroupMetadataKey
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
 
 
 class Client(NamedTuple):
@@ -47,16 +48,16 @@ class GroupShard:
         # Where the newest replayed record is in the log.
         self.newest_offset = -1
         # Groups that are refused, with the keys of their records that could not be replayed.
-        self.unreadable: dict[str, dict[str, Any]] = {}
+        self.unreadable: dict[str, dict[str, GroupKey]] = {}
         self._is_loaded = False
 
     # ---- hard state
 
-    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+    def replay(self, offset: int, producer_id: int, key: GroupKey, value: Any) -> None:
         self.newest_offset = offset
         if self.unreadable:
             self._is_readable_again(key)
-        if type(key) is GroupMetadataKey:
+        if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
@@ -65,7 +66,7 @@ class GroupShard:
                 self.groups[key.group] = ClassicGroup(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
-    def _replay_group(self, group_id: str, value: Any) -> None:
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """A record replaces the group; only a coordinator that is at work has something to carry over to it."""
         if value is None:
             self.groups.pop(group_id, None)
@@ -74,10 +75,10 @@ class GroupShard:
         else:
             self.groups[group_id] = recorded_group(group_id, value)
 
-    def replay_failed(self, key: Any) -> None:
+    def replay_failed(self, key: GroupKey) -> None:
         self.unreadable.setdefault(key.group, {})[repr(key)] = key
 
-    def _is_readable_again(self, key: Any) -> None:
+    def _is_readable_again(self, key: GroupKey) -> None:
         keys = self.unreadable.get(key.group)
         if keys is not None:
             keys.pop(repr(key), None)

@@ -1,14 +1,11 @@
-"""What the handlers of group APIs have in common: who asks, and handing a Pending answer to the connection."""
+"""What the handlers of group APIs have in common: who asks, and handing a Reply answer to the connection."""
 
 from __future__ import annotations
 
 from ipaddress import IPv6Address
-from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.groups.shard import Client
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 
 
 def client_of(context: RequestContext) -> Client:
@@ -17,12 +14,3 @@ def client_of(context: RequestContext) -> Client:
     if ":" in host:
         host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
     return Client(context.api_version, context.client_id or "", f"/{host}")
-
-
-def reply(answer: Any) -> Any:
-    """The response itself, or a Deferred that keeps its turn on the connection."""
-    if type(answer) is not Pending:
-        return answer
-    deferred = Deferred()
-    answer.when_done(deferred.complete)
-    return deferred

@@ -8,9 +8,8 @@ is prepared between turns and threads, then appended like a request of its own. 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
@@ -25,14 +24,14 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.reply import Answer, Reply, gather
 from ottla.storage.preparation import Prepared
 
 #: By the id of the request's PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]
 NONE_PREPARED: PreparedBatches = {}
-Answer: TypeAlias = ProduceResponse | Deferred | None
+ProduceAnswer: TypeAlias = Answer[ProduceResponse | None]
 
 
 def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
@@ -46,19 +45,21 @@ def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionPro
 
 
 def append_prepared(
-    broker: BrokerParts, request: ProduceRequest, context: RequestContext, append: Callable[[PreparedBatches], Answer]
-) -> Answer:
+    broker: BrokerParts,
+    request: ProduceRequest,
+    context: RequestContext,
+    append: Callable[[PreparedBatches], ProduceAnswer],
+) -> ProduceAnswer:
     """`append(prepared)` when each batch of the request is prepared."""
     keep_records(request)
     mono_ms = broker.world.clock.mono_ms
     asked_ms = mono_ms()
 
-    def go_on(prepared: PreparedBatches) -> Answer:
+    def go_on(prepared: PreparedBatches) -> ProduceAnswer:
         request.timeout_ms -= mono_ms() - asked_ms
         return append(prepared)
 
-    answer = broker.long_work.run(context, _prepare(broker, request), go_on, is_search=False)
-    return cast(Answer, answer)
+    return broker.long_work.run(context, _prepare(broker, request), go_on, is_search=False)
 
 
 def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatches]:
@@ -72,55 +73,31 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
             log = None if partition is None else partition.leader_log
             if log is None or data.records is None:
                 continue
-            outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)  # type: ignore[arg-type]  # a request has one buffer, not a list
+            outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)
             if outcome is not None:
                 prepared[id(data)] = outcome
     return prepared
 
 
-def joined(rest: ProduceRequest, context: RequestContext, first: Answer, second: Answer) -> Answer:
+def joined(rest: ProduceRequest, context: RequestContext, first: ProduceAnswer, second: ProduceAnswer) -> ProduceAnswer:
     """One answer of that to the first part of a request and that to the rest."""
-    answers: list[Any] = [first, second]
 
-    def merged() -> ProduceResponse | None:
-        head, tail = answers
-        if isinstance(tail, KafkaError):
-            if rest.acks == 0:
-                context.connection.close("a produce request with acks=0 failed")
-                return None
-            tail = error_reply(ApiKey.PRODUCE, context.api_version, rest, tail)
-        return None if tail is None or head is None else _merged(head, tail)
+    def failed(error: KafkaError) -> ProduceResponse | None:
+        if rest.acks == 0:
+            context.connection.close("a produce request with acks=0 failed")
+            return None
+        response: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, rest, error)
+        return response
 
-    for index, answer in enumerate(answers):
-        if isinstance(answer, Deferred) and answer.done:
-            answers[index] = answer.take()
-    waiting = [index for index, answer in enumerate(answers) if isinstance(answer, Deferred)]
-    if not waiting:
-        return merged()
-    whole = Deferred()
-
-    def arrive(index: int, answer: Any) -> None:
-        answers[index] = answer
-        if not any(isinstance(answer, Deferred) for answer in answers):
-            whole.complete(merged())
-
-    def cancel() -> None:
-        for answer in answers:
-            if isinstance(answer, Deferred):
-                answer.cancel()
-
-    for index in waiting:
-        answers[index].attach(_Arrival(partial(arrive, index)))
-    whole.on_cancel = cancel
-    return whole
+    if isinstance(second, Reply):
+        second = second.otherwise(failed)
+    return gather([first, second], _merged)
 
 
-class _Arrival:
-    def __init__(self, completed: Callable[[Any], None]) -> None:
-        self.completed = completed
-
-
-def _merged(head: ProduceResponse, tail: ProduceResponse) -> ProduceResponse:
+def _merged(parts: list[ProduceResponse | None]) -> ProduceResponse | None:
+    head, tail = parts
+    if head is None or tail is None:
+        return None
     last, first = head.responses[-1], tail.responses[0]
     if (last.name, last.topic_id) == (first.name, first.topic_id):
         last.partition_responses += first.partition_responses
@@ -139,5 +116,5 @@ def _partition(broker: BrokerParts, topic: TopicProduceData, data: PartitionProd
         return None
 
 
-def _index(items: list[Any], item: object) -> int:
+def _index(items: Sequence[object], item: object) -> int:
     return next(index for index, candidate in enumerate(items) if candidate is item)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
 from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.handlers._producer_fenced import as_known
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 PRODUCER_FENCED_SINCE = 2
 
 
 def handle(
     broker: BrokerParts, request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Deferred:
+) -> Answer[AddOffsetsToTxnResponse]:
     added = broker.transactions.coordinator.add_partitions(
         request.transactional_id,
         request.producer_id,
@@ -24,12 +22,7 @@ def handle(
         frozenset([(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))]),
         client_transaction_version=0,
     )
-    response: AddOffsetsToTxnResponse | Deferred = reply(
-        then(
-            added,
-            lambda error: AddOffsetsToTxnResponse(
-                error_code=as_known(error, context.api_version, PRODUCER_FENCED_SINCE)
-            ),
-        )
+    return then(
+        added,
+        lambda error: AddOffsetsToTxnResponse(error_code=as_known(error, context.api_version, PRODUCER_FENCED_SINCE)),
     )
-    return response

@@ -6,11 +6,7 @@ with one transaction · v2 PRODUCER_FENCED · v4 several, from brokers, verify_o
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.coordinator.gather import gather, then
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.handlers._producer_fenced import as_known
 from ottla.broker.parts import BrokerParts
 from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
@@ -24,7 +20,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, gather, then
 
 BATCHED_SINCE = 4
 PRODUCER_FENCED_SINCE = 2
@@ -32,7 +28,7 @@ PRODUCER_FENCED_SINCE = 2
 
 def handle(
     broker: BrokerParts, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Deferred:
+) -> Answer[AddPartitionsToTxnResponse]:
     if context.api_version < BATCHED_SINCE:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -49,11 +45,12 @@ def handle(
             [_add(broker, transaction, context.api_version) for transaction in request.transactions],
             lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
         )
-    response: AddPartitionsToTxnResponse | Deferred = reply(answer)
-    return response
+    return answer
 
 
-def _add(broker: BrokerParts, transaction: AddPartitionsToTxnTransaction, api_version: int) -> Any:
+def _add(
+    broker: BrokerParts, transaction: AddPartitionsToTxnTransaction, api_version: int
+) -> Answer[AddPartitionsToTxnResult]:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     transactional_id = transaction.transactional_id
     missing = {tp for tp in partitions if broker.metadata.partition(*tp) is None}

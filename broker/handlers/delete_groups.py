@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 
-def handle(
-    broker: BrokerParts, request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Deferred:
+def handle(broker: BrokerParts, request: DeleteGroupsRequest, context: RequestContext) -> Answer[DeleteGroupsResponse]:
     answer = broker.groups.delete(list(dict.fromkeys(request.groups_names)))
-    response: DeleteGroupsResponse | Deferred = reply(
-        then(answer, lambda results: DeleteGroupsResponse(results=results))
-    )
-    return response
+    return then(answer, lambda results: DeleteGroupsResponse(results=results))

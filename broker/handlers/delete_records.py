@@ -19,7 +19,7 @@ from ottla.protocol.messages.delete_records import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, Reply
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_dirs import LogDir
 
@@ -28,7 +28,7 @@ HIGH_WATERMARK = -1
 
 def handle(
     broker: BrokerParts, request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse | Deferred:
+) -> Answer[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
     waits: list[DelayedDelete] = []
     directories: dict[str, LogDir] = {}
@@ -52,9 +52,9 @@ def handle(
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     if not directories:
         return response
-    deferred = Deferred()
-    _Durable(broker, request.timeout_ms, response, waits, deferred).wait(directories)
-    return deferred
+    reply: Reply[DeleteRecordsResponse] = Reply()
+    _Durable(broker, request.timeout_ms, response, waits, reply).wait(directories)
+    return reply
 
 
 class _Durable:
@@ -66,13 +66,13 @@ class _Durable:
         timeout_ms: int,
         response: DeleteRecordsResponse,
         waits: list[DelayedDelete],
-        deferred: Deferred,
+        reply: Reply[DeleteRecordsResponse],
     ) -> None:
         self._broker = broker
         self._timeout_ms = timeout_ms
         self._response = response
         self._waits = waits
-        self._deferred = deferred
+        self._reply = reply
         self._open: set[str] = set()
 
     def wait(self, directories: dict[str, LogDir]) -> None:
@@ -89,8 +89,8 @@ class _Durable:
                     wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                     wait.result.low_watermark = -1
             self._waits = [wait for wait in self._waits if not wait.result.error_code]
-        if not self._open and not self._deferred.cancelled:
-            _when_everywhere(self._broker, self._timeout_ms, self._response, self._waits, self._deferred)
+        if not self._open and not self._reply.cancelled:
+            _when_everywhere(self._broker, self._timeout_ms, self._response, self._waits, self._reply)
 
 
 def _when_everywhere(
@@ -98,17 +98,17 @@ def _when_everywhere(
     timeout_ms: int,
     response: DeleteRecordsResponse,
     waits: list[DelayedDelete],
-    deferred: Deferred,
+    reply: Reply[DeleteRecordsResponse],
 ) -> None:
     def is_alive(broker_id: int) -> bool:
         return broker.metadata.image.cluster.is_unfenced(broker_id)
 
     waits = [wait for wait in waits if not wait.is_over(is_alive)]
     if not waits:
-        deferred.complete(response)
+        reply.complete(response)
         return
-    waiting = DelayedDeleteRecords(waits, is_alive, broker.wheel, lambda: deferred.complete(response))
-    deferred.on_cancel = waiting.cancel
+    waiting = DelayedDeleteRecords(waits, is_alive, broker.wheel, lambda: reply.complete(response))
+    reply.on_cancel = waiting.cancel
     waiting.start(timeout_ms)
 
 

@@ -5,20 +5,18 @@ v3 authorized operations (KIP-430) · v4 instance ids · v6 unknown groups get G
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 ERROR_SINCE = 6
 
 
 def handle(
     broker: BrokerParts, request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Deferred:
+) -> Answer[DescribeGroupsResponse]:
     def shape(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
         if request.include_authorized_operations:
             for group in groups:
@@ -27,5 +25,4 @@ def handle(
         return DescribeGroupsResponse(groups=groups)
 
     answer = broker.groups.describe(request.groups, context.api_version >= ERROR_SINCE)
-    response: DescribeGroupsResponse | Deferred = reply(then(answer, shape))
-    return response
+    return then(answer, shape)

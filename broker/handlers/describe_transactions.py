@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 
 def handle(
     broker: BrokerParts, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Deferred:
+) -> Answer[DescribeTransactionsResponse]:
     described = broker.transactions.coordinator.describe(request.transactional_ids)
-    response: DescribeTransactionsResponse | Deferred = reply(
-        then(described, lambda states: DescribeTransactionsResponse(transaction_states=states))
-    )
-    return response
+    return then(described, lambda states: DescribeTransactionsResponse(transaction_states=states))

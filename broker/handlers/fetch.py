@@ -13,14 +13,14 @@ from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.fetching import Fetching
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer
 
 
-def handle(broker: BrokerParts, request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
+def handle(broker: BrokerParts, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
     return serve(Fetching(broker, request, context), request)
 
 
-def serve(fetching: Fetching, request: FetchRequest) -> FetchResponse | Deferred:
+def serve(fetching: Fetching, request: FetchRequest) -> Answer[FetchResponse]:
     if fetching.reader.is_follower:
         fetching.record_positions()
     found = fetching.attempt()

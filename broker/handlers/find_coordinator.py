@@ -16,7 +16,7 @@ from ottla.broker.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOP
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, Reply
 
 GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
 TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
@@ -27,15 +27,15 @@ NO_NODE = NodeAddress(-1, "", -1, None)
 
 def handle(
     broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Deferred:
+) -> Answer[FindCoordinatorResponse]:
     topic = TOPICS.get(request.key_type)
     if topic is None or topic in broker.metadata.image.topics:
         return answer(broker, request, context)
-    deferred = Deferred()
-    deferred.on_cancel = broker.topic_creation.create(
-        [topic], CREATE_WAIT_MS, lambda: deferred.complete(answer(broker, request, context))
+    reply: Reply[FindCoordinatorResponse] = Reply()
+    reply.on_cancel = broker.topic_creation.create(
+        [topic], CREATE_WAIT_MS, lambda: reply.complete(answer(broker, request, context))
     )
-    return deferred
+    return reply
 
 
 def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:

@@ -8,21 +8,19 @@ v5 TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, unstable (KIP-939).
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.handlers._producer_fenced import as_known
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, Reply, then
 
 PRODUCER_FENCED_SINCE = 4
 
 
 def handle(
     broker: BrokerParts, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Deferred:
+) -> Answer[InitProducerIdResponse]:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "producer_id and producer_epoch go together")
     if request.transactional_id is None:
@@ -32,19 +30,16 @@ def handle(
         response.error_code = as_known(response.error_code, context.api_version, PRODUCER_FENCED_SINCE)
         return response
 
-    answer: InitProducerIdResponse | Deferred = reply(
-        then(broker.transactions.coordinator.init_producer_id(request), shape)
-    )
-    return answer
+    return then(broker.transactions.coordinator.init_producer_id(request), shape)
 
 
-def _idempotent(broker: BrokerParts) -> Deferred:
-    deferred = Deferred()
+def _idempotent(broker: BrokerParts) -> Reply[InitProducerIdResponse]:
+    reply: Reply[InitProducerIdResponse] = Reply()
 
     def receive(producer_id: int, error: ErrorCode) -> None:
-        deferred.complete(
+        reply.complete(
             InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=-1 if error else 0)
         )
 
     broker.producer_ids.take(receive)
-    return deferred
+    return reply

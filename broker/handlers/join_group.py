@@ -6,17 +6,16 @@ v5 group_instance_id (KIP-345) · v7 protocol_type, null protocol_name · v8 rea
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import client_of, reply
+from ottla.broker.handlers._group_answers import client_of
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 NULL_PROTOCOL_SINCE = 7
 
 
-def handle(broker: BrokerParts, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Deferred:
+def handle(broker: BrokerParts, request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     answer = broker.groups.join(request, client_of(context))
@@ -27,5 +26,4 @@ def handle(broker: BrokerParts, request: JoinGroupRequest, context: RequestConte
             response.protocol_name = no_protocol
         return response
 
-    shaped: JoinGroupResponse | Deferred = reply(then(answer, shape))
-    return shaped
+    return then(answer, shape)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 
-def handle(broker: BrokerParts, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Deferred:
+def handle(broker: BrokerParts, request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
     if context.api_version >= 3:
         answer = broker.groups.leave(request)
     else:
         request.members = [MemberIdentity(request.member_id)]
         answer = then(broker.groups.leave(request), _of_one_member)
-    response: LeaveGroupResponse | Deferred = reply(answer)
-    return response
+    return answer
 
 
 def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 
-def handle(broker: BrokerParts, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Deferred:
+def handle(broker: BrokerParts, request: ListGroupsRequest, context: RequestContext) -> Answer[ListGroupsResponse]:
     answer = broker.groups.list(request.states_filter, request.types_filter)
-    response: ListGroupsResponse | Deferred = reply(
-        then(answer, lambda listed: ListGroupsResponse(error_code=listed[0], groups=listed[1]))
-    )
-    return response
+    return then(answer, lambda listed: ListGroupsResponse(error_code=listed[0], groups=listed[1]))

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import cast
 
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
@@ -33,7 +32,7 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer
 from ottla.storage import lookup
 from ottla.storage.errors import CorruptFile, StorageFailure
 
@@ -53,9 +52,8 @@ DEBUGGING_REPLICA_ID = -2
 UNKNOWN = (-1, -1, -1)
 
 
-def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | Deferred:
-    answer = broker.long_work.run(context, _answer(broker, request, context), lambda answer: answer, is_search=True)
-    return cast(ListOffsetsResponse | Deferred, answer)
+def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> Answer[ListOffsetsResponse]:
+    return broker.long_work.run(context, _answer(broker, request, context), lambda answer: answer, is_search=True)
 
 
 def _answer(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:

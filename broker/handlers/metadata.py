@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 
 from ottla.broker.all_topics import PARTITIONS_PER_TURN, Rows, View
-from ottla.broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic
+from ottla.broker.encoded_metadata import EncodedMetadata, Metadata, encode_in_pieces, encode_topic
 from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.parts import BrokerParts
@@ -31,27 +31,27 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 NO_LEADER = -1
 #: Creation takes one commit of the metadata log: a millisecond or two here, tens over three machines.
 AUTO_CREATE_WAIT_MS = 1_000
 
 
-def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Deferred:
+def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     check(request, context.api_version)
     missing = _creatable(broker, request, context)
     if not missing:
         if len(broker.metadata.image.cluster.brokers) == 1:
             return _answer_now(broker, request, context)
         return _answer_in_cluster(broker, request, context)
-    deferred = Deferred()
-    finish = partial(answer, broker, request, context, deferred)
-    deferred.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
-    return deferred
+    reply: Reply[Metadata] = Reply()
+    finish = partial(answer, broker, request, context, reply)
+    reply.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
+    return reply
 
 
-def _answer_in_cluster(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Deferred:
+def _answer_in_cluster(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     held = broker.held_answers
     names_lost = partial(names_lost_leader, broker, request, context.api_version)
     if names_lost():
@@ -105,21 +105,21 @@ def _creatable(broker: BrokerParts, request: MetadataRequest, context: RequestCo
     ]
 
 
-def _answer_now(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Deferred:
-    deferred = Deferred()
-    answer(broker, request, context, deferred)
-    return deferred
+def _answer_now(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
+    reply: Reply[Metadata] = Reply()
+    answer(broker, request, context, reply)
+    return reply
 
 
-def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContext, deferred: Deferred) -> None:
+def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
     """Completes the answer: later, if it has many topics that are not encoded yet."""
     if asks_for_all(request, context.api_version) and not request.include_topic_authorized_operations:
         view = View(context.api_version, context.connection.listener_name)
-        broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, deferred))
+        broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, reply))
         return
     if _names_many(broker, request) and not request.include_topic_authorized_operations:
         view = View(context.api_version, context.connection.listener_name)
-        broker.all_topics.when_encoded(view, partial(_complete_named, broker, request, context, deferred))
+        broker.all_topics.when_encoded(view, partial(_complete_named, broker, request, context, reply))
         return
     response = _head(broker, request, context)
     live = broker.metadata.live(context.connection.listener_name)
@@ -136,18 +136,22 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
         for topic in response.topics:
             if not topic.error_code:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    deferred.complete(response)
+    reply.complete(response)
 
 
 def _complete(
-    broker: BrokerParts, request: MetadataRequest, context: RequestContext, deferred: Deferred, rows: Rows | None
+    broker: BrokerParts,
+    request: MetadataRequest,
+    context: RequestContext,
+    reply: Reply[Metadata],
+    rows: Rows | None,
 ) -> None:
-    if deferred.cancelled:
+    if reply.cancelled:
         return
     if rows is None:
-        deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
-    deferred.complete(EncodedMetadata(_head(broker, request, context), rows))
+    reply.complete(EncodedMetadata(_head(broker, request, context), rows))
 
 
 def _names_many(broker: BrokerParts, request: MetadataRequest) -> bool:
@@ -161,11 +165,15 @@ def _names_many(broker: BrokerParts, request: MetadataRequest) -> bool:
 
 
 def _complete_named(
-    broker: BrokerParts, request: MetadataRequest, context: RequestContext, deferred: Deferred, rows: Rows | None
+    broker: BrokerParts,
+    request: MetadataRequest,
+    context: RequestContext,
+    reply: Reply[Metadata],
+    rows: Rows | None,
 ) -> None:
     """With the topics that are asked for, of all that are encoded."""
-    if deferred.cancelled or rows is None:
-        _complete(broker, request, context, deferred, rows)
+    if reply.cancelled or rows is None:
+        _complete(broker, request, context, reply, rows)
         return
     listener = context.connection.listener_name
     builder = _Builder(broker, context.api_version, listener, broker.metadata.live(listener))
@@ -176,7 +184,7 @@ def _complete_named(
         known = image and encoded.get(image.name)
         found.append((name or "", known or encode_topic(builder.asked(name, topic_id), context.api_version)))
     named = Rows(found, b"".join([each for _, each in found]))
-    deferred.complete(EncodedMetadata(_head(broker, request, context), named))
+    reply.complete(EncodedMetadata(_head(broker, request, context), named))
 
 
 def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage], Iterator[bytes]]:

@@ -6,8 +6,6 @@ v6 leader epoch · v7 group_instance_id · v9 GROUP_ID_NOT_FOUND · v10 topic id
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import (
@@ -18,22 +16,19 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 TOPIC_IDS_SINCE = 10
 
 
-def handle(
-    broker: BrokerParts, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Deferred:
+def handle(broker: BrokerParts, request: OffsetCommitRequest, context: RequestContext) -> Answer[OffsetCommitResponse]:
     unknown = _take_out_unknown(broker, request, context.api_version >= TOPIC_IDS_SINCE)
     if unknown and not request.topics:
         return OffsetCommitResponse(topics=unknown)
     answer = broker.groups.commit_offsets(request, context.api_version)
     if unknown:
         answer = then(answer, lambda response: _merge(unknown, response))
-    response: OffsetCommitResponse | Deferred = reply(answer)
-    return response
+    return answer
 
 
 def _take_out_unknown(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
@@ -14,12 +12,10 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 
-def handle(
-    broker: BrokerParts, request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | Deferred:
+def handle(broker: BrokerParts, request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
     unknown: dict[str, OffsetDeleteResponseTopic] = {}
     kept: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
@@ -46,5 +42,4 @@ def handle(
 
     request.topics = kept
     answer = broker.groups.delete_offsets(request)
-    response: OffsetDeleteResponse | Deferred = reply(then(answer, merge) if unknown else answer)
-    return response
+    return then(answer, merge) if unknown else answer

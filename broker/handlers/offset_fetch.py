@@ -6,9 +6,6 @@ v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.gather import gather, then
-from ottla.broker.coordinator.outcome import Pending
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
@@ -23,14 +20,14 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, gather, then
 
 TOP_LEVEL_ERROR_SINCE = 2
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
 
-def handle(broker: BrokerParts, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Deferred:
+def handle(broker: BrokerParts, request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
     version = context.api_version
     groups = request.groups if version >= GROUPS_SINCE else [_only_group(request)]
     answers = [_fetch(broker, group, request.require_stable, version >= TOPIC_IDS_SINCE) for group in groups]
@@ -40,8 +37,7 @@ def handle(broker: BrokerParts, request: OffsetFetchRequest, context: RequestCon
             return OffsetFetchResponse(groups=fetched)
         return _of_one_group(request, fetched[0], version)
 
-    response: OffsetFetchResponse | Deferred = reply(gather(answers, shape))
-    return response
+    return gather(answers, shape)
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -56,14 +52,13 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 def _fetch(
     broker: BrokerParts, group: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
-) -> OffsetFetchResponseGroup | Pending:
+) -> Answer[OffsetFetchResponseGroup]:
     topics = broker.metadata.image.topics
     if group.topics is None:
         answer = broker.groups.fetch_offsets(group, require_stable)
         if not by_id:
             return answer
-        named: OffsetFetchResponseGroup | Pending = then(answer, lambda fetched: _with_ids(broker, fetched))
-        return named
+        return then(answer, lambda fetched: _with_ids(broker, fetched))
     unknown: list[OffsetFetchResponseTopics] = []
     kept: list[OffsetFetchRequestTopics] = []
     for topic in group.topics:
@@ -78,8 +73,7 @@ def _fetch(
     answer = broker.groups.fetch_offsets(group, require_stable)
     if not unknown:
         return answer
-    merged: OffsetFetchResponseGroup | Pending = then(answer, lambda fetched: _merge(unknown, fetched))
-    return merged
+    return then(answer, lambda fetched: _merge(unknown, fetched))
 
 
 def _unknown_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:

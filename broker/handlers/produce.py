@@ -15,16 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.handlers._large_produce import (
     NONE_PREPARED,
-    Answer,
     PreparedBatches,
+    ProduceAnswer,
     append_prepared,
     joined,
     rest_of,
 )
-from ottla.broker.long_work import pass_on
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.transactions.admission import (
@@ -53,7 +51,7 @@ from ottla.protocol.records.compression import ZSTD
 from ottla.protocol.schema import maker
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 
@@ -67,7 +65,7 @@ new_partition_response = maker(PartitionProduceResponse)
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> Answer:
+def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if is_transactional(request):
@@ -77,32 +75,31 @@ def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext
 
 def _append_admitted(
     broker: BrokerParts, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
-) -> Answer:
+) -> ProduceAnswer:
     admission = Admission(
         broker.replicas, broker.internal_topics, broker.transactions.verifier, request, context.api_version
     )
     if admission.prepares and prepared is NONE_PREPARED:
         return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
     verdicts = admission.ask()
-    if not isinstance(verdicts, Pending):
+    if not isinstance(verdicts, Reply):
         return _append(broker, request, context, admission.refusals(verdicts), prepared)
-    deferred = Deferred(kept_bytes=keep_records(request))
+    verdicts.kept_bytes = keep_records(request)
     asked_ms = broker.world.clock.mono_ms()
 
-    def admitted(verdicts: Verdicts) -> None:
-        if deferred.cancelled:
-            return
+    def admitted(known: Verdicts) -> ProduceAnswer:
+        if verdicts.cancelled:
+            return None
         request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        answer = _append(broker, request, context, admission.refusals(verdicts), prepared)
+        answer = _append(broker, request, context, admission.refusals(known), prepared)
         drop_records(request)
-        pass_on(answer, deferred)
+        return answer
 
-    verdicts.when_done(admitted)
-    return deferred
+    return verdicts.then(admitted)
 
 
-def _append_rest(broker: BrokerParts, rest: ProduceRequest, context: RequestContext) -> Answer:
-    def append(prepared: PreparedBatches) -> Answer:
+def _append_rest(broker: BrokerParts, rest: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+    def append(prepared: PreparedBatches) -> ProduceAnswer:
         if is_transactional(rest):
             return _append_admitted(broker, rest, context, prepared)
         return _append(broker, rest, context, NO_REFUSALS, prepared)
@@ -116,7 +113,7 @@ def _append(
     context: RequestContext,
     refusals: Refusals,
     prepared: PreparedBatches,
-) -> Answer:
+) -> ProduceAnswer:
     acks = request.acks
     now_ms = broker.world.clock.wall_ms()
     may_be_zstd = context.api_version >= ZSTD_SINCE
@@ -138,7 +135,7 @@ def _append(
                 if refusals and (partition.topic, partition.index) in refusals:
                     raise refusals[partition.topic, partition.index]
                 # In place of null: no batch, which the log refuses like every other number of batches but one.
-                records: bytes | memoryview = data.records or b""  # type: ignore[assignment]  # a request has one buffer, not a list
+                records = data.records or b""
                 if not may_be_zstd:
                     _refuse_zstd(records)
                 appended = partition.append(
@@ -177,10 +174,10 @@ def _append(
         _add_endpoints(broker, answer, context)
     if not waits:
         return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
-    deferred = Deferred()
-    waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: deferred.complete(answer))
-    deferred.on_cancel = waiting.cancel
-    return deferred if rest is None else joined(rest, context, deferred, _append_rest(broker, rest, context))
+    reply: Reply[ProduceResponse | None] = Reply()
+    waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: reply.complete(answer))
+    reply.on_cancel = waiting.cancel
+    return reply if rest is None else joined(rest, context, reply, _append_rest(broker, rest, context))
 
 
 def _refuse_zstd(records: bytes | memoryview) -> None:

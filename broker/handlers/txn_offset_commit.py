@@ -6,13 +6,8 @@ v5 the group's partition joins the transaction by itself (KIP-890) · v6 topic i
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.coordinator.gather import then
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.service import txn_commit_error
-from ottla.broker.handlers._group_answers import reply
 from ottla.broker.parts import BrokerParts
 from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
 from ottla.protocol.errors import ErrorCode
@@ -24,7 +19,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, then
 
 LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4
@@ -37,18 +32,15 @@ VERIFICATION_ERRORS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_I
 
 def handle(
     broker: BrokerParts, request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Deferred:
+) -> Answer[TxnOffsetCommitResponse]:
     version = context.api_version
     unknown = _take_out_unknown(broker, request, version >= TOPIC_IDS_SINCE)
     if unknown and not request.topics:
         return TxnOffsetCommitResponse(topics=unknown)
-    response: TxnOffsetCommitResponse | Deferred = reply(
-        then(_commit(broker, request, version), lambda answer: _shaped(answer, unknown, version))
-    )
-    return response
+    return then(_commit(broker, request, version), lambda answer: _shaped(answer, unknown, version))
 
 
-def _commit(broker: BrokerParts, request: TxnOffsetCommitRequest, version: int) -> Any:
+def _commit(broker: BrokerParts, request: TxnOffsetCommitRequest, version: int) -> Answer[TxnOffsetCommitResponse]:
     """The offsets' own partition is part of the transaction: its leader asks like the leader of any other."""
     tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     partition = broker.replicas.get(*tp)
@@ -65,30 +57,13 @@ def _commit(broker: BrokerParts, request: TxnOffsetCommitRequest, version: int) 
         request.transactional_id, producer_id, epoch, expected, operation, timeout_ms
     )
 
-    def go_on(verdicts: Verdicts) -> Any:
+    def go_on(verdicts: Verdicts) -> Answer[TxnOffsetCommitResponse]:
         error = verdicts[tp]
         if error:
             return txn_commit_error(request, VERIFICATION_ERRORS.get(error, error))
         return broker.groups.commit_transactional_offsets(request)
 
-    return _chain(verdicts, go_on)
-
-
-def _chain(answer: Any, go_on: Any) -> Any:
-    """`go_on(answer)`, whose own answer may be Pending too."""
-    if type(answer) is not Pending:
-        return go_on(answer)
-    whole = Pending(lambda error: error)
-
-    def arrived(value: Any) -> None:
-        following = go_on(value)
-        if type(following) is Pending:
-            following.when_done(whole.complete)
-        else:
-            whole.complete(following)
-
-    answer.when_done(arrived)
-    return whole
+    return then(verdicts, go_on)
 
 
 def _operation(version: int) -> Operation:

@@ -17,13 +17,13 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Answer, Reply
 
 
 def handle(
     broker: BrokerParts, request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | Deferred:
-    deferred = Deferred()
+) -> Answer[WriteTxnMarkersResponse]:
+    reply: Reply[WriteTxnMarkersResponse] = Reply()
     # As Kafka answers: several markers of one producer are one entry.
     by_producer: dict[int, Results] = {}
     left = len(request.markers)
@@ -36,11 +36,11 @@ def handle(
         left -= 1
         if not left:
             markers = [_result(producer, all_results) for producer, all_results in by_producer.items()]
-            deferred.complete(WriteTxnMarkersResponse(markers=markers))
+            reply.complete(WriteTxnMarkersResponse(markers=markers))
 
     for marker in request.markers:
         broker.transactions.marker_writer.write(marker, partial(written, marker.producer_id))
-    return deferred
+    return reply
 
 
 def _result(producer_id: int, results: Results) -> WritableTxnMarkerResult:

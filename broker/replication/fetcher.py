@@ -32,6 +32,7 @@ from ottla.server.network.client import Channel, ChannelClosed, ChannelProtocol
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import Log
+from ottla.storage.snapshot_files import Decoded
 
 log = logging.getLogger(__name__)
 
@@ -343,8 +344,8 @@ class LeaderFetcher:
             if data.error_code != ErrorCode.NONE:
                 self._handle_error(key, partition, ErrorCode(data.error_code))
             elif data.diverging_epoch.epoch >= 0:
-                self._truncate(partition, EndOfEpoch(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
-                self.session.changed(key)
+                leader = EndOfEpoch(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._truncate(key, partition, own_log, leader)
             else:
                 partition.append_as_follower(
                     cast("bytes | memoryview", data.records or b""),
@@ -396,12 +397,38 @@ class LeaderFetcher:
     def _delay(self, key: Key, delay_ms: int) -> None:
         self.session.delay(key, self._world.clock.mono_ms() + delay_ms)
 
-    @staticmethod
-    def _truncate(partition: Partition, leader: EndOfEpoch) -> None:
-        own_log = partition.log
-        assert own_log is not None and not partition.is_leader
-        own = EndOfEpoch(*own_log.end_offset_for_epoch(leader.epoch))
-        partition.truncate_as_follower(truncation_offset(leader, own, own_log.log_end_offset))
+    def _truncate(self, key: Key, partition: Partition, own_log: Log, leader: EndOfEpoch) -> None:
+        offset = _truncation_offset(own_log, leader)
+        errand = own_log.truncation_errand(offset)
+        if errand is None:
+            partition.truncate_as_follower(offset)
+            self.session.changed(key)
+            return
+        # Nothing is appended meanwhile: the partition is not fetched.
+        self._delay(key, self._settings.timeout_ms)
+        task = self._run_truncation(key, partition, own_log, leader, partition.leader_epoch, errand)
+        self._world.spawn(task, f"truncate {partition}")
+
+    async def _run_truncation(
+        self,
+        key: Key,
+        partition: Partition,
+        own_log: Log,
+        leader: EndOfEpoch,
+        leader_epoch: int,
+        errand: Callable[[], Decoded | None],
+    ) -> None:
+        """After the errand, if it is still this leader that the log is to agree with."""
+        decoded = await self._world.workers.run(errand)
+        delay_ms = 0
+        if partition.log is own_log and partition.leader_epoch == leader_epoch and not partition.is_leader:
+            try:
+                partition.truncate_as_follower(_truncation_offset(own_log, leader), decoded)
+            except StorageFailure as failure:
+                log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
+                delay_ms = self._settings.backoff_ms
+        self._delay(key, delay_ms)
+        self._schedule(delay_ms)
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:
         """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
@@ -410,10 +437,17 @@ class LeaderFetcher:
             end = await self._leader_offset(partition, leader_epoch, LATEST)
             start = await self._leader_offset(partition, leader_epoch, EARLIEST)
             own_log = partition.log
-            if own_log is not None and partition.leader_epoch == leader_epoch and not partition.is_leader:
+            errand = None if own_log is None else own_log.truncation_errand(end)
+            decoded = None if errand is None else await self._world.workers.run(errand)
+            if (
+                own_log is not None
+                and partition.log is own_log
+                and partition.leader_epoch == leader_epoch
+                and not partition.is_leader
+            ):
                 if end < own_log.log_end_offset:
                     log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
-                    partition.truncate_as_follower(end)
+                    partition.truncate_as_follower(end, decoded)
                 if start > own_log.log_end_offset:
                     own_log.truncate_fully_and_start_at(start)
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
@@ -438,6 +472,11 @@ class LeaderFetcher:
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode(answer.error_code))
         return int(answer.offset)
+
+
+def _truncation_offset(own_log: Log, leader: EndOfEpoch) -> int:
+    own = EndOfEpoch(*own_log.end_offset_for_epoch(leader.epoch))
+    return truncation_offset(leader, own, own_log.log_end_offset)
 
 
 def _kept(data: PartitionData) -> PartitionData:

@@ -44,7 +44,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
@@ -74,8 +74,21 @@ class Fetching:
     """One fetch request while it is being served."""
 
     __slots__ = (
-        "_broker", "_context", "_deferred", "_opens_session", "_rack", "_ready_bytes", "_results", "_slot", "_uses_topic_ids",
-        "fresh", "max_bytes", "min_bytes", "must_answer", "reader", "session",
+        "_broker",
+        "_context",
+        "_opens_session",
+        "_rack",
+        "_ready_bytes",
+        "_reply",
+        "_results",
+        "_slot",
+        "_uses_topic_ids",
+        "fresh",
+        "max_bytes",
+        "min_bytes",
+        "must_answer",
+        "reader",
+        "session",
     )  # fmt: skip
 
     def __init__(self, broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> None:
@@ -100,7 +113,7 @@ class Fetching:
         self.fresh: dict[FetchPartition, None] = {}
         self._ready_bytes: dict[FetchPartition, int] = {}
         self._slot = -1
-        self._deferred: Deferred | None = None
+        self._reply: Reply[FetchResponse] | None = None
         self._opens_session = request.session_epoch == INITIAL_EPOCH
         self.session = self._find_session(request)
 
@@ -239,9 +252,10 @@ class Fetching:
 
     # -- Waiting -----------------------------------------------------------------------------------------------------
 
-    def wait(self, max_wait_ms: int) -> Deferred:
-        self._deferred = deferred = Deferred()
-        deferred.on_cancel = self._gone
+    def wait(self, max_wait_ms: int) -> Reply[FetchResponse]:
+        reply: Reply[FetchResponse] = Reply()
+        self._reply = reply
+        reply.on_cancel = self._gone
         session = self.session
         for wanted in session.active:
             wanted.watch(self._watches(wanted))
@@ -249,11 +263,11 @@ class Fetching:
             self._ready_bytes = {wanted: len(data.records or b"") for wanted, data in self._results.items()}
         self._slot = self._broker.wheel.add(self, max_wait_ms)
         session.waiting = self
-        return deferred
+        return reply
 
     def wake(self) -> None:
         """Something has changed since the last look: only that is looked at, not the whole session."""
-        if self._deferred is None:
+        if self._reply is None:
             return  # answered earlier in this turn
         fresh, self.fresh = self.fresh, {}
         if self.min_bytes > 1 and not self._has_enough(fresh):
@@ -285,17 +299,17 @@ class Fetching:
             raise
 
     def _answer(self) -> None:
-        deferred = self._deferred
+        reply = self._reply
         self._stop_waiting()
-        assert deferred is not None
-        deferred.complete(self.response())
+        assert reply is not None
+        reply.complete(self.response())
 
     def _fail(self) -> None:
         """A bug of this broker has ended the wait: the client is answered all the same, so that it can ask again."""
-        deferred = self._deferred
+        reply = self._reply
         self._stop_waiting()
-        if deferred is not None:
-            deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if reply is not None:
+            reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _gone(self) -> None:
         """The client has gone."""
@@ -304,7 +318,7 @@ class Fetching:
             self.session.close()
 
     def _stop_waiting(self) -> None:
-        self._deferred = None
+        self._reply = None
         if self.session.waiting is self:
             self.session.waiting = None
         if self._slot >= 0:

@@ -28,6 +28,7 @@ from ottla.server.isolation import isolated
 from ottla.storage.config import NEVER
 from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
+from ottla.storage.snapshot_files import Decoded
 
 #: flush.messages: each append is on the disk before it counts.
 EVERY_RECORD = 1
@@ -390,12 +391,13 @@ class Partition(PartitionState):
         if raised:
             self.watches.watermark_raised()
 
-    def truncate_as_follower(self, offset: int) -> None:
+    def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
+        """`decoded`: what `Log.truncation_errand` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         if offset < log.log_end_offset:
             state_changes.truncating(self, offset, log)
-        log.truncate_to(offset)
+        log.truncate_to(offset, decoded)
 
     # -- Offsets -----------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,7 @@ the request is appended like any other, unless an earlier one of the same produc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
@@ -17,6 +15,8 @@ from ottla.broker.transactions.verify import AppendVerifier, Expectation, Operat
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
+from ottla.protocol.schema import RequestRecords
+from ottla.server.network.reply import Answer
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
@@ -39,7 +39,7 @@ def is_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             # The one bit first, as every request comes here: the call is worth its time for few of them.
-            records: Any = data.records
+            records = data.records
             if (
                 records
                 and len(records) > ATTRIBUTES_LOW_AT
@@ -99,7 +99,7 @@ class Admission:
         self._transactional_id, self._timeout_ms = request.transactional_id, max(request.timeout_ms, 0)
         self._producer, self._expected = producer, expected
 
-    def ask(self) -> Verdicts | Pending:
+    def ask(self) -> Answer[Verdicts]:
         producer, expected = self._producer, self._expected
         if producer is None or not (expected or self._verifier.is_waiting(self._transactional_id)):
             return {}
@@ -118,7 +118,7 @@ def keep_records(request: ProduceRequest) -> int:
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                data.records = memoryview(bytes(data.records))  # type: ignore[arg-type]  # a request has one buffer, not a list
+                data.records = memoryview(bytes(data.records))
                 kept_bytes += len(data.records)
     return kept_bytes
 
@@ -136,17 +136,17 @@ def _operation(api_version: int) -> Operation:
     return Operation.ABORTABLE if api_version >= ABORTABLE_SINCE else Operation.EXPECTED
 
 
-def _has_transactional_batch(records: Any) -> bool:
+def _has_transactional_batch(records: RequestRecords) -> bool:
     return (
-        records is not None
-        and len(records) >= HEADER_BYTES
-        and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT
+        len(records) >= HEADER_BYTES
+        and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT != 0
         and records[MAGIC_AT] == MAGIC
     )
 
 
 def _transactional_batch(data: PartitionProduceData) -> BatchView | None:
-    return BatchView(data.records) if _has_transactional_batch(data.records) else None  # type: ignore[arg-type]  # a request has one buffer, not a list
+    records = data.records
+    return BatchView(memoryview(records)) if records is not None and _has_transactional_batch(records) else None
 
 
 def _partition(replicas: Replicas, topic: str, topic_id: bytes, index: int) -> Partition | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.transactions import end
 from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
 from ottla.broker.transactions.state import EPOCH_EXHAUSTED, NO_PRODUCER_EPOCH, PREPARED, State
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def init_producer_id(
     shard: TransactionShard, now_ms: int, request: InitProducerIdRequest, new_producer_id: int | None
-) -> Outcome:
+) -> Outcome[InitProducerIdResponse]:
     """`new_producer_id` is used when the id is new here, or its producer id's epochs are used up."""
     assert request.transactional_id
     transaction = shard.find(request.transactional_id)
@@ -59,7 +59,7 @@ def init_producer_id(
         start_ms=NO_TIMESTAMP,
     )
 
-    def remember() -> Outcome:
+    def remember() -> Unasked:
         shard.remember_epoch(after.transactional_id, producer_id, epoch, last_epoch)
         log.info(
             "Initialized transactionalId %s with producerId %d and producer epoch %d",

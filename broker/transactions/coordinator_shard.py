@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.transactions import expiry
 from ottla.broker.transactions.shard import TransactionShard
@@ -17,7 +17,7 @@ COMPLETE_KEY = "complete-prepared"
 class TransactionCoordinatorShard(TransactionShard):
     """See the module."""
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> Unasked:
         """Finish what was prepared, once it is certain that the preparation is committed."""
         self._schedule_abort()
         self._schedule_expiry()
@@ -36,19 +36,19 @@ class TransactionCoordinatorShard(TransactionShard):
 
         return Outcome(committed=complete_some)
 
-    def on_unloaded(self) -> Outcome:
+    def on_unloaded(self) -> Unasked:
         return Outcome()
 
     def _schedule_abort(self) -> None:
         self.timers.schedule(ABORT_TIMED_OUT_KEY, self.config.abort_timed_out_interval_ms, self._abort_timed_out)
 
-    def _abort_timed_out(self) -> Outcome:
+    def _abort_timed_out(self) -> Unasked:
         self._schedule_abort()
         return expiry.abort_timed_out(self, self.wall_ms())
 
     def _schedule_expiry(self) -> None:
         self.timers.schedule(REMOVE_EXPIRED_KEY, self.config.remove_expired_interval_ms, self._remove_expired)
 
-    def _remove_expired(self) -> Outcome:
+    def _remove_expired(self) -> Unasked:
         self._schedule_expiry()
         return expiry.remove_expired(self, self.wall_ms())

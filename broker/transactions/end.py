@@ -10,9 +10,9 @@ id when the epochs are used up: the markers still carry the old id with its last
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
 from ottla.broker.transactions.state import (
     COMPLETION,
@@ -30,6 +30,8 @@ from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
+T = TypeVar("T")
+
 
 def end(
     shard: TransactionShard,
@@ -37,7 +39,7 @@ def end(
     request: EndTxnRequest,
     client_transaction_version: int,
     new_producer_id: int | None,
-) -> Outcome:
+) -> Outcome[EndTxnResponse]:
     """EndTxn of a client. `new_producer_id` is used when the producer id's epochs are used up."""
     transaction = shard.find(request.transactional_id)
     if transaction is None:
@@ -91,8 +93,8 @@ def _ended(transaction: Transaction, client_transaction_version: int) -> EndTxnR
 
 
 def abort_and_fence(
-    shard: TransactionShard, now_ms: int, transaction: Transaction, new_producer_id: int | None, response: Any = None
-) -> Outcome:
+    shard: TransactionShard, now_ms: int, transaction: Transaction, new_producer_id: int | None, response: T
+) -> Outcome[T]:
     """Abort an open transaction without its producer: from here on that one's epoch is an old one."""
     version = shard.coordinating.transaction_version()
     if version >= EPOCH_BUMP_SINCE:
@@ -103,12 +105,14 @@ def abort_and_fence(
     return _prepare(shard, transaction, after, response)
 
 
-def abort_timed_out(shard: TransactionShard, now_ms: int, seen: Transaction, new_producer_id: int | None) -> Outcome:
+def abort_timed_out(
+    shard: TransactionShard, now_ms: int, seen: Transaction, new_producer_id: int | None
+) -> Outcome[ErrorCode]:
     """Unless something has happened to it meanwhile."""
     transaction = shard.find(seen.transactional_id)
     if transaction != seen:
-        return Outcome()
-    return abort_and_fence(shard, now_ms, transaction, new_producer_id)
+        return Outcome(response=ErrorCode.NONE)
+    return abort_and_fence(shard, now_ms, transaction, new_producer_id, ErrorCode.NONE)
 
 
 def _prepared(
@@ -133,8 +137,8 @@ def _prepared(
     )
 
 
-def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, response: Any) -> Outcome:
-    def remember() -> Outcome:
+def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, response: T) -> Outcome[T]:
+    def remember() -> Unasked:
         if after.bumps_epochs:
             shard.remember_epoch(after.transactional_id, *after.producer_after_end, before.producer_epoch)
         return Outcome()
@@ -146,7 +150,7 @@ def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, r
     return Outcome([after.record()], response, then=remember, committed=have_markers_written)
 
 
-def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Outcome:
+def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Unasked:
     """All markers are written."""
     transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import IDLE, State
@@ -20,7 +20,7 @@ SWEEP_KEY, ABORT_SWEEP_KEY = "remove-expired-ids", "abort-timed-out-ids"
 END_LOOKS = 100
 
 
-def abort_timed_out(shard: TransactionShard, now_ms: int) -> Outcome:
+def abort_timed_out(shard: TransactionShard, now_ms: int) -> Unasked:
     """Aborts transactions that are open for longer than their producer asked for."""
 
     def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
@@ -41,7 +41,7 @@ def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
     )
 
 
-def remove_expired(shard: TransactionShard, now_ms: int) -> Outcome:
+def remove_expired(shard: TransactionShard, now_ms: int) -> Unasked:
     """Tombstones for ids without a transaction that were idle for transactional.id.expiration.ms."""
     before_ms = now_ms - shard.config.transactional_id_expiration_ms
 

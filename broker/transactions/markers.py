@@ -26,6 +26,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.server.clock import Clock, TimerHandle
+from ottla.server.service import Spawn
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,8 @@ class MarkerRoutes:
     node_id: int
     leader_of: Callable[[TopicPartition], int | None]
     write_local: WriteLocal
-    send: Callable[[int, Any], Awaitable[Any]]
-    spawn: Callable[[Any, str], Any]
+    send: Callable[[int, object], Awaitable[Any]]
+    spawn: Spawn
     clock: Clock
 
 

@@ -18,7 +18,7 @@ def add(
     producer_epoch: int,
     partitions: Partitions,
     client_transaction_version: int,
-) -> Outcome:
+) -> Outcome[ErrorCode]:
     """The first one begins the transaction. Answers NONE."""
     transaction = _transaction_of(shard, transactional_id, producer_id, producer_epoch)
     if transaction.state is State.ONGOING and partitions <= transaction.partitions:

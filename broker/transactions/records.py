@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.features import transaction_log_value_version
@@ -15,7 +15,7 @@ from ottla.protocol.internal_topics.coordinator_records import (
     encode_key,
     encode_value,
 )
-from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS
+from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS, TransactionLogValue
 
 
 class TransactionRecordCodec:
@@ -24,17 +24,18 @@ class TransactionRecordCodec:
     def __init__(self, transaction_version: Callable[[], int]) -> None:
         self._transaction_version = transaction_version
 
-    def encode(self, key: Any, value: Any) -> tuple[bytes, bytes | None]:
+    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
         if value is None:
             return encode_key(key), None
         version = transaction_log_value_version(self._transaction_version())
         if version == 0:
+            assert isinstance(value, TransactionLogValue)
             # What the older format cannot hold is forgotten here and now, so that memory is what the log says.
             value.previous_producer_id = value.next_producer_id = -1
             value.client_transaction_version = 0
         return encode_key(key), encode_value(value, version)
 
-    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None:
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
         try:
             known_key = decode_key(TRANSACTION_RECORDS, key)
         except UnknownRecord:

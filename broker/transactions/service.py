@@ -1,4 +1,4 @@
-"""The transaction coordinator as handlers see it: finds the shard of a transactional id, gives a response or a Pending.
+"""The transaction coordinator as handlers see it: finds the shard of a transactional id, gives a response, now or by a Reply.
 
 Here are the checks that need no shard, the producer ids that decisions take, and the markers on their way. What a
 transaction does is in the verbs' modules.
@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
-from ottla.broker.coordinator.gather import gather
 from ottla.broker.coordinator.loading import LoadQueue
-from ottla.broker.coordinator.outcome import Pending
+from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.partitions import partition_for
-from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.runtime import CoordinatorRuntime, OnError, error_code
 from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions import begin, describe, end, partitions
 from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
 from ottla.broker.transactions.records import TransactionRecordCodec
-from ottla.broker.transactions.shard import ProducerIdNeeded
+from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
 from ottla.broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
 from ottla.broker.transactions.transaction import Partitions, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -30,10 +29,13 @@ from ottla.protocol.messages import describe_transactions
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.server.network.reply import Answer, Reply, gather, then
 
 log = logging.getLogger(__name__)
 
 TOPIC = TRANSACTION_STATE_TOPIC
+
+T = TypeVar("T")
 
 # EndTxn v5 is how a client says that it knows version 2.
 END_TXN_OF_V2 = 5
@@ -96,7 +98,7 @@ class TransactionCoordinator:
 
     # ---- producers
 
-    def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse | Pending:
+    def init_producer_id(self, request: InitProducerIdRequest) -> Answer[InitProducerIdResponse]:
         transactional_id = request.transactional_id
         if not transactional_id:
             return _init_error(KafkaError(ErrorCode.INVALID_REQUEST))
@@ -106,10 +108,11 @@ class TransactionCoordinator:
             return _init_error(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
         if not 0 < request.transaction_timeout_ms <= self.config.transaction_max_timeout_ms:
             return _init_error(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
-        answer: InitProducerIdResponse | Pending = self._write_with_producer_id(
-            transactional_id, begin.init_producer_id, _init_error, request
+        return self._write_with_producer_id(
+            transactional_id,
+            lambda shard, now_ms, producer_id: begin.init_producer_id(shard, now_ms, request, producer_id),
+            _init_error,
         )
-        return answer
 
     def add_partitions(
         self,
@@ -118,27 +121,26 @@ class TransactionCoordinator:
         producer_epoch: int,
         added: Partitions,
         client_transaction_version: int,
-    ) -> ErrorCode | Pending:
+    ) -> Answer[ErrorCode]:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        answer: ErrorCode | Pending = self.runtime.write(
+        return self.runtime.write(
             self.partition_for(transactional_id),
             partitions.add,
-            _code,
+            error_code,
             transactional_id,
             producer_id,
             producer_epoch,
             added,
             client_transaction_version,
         )
-        return answer
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions
-    ) -> dict[TopicPartition, ErrorCode] | Pending:
+    ) -> Answer[dict[TopicPartition, ErrorCode]]:
         if not transactional_id:
             return dict.fromkeys(asked, ErrorCode.INVALID_REQUEST)
-        answer: dict[TopicPartition, ErrorCode] | Pending = self.runtime.read(
+        return self.runtime.read(
             self.partition_for(transactional_id),
             partitions.verify,
             lambda error: dict.fromkeys(asked, error.code),
@@ -147,39 +149,43 @@ class TransactionCoordinator:
             producer_epoch,
             asked,
         )
-        return answer
 
-    def end(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Pending:
+    def end(self, request: EndTxnRequest, api_version: int) -> Answer[EndTxnResponse]:
         if not request.transactional_id:
             return _end_error(KafkaError(ErrorCode.INVALID_REQUEST))
         client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
-        answer: EndTxnResponse | Pending = self._write_with_producer_id(
-            request.transactional_id, end.end, _end_error, request, client_transaction_version
+        return self._write_with_producer_id(
+            request.transactional_id,
+            lambda shard, now_ms, producer_id: end.end(shard, now_ms, request, client_transaction_version, producer_id),
+            _end_error,
         )
-        return answer
 
     def _write_with_producer_id(
-        self, transactional_id: str, decide: Callable[..., Any], on_error: Callable[[KafkaError], Any], *args: Any
-    ) -> Any:
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionShard, int, int | None], Outcome[T]],
+        on_error: OnError[T],
+    ) -> Answer[T]:
         """Decide; when that takes a producer id, get one and decide again."""
 
-        def write(producer_id: int | None) -> Any:
-            return self.runtime.write(self.partition_for(transactional_id), decide, on_error, *args, producer_id)
+        def write(producer_id: int | None) -> Answer[T]:
+            return self.runtime.write(
+                self.partition_for(transactional_id),
+                lambda shard, now_ms: decide(shard, now_ms, producer_id),
+                on_error,
+            )
 
         try:
             return write(None)
         except ProducerIdNeeded:
-            pending = Pending(on_error)
+            taken: Reply[tuple[int, ErrorCode]] = Reply()
+        self._producer_ids.take(lambda producer_id, error: taken.complete((producer_id, error)))
 
-        def receive(producer_id: int, error: ErrorCode) -> None:
-            answer = on_error(KafkaError(error)) if error else write(producer_id)
-            if type(answer) is Pending:
-                answer.when_done(pending.complete)
-            else:
-                pending.complete(answer)
+        def received(taken: tuple[int, ErrorCode]) -> Answer[T]:
+            producer_id, error = taken
+            return on_error(KafkaError(error)) if error else write(producer_id)
 
-        self._producer_ids.take(receive)
-        return pending
+        return then(taken, received)
 
     # ---- what the shards set off
 
@@ -192,22 +198,22 @@ class TransactionCoordinator:
             known.stop()
 
         def write_completion() -> None:
+            """Once more, later, when the record is not appended: whatever the log refuses it for (a full disk, too few
+            replicas), nothing else would end the transaction while this broker leads.
+            """
+            if self._sendings.get(transactional_id) is not sending:
+                return
+            try:
+                self.runtime.write_unasked(partition, end.complete, transaction)
+            except KafkaError:
+                self._routes.clock.call_later(RETRY_COMPLETION_MS, write_completion)
+                return
             if self._sendings.get(transactional_id) is sending:
-                error = self.runtime.write(partition, end.complete, _code, transaction)
-                self._completed(error, transactional_id, sending, write_completion)
+                del self._sendings[transactional_id]
 
         epoch = self.runtime.leader_epoch(partition)
         sending = self._sendings[transactional_id] = MarkerSending(self._routes, transaction, epoch, write_completion)
         sending.start()
-
-    def _completed(self, error: Any, transactional_id: str, sending: MarkerSending, again: Callable[[], None]) -> None:
-        """The record was appended (nobody waits for it to be committed), or is appended later: whatever the log refuses
-        it for (a full disk, too few replicas), nothing else would end the transaction while this broker leads.
-        """
-        if error:
-            self._routes.clock.call_later(RETRY_COMPLETION_MS, again)
-        elif self._sendings.get(transactional_id) is sending:
-            del self._sendings[transactional_id]
 
     def abort(self, transaction: Transaction) -> None:
         log.info(
@@ -215,7 +221,11 @@ class TransactionCoordinator:
             transaction.transactional_id,
             transaction.timeout_ms,
         )
-        self._write_with_producer_id(transaction.transactional_id, end.abort_timed_out, _code, transaction)
+        self._write_with_producer_id(
+            transaction.transactional_id,
+            lambda shard, now_ms, producer_id: end.abort_timed_out(shard, now_ms, transaction, producer_id),
+            error_code,
+        )
 
     def unwritten_markers(self, transactional_id: str) -> frozenset[TopicPartition] | None:
         sending = self._sendings.get(transactional_id)
@@ -223,53 +233,49 @@ class TransactionCoordinator:
 
     # ---- administrators
 
-    def describe(self, transactional_ids: Sequence[str]) -> list[describe_transactions.TransactionState] | Pending:
-        answers = []
-        for transactional_id in transactional_ids:
-            if not transactional_id:
-                answers.append(_describe_error(transactional_id, ErrorCode.INVALID_REQUEST))
-                continue
+    def describe(self, transactional_ids: Sequence[str]) -> Answer[list[describe_transactions.TransactionState]]:
+        return gather([self._describe(transactional_id) for transactional_id in transactional_ids], list)
 
-            def on_error(error: KafkaError, name: str = transactional_id) -> describe_transactions.TransactionState:
-                return _describe_error(name, error.code)
+    def _describe(self, transactional_id: str) -> Answer[describe_transactions.TransactionState]:
+        if not transactional_id:
+            return _describe_error(transactional_id, ErrorCode.INVALID_REQUEST)
+        return self.runtime.read(
+            self.partition_for(transactional_id),
+            describe.describe,
+            lambda error: _describe_error(transactional_id, error.code),
+            transactional_id,
+        )
 
-            partition = self.partition_for(transactional_id)
-            answers.append(self.runtime.read(partition, describe.describe, on_error, transactional_id))
-        described: list[describe_transactions.TransactionState] | Pending = gather(answers, list)
-        return described
-
-    def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse | Pending:
+    def list(self, request: ListTransactionsRequest) -> Answer[ListTransactionsResponse]:
         """Those of all shards here; while one is loading there is no answer to give."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
             matches = describe.matcher(request.transactional_id_pattern)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-        answers = [
-            self.runtime.read(partition, describe.list_transactions_of, _code, request, matches)
-            for partition in self.runtime.partitions()
-        ]
 
-        def combine(found: Sequence[Any]) -> ListTransactionsResponse:
+        def list_some(partition: int) -> Answer[ListTransactionsResponse]:
+            return self.runtime.read(
+                partition,
+                lambda shard: ListTransactionsResponse(
+                    transaction_states=describe.list_transactions_of(shard, request, matches)
+                ),
+                lambda error: ListTransactionsResponse(error_code=error.code),
+            )
+
+        def combine(parts: list[ListTransactionsResponse]) -> ListTransactionsResponse:
             response = ListTransactionsResponse(unknown_state_filters=unknown)
-            for part in found:
-                if isinstance(part, ErrorCode):
-                    if part != ErrorCode.NOT_COORDINATOR:
-                        return ListTransactionsResponse(error_code=part)
-                else:
-                    response.transaction_states.extend(part)
+            for part in parts:
+                if part.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                    return ListTransactionsResponse(error_code=part.error_code)
+                response.transaction_states.extend(part.transaction_states)
             return response
 
-        listed: ListTransactionsResponse | Pending = gather(answers, combine)
-        return listed
+        return gather([list_some(partition) for partition in self.runtime.partitions()], combine)
 
 
 # The log of the transaction's own partition takes no writes for now.
 RETRY_COMPLETION_MS = 100
-
-
-def _code(error: KafkaError) -> ErrorCode:
-    return error.code
 
 
 def _init_error(error: KafkaError) -> InitProducerIdResponse:

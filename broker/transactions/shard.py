@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,7 @@ class TransactionShard:
 
     # ---- hard state
 
-    def replay(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
-        assert type(key) is TransactionLogKey
+    def replay(self, offset: int, producer_id: int, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
         self.unreadable.discard(key.transactional_id)
         if value is None:
             self.transactions.pop(key.transactional_id, None)
@@ -80,7 +79,7 @@ class TransactionShard:
             after = self.transactions[key.transactional_id] = from_record(key, value)
             log.debug("TransactionalId %s is now in state %s", key.transactional_id, after.state.name)
 
-    def replay_failed(self, key: Any) -> None:
+    def replay_failed(self, key: TransactionLogKey) -> None:
         self.transactions.pop(key.transactional_id, None)
         self.unreadable.add(key.transactional_id)
 

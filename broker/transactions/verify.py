@@ -23,8 +23,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from ottla.broker.coordinator.gather import then
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.service import TransactionCoordinator
@@ -37,6 +35,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.server.clock import Clock, TimerHandle
+from ottla.server.network.reply import Answer, Reply, then
 from ottla.storage.producers import ProducerStates, Verification
 
 Verdicts = dict[TopicPartition, ErrorCode]
@@ -106,7 +105,7 @@ class AppendVerifier:
         expected: Expectations,
         operation: Operation,
         timeout_ms: int,
-    ) -> Verdicts | Pending:
+    ) -> Answer[Verdicts]:
         """NONE for the partitions that may be appended to in this turn, as clients of this operation know the others."""
         if operation is not Operation.ADDED and not self._verification_enabled():
             for expectation in expected.values():
@@ -124,7 +123,7 @@ class AppendVerifier:
             if question.answer is not None:
                 return question.answer
         question.expire_in(timeout_ms)
-        return question.pending
+        return question.reply
 
     def is_waiting(self, transactional_id: str) -> bool:
         """Whether somebody is: who must not overtake asks too, if only about no partition."""
@@ -148,7 +147,7 @@ class AppendVerifier:
 
     def ask(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
-    ) -> Verdicts | Pending:
+    ) -> Answer[Verdicts]:
         """One question to the coordinator, here or elsewhere."""
         if not asked:
             return {}
@@ -156,19 +155,16 @@ class AppendVerifier:
         if node_id < 0:
             return dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if node_id != self._routes.node_id:
-            pending = Pending(lambda error: dict.fromkeys(asked, error.code))
+            reply: Reply[Verdicts] = Reply()
             request = _request(transactional_id, producer_id, producer_epoch, asked, operation)
-            self._routes.spawn(
-                _ask_elsewhere(self._routes.send(node_id, request), asked, pending), "verify-transaction"
-            )
-            return pending
+            self._routes.spawn(_ask_elsewhere(self._routes.send(node_id, request), asked, reply), "verify-transaction")
+            return reply
         if operation is not Operation.ADDED:
             return self._coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, asked)
         answer = self._coordinator.add_partitions(
             transactional_id, producer_id, producer_epoch, asked, EPOCH_BUMP_SINCE
         )
-        verdicts: Verdicts | Pending = then(answer, lambda error: dict.fromkeys(asked, error))
-        return verdicts
+        return then(answer, lambda error: dict.fromkeys(asked, error))
 
     @property
     def clock(self) -> Clock:
@@ -193,7 +189,7 @@ class _Question:
         expected: Expectations,
         operation: Operation,
     ) -> None:
-        self.pending = Pending(lambda error: dict.fromkeys(expected, error.code))
+        self.reply: Reply[Verdicts] = Reply()
         self.answer: Verdicts | None = None
         self._verifier = verifier
         self._transactional_id = transactional_id
@@ -217,11 +213,7 @@ class _Question:
             self._started_ms = clock.mono_ms()
         for expectation in self._expected.values():
             expectation.take_ticket(clock.wall_ms())
-        answer = self._verifier.ask(*self._args)
-        if isinstance(answer, Pending):
-            answer.when_done(self._answered)
-        else:
-            self._answered(answer)
+        then(self._verifier.ask(*self._args), self._answered)
 
     def _answered(self, verdicts: Verdicts) -> None:
         if self.answer is not None:
@@ -246,7 +238,7 @@ class _Question:
         if self._timeout is not None:
             self._timeout.cancel()
         try:
-            self.pending.complete(answer)
+            self.reply.complete(answer)
         finally:
             self._verifier.settled(self._transactional_id)
 
@@ -276,7 +268,7 @@ def _request(
     return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
-async def _ask_elsewhere(sending: Awaitable[Any], asked: Partitions, pending: Pending) -> None:
+async def _ask_elsewhere(sending: Awaitable[Any], asked: Partitions, reply: Reply[Verdicts]) -> None:
     verdicts = dict.fromkeys(asked, ErrorCode.NETWORK_EXCEPTION)
     try:
         response = await sending
@@ -289,4 +281,4 @@ async def _ask_elsewhere(sending: Awaitable[Any], asked: Partitions, pending: Pe
                     verdicts[topic.name, result.partition_index] = ErrorCode(result.partition_error_code)
     except KafkaError:
         pass
-    pending.complete(verdicts)
+    reply.complete(verdicts)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from ottla.broker.coordinator.outcome import Pending, Producer
+from ottla.broker.coordinator.outcome import Producer
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.service import GroupCoordinator
@@ -20,6 +20,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock
+from ottla.server.network.reply import then
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
@@ -113,10 +114,5 @@ class MarkerWriter:
             Producer(marker.producer_id, marker.producer_epoch),
             EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
             marker.transaction_version,
-            lambda error: error.code,
-            ErrorCode.NONE,
         )
-        if type(answer) is Pending:
-            answer.when_done(arrived)
-        else:
-            arrived(answer)
+        then(answer, arrived)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+)
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
 from ottla.protocol.primitives import new_uuid
@@ -29,7 +32,7 @@ from ottla.server.security.operations import (
 def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Random) -> Outcome[list[AclCreationResult]]:
     """An entry that is there already is created once more with success, and not written again."""
     existing = set(state.image.acls.entries.values())
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     results = []
     for creation in creations:
         try:
@@ -123,7 +126,7 @@ def delete_acls(state: ControlState, filters: Sequence[DeleteAclsFilter]) -> Out
                 ],
             )
         )
-    records: list[Any] = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in sorted(removed)]
+    records: list[MetadataRecord] = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in sorted(removed)]
     check_records_max(len(records))
     return Outcome(records, results)
 

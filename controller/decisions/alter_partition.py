@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.partitions import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -24,7 +24,7 @@ ANY_EPOCH = -1  # a broker epoch that the leader does not know (before v3)
 
 def alter_partition(state: ControlState, request: AlterPartitionRequest) -> Outcome[AlterPartitionResponse]:
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     response = AlterPartitionResponse()
     for asked in request.topics:
         answered = TopicDataResponse(topic_id=asked.topic_id)
@@ -51,7 +51,7 @@ def _alter(
     topic: TopicImage,
     wanted: PartitionDataRequest,
     result: PartitionDataResponse,
-    records: list[Any],
+    records: list[MetadataRecord],
 ) -> None:
     partition = topic.partitions.get(wanted.partition_index)
     if partition is None:

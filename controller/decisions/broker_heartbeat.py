@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.decisions.brokers import (
     controlled_shutdown_records,
     cordoned_directories_records,
@@ -17,6 +15,7 @@ from ottla.controller.decisions.heartbeats import BrokerControlState, Heartbeats
 from ottla.controller.decisions.leaving import Leaving, unclean_records
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
@@ -46,7 +45,7 @@ def process_heartbeat(
         caught_up=caught_up,
         leads_any=state.index.leads_any(broker_id),
     )
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     if following is not current:
         match following:
             case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:

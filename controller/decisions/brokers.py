@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.leaving import Leaving, held_by, unclean_records
@@ -22,6 +21,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     ControllerEndpoint,
     ControllerFeature,
     FenceBrokerRecord,
+    MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnfenceBrokerRecord,
@@ -91,7 +91,7 @@ def register_broker(
         rack=request.rack,
         log_dirs=sorted(request.log_dirs) if metadata_version >= MV_DIRECTORIES else [],
     )
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     if same_incarnation:
         assert existing is not None
         record.fenced = existing.fenced
@@ -107,7 +107,9 @@ def register_broker(
     return Outcome(records, record.broker_epoch)
 
 
-def _former_incarnation_records(state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving) -> list[Any]:
+def _former_incarnation_records(
+    state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving
+) -> list[MetadataRecord]:
     """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts.
 
     Even then a replica whose log directory was taken out of log.dirs is lost: the broker is going to make an empty log
@@ -259,27 +261,29 @@ def unregister_broker(
 
 
 # The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.
-def fence_records(state: ControlState, broker_id: int) -> list[Any]:
+def fence_records(state: ControlState, broker_id: int) -> list[MetadataRecord]:
     """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not."""
     records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
     return [*records, fence_record(state, broker_id)]
 
 
-def fence_record(state: ControlState, broker_id: int) -> Any:
+def fence_record(state: ControlState, broker_id: int) -> MetadataRecord:
     epoch = state.image.cluster.brokers[broker_id].epoch
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
         return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCE)
     return FenceBrokerRecord(id=broker_id, epoch=epoch)
 
 
-def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[Any]:
+def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[MetadataRecord]:
     return [] if state.image.cluster.brokers[broker_id].fenced else [fence_record(state, broker_id)]
 
 
-def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
     """The broker may lead from now on: partitions that have been waiting for it get a leader."""
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        first: Any = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
+        first: MetadataRecord = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE
+        )
     else:
         first = UnfenceBrokerRecord(id=broker_id, epoch=broker_epoch)
     partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
@@ -294,10 +298,10 @@ def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
     return list(keys)[:PARTITIONS_PER_TURN]
 
 
-def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[Any]:
+def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
     """At the first request and at each that follows, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
         records.append(
             BrokerRegistrationChangeRecord(
@@ -316,7 +320,7 @@ def has_lost_all_directories(state: ControlState, broker_id: int, offline: Seque
 
 def offline_directories_records(
     state: ControlState, broker_id: int, offline: Sequence[bytes], leaving: Leaving | None = None
-) -> list[Any]:
+) -> list[MetadataRecord]:
     """What lies in a failed directory leaves ISR and ELR, as after an unclean shutdown: the next start may well find an
     empty log in its place, and a clean election must not choose that.
 
@@ -342,7 +346,9 @@ def offline_directories_records(
     return records
 
 
-def cordoned_directories_records(state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None) -> list[Any]:
+def cordoned_directories_records(
+    state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None
+) -> list[MetadataRecord]:
     """KIP-1066: directories that are to get no new replicas."""
     if cordoned is None or state.image.features.metadata_version < MV_CORDONED:
         return []

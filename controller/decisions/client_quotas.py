@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.client_quotas import quota_entity
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData, MetadataRecord
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -37,7 +36,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASC
 
 
 def alter_client_quotas(state: ControlState, request: AlterClientQuotasRequest) -> Outcome[AlterClientQuotasResponse]:
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     response = AlterClientQuotasResponse()
     seen = set()
     for entry in request.entries:
@@ -89,11 +88,11 @@ def _is_host(name: str) -> bool:
     return True
 
 
-def _alter(state: ControlState, parts: dict[str, str | None], entry: EntryDataRequest) -> list[Any]:
+def _alter(state: ControlState, parts: dict[str, str | None], entry: EntryDataRequest) -> list[MetadataRecord]:
     known = IP_QUOTAS if IP in parts else USER_AND_CLIENT_QUOTAS
     current = state.image.client_quotas.quotas(quota_entity(parts))
     entity = [EntityData(entity_type=kind, entity_name=name) for kind, name in parts.items()]
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     keys = set()
     for op in entry.ops:
         if op.key in keys:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from ottla.controller.decisions.configs import EffectiveConfig
 from ottla.controller.metadata.configs import ResourceType
@@ -14,7 +13,7 @@ from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_cli
 from ottla.server.config.dynamic import check_broker_configs
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.group import GROUP_CONFIGS, check_group_configs
-from ottla.server.config.key import ConfigKey, Type
+from ottla.server.config.key import ConfigKey, Type, Values
 from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, check_topic_configs, topic_defaults
 
 # DescribeConfigsResponse.ConfigSource
@@ -28,7 +27,7 @@ DEFAULT_CONFIG = 5
 class TableSchema:
     """`broker_values`: the node's parsed configs by name, defaults included; `set_names`: those its file sets."""
 
-    def __init__(self, node_id: int, broker_values: Mapping[str, Any], set_names: Collection[str] = ()) -> None:
+    def __init__(self, node_id: int, broker_values: Values, set_names: Collection[str] = ()) -> None:
         self._node_id = node_id
         self._broker_values = broker_values
         self._set_names = frozenset(set_names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
@@ -17,7 +17,7 @@ from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord
+from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
 
 class ConfigOp(IntEnum):
@@ -68,7 +68,7 @@ class ConfigDecisions:
     def incremental_alter(
         self, state: ControlState, changes: Sequence[tuple[int, str, Operations]], *, validate_only: bool
     ) -> Outcome[list[AlterResult]]:
-        records: list[Any] = []
+        records: list[MetadataRecord] = []
         results = []
         for resource_type, resource, operations in changes:
             error = None
@@ -103,11 +103,11 @@ class ConfigDecisions:
         operations: Operations,
         *,
         new_resource: bool = False,
-    ) -> list[Any]:
+    ) -> list[MetadataRecord]:
         """The records of one resource. `new_resource`: a topic that is being created in the same batch."""
         current = state.image.configs.for_resource(resource_type, resource)
         configs = dict(current)
-        records: list[Any] = []
+        records: list[MetadataRecord] = []
         for name, (operation, value) in operations.items():
             new = self._changed(resource_type, name, current.get(name), operation, value)
             # Unchanged broker configs are written again: it makes brokers re-read their key stores (KAFKA-14136).
@@ -195,8 +195,8 @@ def type_name(resource_type: int) -> str:
         return str(resource_type)
 
 
-def _changes_min_isr(records: Sequence[Any]) -> bool:
-    return any(record.name == MIN_INSYNC_REPLICAS for record in records)
+def _changes_min_isr(records: Sequence[MetadataRecord]) -> bool:
+    return any(isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS for record in records)
 
 
 def _check_exists(state: ControlState, resource_type: int, resource: str) -> None:

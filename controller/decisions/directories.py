@@ -8,14 +8,13 @@ the replica may lead as before (see `_is_empty_beside_others`).
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -33,7 +32,7 @@ def assign_replicas_to_directories(
     if state.image.features.metadata_version < MV_DIRECTORIES:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     response = AssignReplicasToDirsResponse()
     for directory in request.directories:
         directory_answer = DirectoryDataResponse(id=directory.id)
@@ -77,7 +76,7 @@ def _assign(
     directory: bytes,
     *,
     online: bool,
-) -> list[Any]:
+) -> list[MetadataRecord]:
     """A replica that turns out to lie in a directory that is offline leaves ISR and ELR in the same record."""
     if online and _is_empty_beside_others(state, topic, partition, broker_id):
         raise KafkaError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import Outcome, check_records_max, own_words
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -30,7 +30,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     every = request.topic_partitions is None
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     response = ElectLeadersResponse()
     for topic, indexes in _asked(state, request):
         results = ReplicaElectionResult(topic=topic)
@@ -60,7 +60,9 @@ def _asked(state: ControlState, request: ElectLeadersRequest) -> Iterable[tuple[
     ]
 
 
-def _elect(state: ControlState, name: str, index: int, election_type: int, records: list[Any]) -> KafkaError | None:
+def _elect(
+    state: ControlState, name: str, index: int, election_type: int, records: list[MetadataRecord]
+) -> KafkaError | None:
     topic = state.image.topics.by_name(name)
     if topic is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -111,7 +113,7 @@ def elect_unclean_leaders(state: ControlState) -> Outcome[bool]:
 
 
 def _periodic(state: ControlState, partitions: Iterable[TopicIdPartition], election: Election) -> Outcome[bool]:
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     for topic_id, index in partitions:
         if len(records) >= ELECTIONS_MAX:
             return Outcome(records, True)

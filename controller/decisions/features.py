@@ -7,7 +7,7 @@ metadata.version never goes back past a change of the record format: that would 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
@@ -24,7 +24,13 @@ from ottla.protocol.features import (
     metadata_version_name,
     supported_levels,
 )
-from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+)
 from ottla.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -59,7 +65,7 @@ def update_features(
     """All updates or none; the one error stands for all (v2 says it once, older versions for each feature)."""
     levels = {**state.image.features.levels, KRAFT_VERSION: quorum.kraft_version}
     current = dict(levels)
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     try:
         for update in request.feature_updates:
             levels[update.feature] = update.max_version_level
@@ -145,11 +151,11 @@ def _check_metadata_version(current: int, wanted: int, upgrade_type: int) -> Non
         )
 
 
-def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatures) -> list[Any]:
+def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatures) -> list[MetadataRecord]:
     if update.feature == KRAFT_VERSION:
         # The quorum writes its own records just before this one: once it is committed, they are.
         return [NoOpRecord()] if update.max_version_level > quorum.kraft_version else []
-    records: list[Any] = [FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)]
+    records: list[MetadataRecord] = [FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)]
     if update.feature != ELR_VERSION:
         return records
     if update.max_version_level == 0:
@@ -160,7 +166,7 @@ def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatur
     return records
 
 
-def min_isr_records(cluster_configs: Mapping[str, str], min_insync_replicas: int) -> list[Any]:
+def min_isr_records(cluster_configs: Mapping[str, str], min_insync_replicas: int) -> list[MetadataRecord]:
     """With ELR on, the cluster-wide minimum is always written down, because every ELR depends on it (KIP-966)."""
     if MIN_INSYNC_REPLICAS in cluster_configs:
         return []

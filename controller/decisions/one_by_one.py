@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 Topic = TypeVar("Topic")
 Result = TypeVar("Result")
@@ -33,7 +34,7 @@ class Progress(Generic[Result]):
 def one_by_one(
     topics: Sequence[Topic],
     progress: Progress[Result],
-    decide: Callable[[Topic], tuple[list[Any], Result]],
+    decide: Callable[[Topic], tuple[list[MetadataRecord], Result]],
     refused: Callable[[Topic, KafkaError], Result],
     partitions: Callable[[Topic], int],
     *,
@@ -43,7 +44,7 @@ def one_by_one(
 
     `partitions`: how many the topic asks for, which counts for a refused one, too.
     """
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     spent = 0
     while len(progress.results) < len(topics):
         if spent >= PARTITIONS_PER_TURN:

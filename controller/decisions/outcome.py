@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 Response = TypeVar("Response")
 
@@ -13,7 +14,7 @@ USER_RECORDS_MAX = 10_000
 
 
 class Outcome(NamedTuple, Generic[Response]):
-    records: list[Any]
+    records: list[MetadataRecord]
     response: Response
 
 

@@ -8,7 +8,6 @@ ISR has them all already, one record does it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max, own_words
 from ottla.controller.decisions.partition_change import Election
@@ -18,6 +17,7 @@ from ottla.controller.decisions.topics import check_manual_assignment
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -35,7 +35,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 def alter_partition_reassignments(
     state: ControlState, request: AlterPartitionReassignmentsRequest
 ) -> Outcome[AlterPartitionReassignmentsResponse]:
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
@@ -64,7 +64,7 @@ def alter_partition_reassignments(
 
 def _reassign(
     state: ControlState, name: str, index: int, target: Sequence[int] | None, factor_may_change: bool
-) -> Any | None:
+) -> MetadataRecord | None:
     topic = state.image.topics.by_name(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -89,7 +89,9 @@ def _reassign(
     return change.record()
 
 
-def _cancel(state: ControlState, topic: TopicImage, index: int, partition: PartitionRegistration) -> Any | None:
+def _cancel(
+    state: ControlState, topic: TopicImage, index: int, partition: PartitionRegistration
+) -> MetadataRecord | None:
     if not partition.reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     back = revert(partition)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any
+from typing import TypeAlias
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    MetadataRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 
@@ -22,14 +27,16 @@ MV_SCRAM = 11
 MECHANISMS = {1: ("sha256", 4096), 2: ("sha512", 4096)}
 ITERATIONS_MAX = 16384
 
+Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
+
 
 def alter_user_scram_credentials(
     state: ControlState, request: AlterUserScramCredentialsRequest
 ) -> Outcome[AlterUserScramCredentialsResponse]:
     """A user that is named twice in one request gets nothing done, whatever the two were."""
-    changes: list[Any] = [*request.deletions, *request.upsertions]
+    changes: list[Change] = [*request.deletions, *request.upsertions]
     named = [change.name for change in changes]
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     results: dict[str, KafkaError | None] = {}
     for change in changes:
         if change.name in results:
@@ -57,7 +64,7 @@ def alter_user_scram_credentials(
     return Outcome(records, response)
 
 
-def _record(state: ControlState, change: Any) -> Any:
+def _record(state: ControlState, change: Change) -> MetadataRecord:
     if state.image.features.metadata_version < MV_SCRAM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
 from ottla.controller.decisions.partition_change import Election, PartitionChange
@@ -20,6 +19,7 @@ from ottla.controller.metadata.partitions import (
 )
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -131,7 +131,7 @@ class ControlState:
         remove: int = NO_LEADER,
         add: int = NO_LEADER,
         unclean_shutdown: int = NO_LEADER,
-    ) -> Iterator[Any]:
+    ) -> Iterator[MetadataRecord]:
         """Change records for these partitions when one broker is lost, or comes back, or came back having lost data.
 
         `add` counts as active although the image still shows it fenced, `remove` and `unclean_shutdown` do not.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.one_by_one import Progress, one_by_one
@@ -15,7 +14,7 @@ from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import RemoveTopicRecord, TopicRecord
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
@@ -52,7 +51,7 @@ def create_topics(
 
 def _create(
     state: ControlState, topic: CreatableTopic, configs: ConfigDecisions, rng: Random, describable: bool
-) -> tuple[list[Any], CreatableTopicResult]:
+) -> tuple[list[MetadataRecord], CreatableTopicResult]:
     check_name(topic.name)
     collision = state.index.collision(topic.name)
     if topic.name in state.image.topics:
@@ -68,7 +67,7 @@ def _create(
     else:
         partitions = _placed(state, topic, rng)
     topic_id = new_uuid(rng)
-    records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
     records += [partition.to_record(topic_id, index) for index, partition in sorted(partitions.items())]
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
     if describable:
@@ -90,7 +89,7 @@ def _create(
     return records, result
 
 
-def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[Any]:
+def _creation_configs(state: ControlState, topic: CreatableTopic, configs: ConfigDecisions) -> list[MetadataRecord]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -148,7 +147,7 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
 
 def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> Outcome[list[DeletableTopicResult]]:
     """(name, id) of topics that the handler found and the caller may delete."""
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     results = []
     for name, topic_id in topics:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
@@ -187,7 +186,7 @@ def create_partitions(
     )
 
 
-def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[Any]:
+def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Random) -> list[MetadataRecord]:
     topic = state.image.topics.by_name(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

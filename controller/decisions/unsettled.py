@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 #: Some 25 ms of deciding, replaying and encoding.
 PARTITIONS_PER_TURN = 400
@@ -49,7 +49,7 @@ def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition
 def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:
     """Fenced brokers leave the ISR, and whoever may lead now leads."""
     brokers = state.image.cluster.brokers
-    records: list[Any] = []
+    records: list[MetadataRecord] = []
     for topic_id, index in islice(partitions, PARTITIONS_PER_TURN):
         topic = state.image.topics.by_id(topic_id)
         partition = None if topic is None else topic.partitions.get(index)

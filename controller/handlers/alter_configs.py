@@ -13,10 +13,12 @@ from ottla.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 
-def handle(parts: ControllerParts, request: AlterConfigsRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: AlterConfigsRequest, context: RequestContext
+) -> Reply[AlterConfigsResponse]:
     wanted, refused = sort_out(parts, context, request.resources)
     changes = [
         (each.resource_type, each.resource_name, {config.name: config.value for config in each.configs})

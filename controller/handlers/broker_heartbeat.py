@@ -13,11 +13,13 @@ from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import CLUSTER_ACTION
 
 
-def handle(parts: ControllerParts, request: BrokerHeartbeatRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: BrokerHeartbeatRequest, context: RequestContext
+) -> Reply[BrokerHeartbeatResponse]:
     require_on_cluster(parts, context, CLUSTER_ACTION)
     controller = parts.controller
 

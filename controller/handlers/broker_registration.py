@@ -11,11 +11,13 @@ from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import CLUSTER_ACTION
 
 
-def handle(parts: ControllerParts, request: BrokerRegistrationRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: BrokerRegistrationRequest, context: RequestContext
+) -> Reply[BrokerRegistrationResponse]:
     require_on_cluster(parts, context, CLUSTER_ACTION)
     controller = parts.controller
 

@@ -10,11 +10,11 @@ from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import ALTER
 
 
-def handle(parts: ControllerParts, request: CreateAclsRequest, context: RequestContext) -> Deferred:
+def handle(parts: ControllerParts, request: CreateAclsRequest, context: RequestContext) -> Reply[CreateAclsResponse]:
     require_on_cluster(parts, context, ALTER)
     if not parts.authorizer.enabled:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")

@@ -18,11 +18,13 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import ALTER
 
 
-def handle(parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext
+) -> Reply[CreatePartitionsResponse]:
     refuse_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1]

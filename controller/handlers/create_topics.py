@@ -19,11 +19,13 @@ from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import CREATE, DESCRIBE_CONFIGS
 
 
-def handle(parts: ControllerParts, request: CreateTopicsRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: CreateTopicsRequest, context: RequestContext
+) -> Reply[CreateTopicsResponse]:
     refuse_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA_TOPIC]

@@ -12,7 +12,7 @@ from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.deadlines import refuse_timed_out
 from ottla.controller.handlers.parts import ControllerParts
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 ControllerHandler = Callable[[ControllerParts, Any, RequestContext], Any]
 
@@ -21,7 +21,7 @@ def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]])
     """`operation` on the cluster is what the client must be authorized for."""
 
     @wraps(decide)
-    def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Deferred:
+    def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Reply[Any]:
         require_on_cluster(parts, context, operation)
         return parts.controller.write(lambda state: decide(state, request))
 

@@ -14,11 +14,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import DELETE, DESCRIBE
 
 
-def handle(parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext
+) -> Reply[DeleteTopicsResponse]:
     refuse_timed_out(request.timeout_ms)
     if not parts.controller.settings.delete_topic_enable:
         if context.api_version < 3:

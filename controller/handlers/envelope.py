@@ -23,8 +23,8 @@ from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.describe_quorum import DescribeQuorumResponse
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.network.context import Peer, RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Codec, Route, RouteTable
 from ottla.server.security.operations import CLUSTER_ACTION
 from ottla.server.security.principal import Principal
@@ -79,7 +79,7 @@ class ForwardedPeer:
 
 def handle(
     parts: ControllerParts, routes: RouteTable, request: EnvelopeRequest, context: RequestContext
-) -> EnvelopeResponse | Deferred:
+) -> Answer[EnvelopeResponse]:
     require_on_cluster(parts, context, CLUSTER_ACTION)
     peer = ForwardedPeer(context.connection, _principal(request.request_principal), _host(request.client_host_address))
     data = request.request_data
@@ -104,7 +104,7 @@ def handle(
     inner_context = RequestContext(api_key, version, client_id, peer)
     answer = _answer(route, version, inner, inner_context)
     wrap = _Wrapping(route, codec, correlation_id, version, inner)
-    if isinstance(answer, Deferred):
+    if isinstance(answer, Reply):
         return wrap.later(answer)
     return wrap.now(answer)
 
@@ -141,8 +141,8 @@ class _Wrapping:
         head = self._codec.pack_head(0, self._correlation_id)[4:]  # without the frame's size
         return EnvelopeResponse(response_data=b"".join((head, *pieces)))
 
-    def later(self, inner: Deferred) -> Deferred:
-        outer = Deferred()
+    def later(self, inner: Reply[Any]) -> Reply[EnvelopeResponse]:
+        outer: Reply[EnvelopeResponse] = Reply()
         inner.attach(_Relay(lambda answer: outer.complete(self.now(answer))))
         if inner.done:
             outer.complete(self.now(inner.take()))
@@ -152,7 +152,7 @@ class _Wrapping:
 
 
 class _Relay:
-    """Where a deferred answer goes (`server.network.deferred.Waiting`)."""
+    """Where a reply answer goes (`server.network.reply.Waiting`)."""
 
     def __init__(self, completed: Callable[[Any], None]) -> None:
         self.completed = completed

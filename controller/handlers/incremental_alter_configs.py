@@ -13,10 +13,12 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 
-def handle(parts: ControllerParts, request: IncrementalAlterConfigsRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> Reply[IncrementalAlterConfigsResponse]:
     wanted, refused = sort_out(parts, context, request.resources)
     changes = [
         (

@@ -11,11 +11,13 @@ from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import ALTER
 
 
-def handle(parts: ControllerParts, request: UnregisterBrokerRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: UnregisterBrokerRequest, context: RequestContext
+) -> Reply[UnregisterBrokerResponse]:
     require_on_cluster(parts, context, ALTER)
     leaving = Leaving()
 

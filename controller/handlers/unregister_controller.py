@@ -8,11 +8,13 @@ from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import ALTER
 
 
-def handle(parts: ControllerParts, request: UnregisterControllerRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: UnregisterControllerRequest, context: RequestContext
+) -> Reply[UnregisterControllerResponse]:
     require_on_cluster(parts, context, ALTER)
     voters = parts.quorum.voter_ids
     response = UnregisterControllerResponse(error_message=None)

@@ -10,11 +10,13 @@ from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.operations import ALTER
 
 
-def handle(parts: ControllerParts, request: UpdateFeaturesRequest, context: RequestContext) -> Deferred:
+def handle(
+    parts: ControllerParts, request: UpdateFeaturesRequest, context: RequestContext
+) -> Reply[UpdateFeaturesResponse]:
     require_on_cluster(parts, context, ALTER)
     quorum = QuorumFeatures(parts.quorum.voter_ids, parts.quorum.kraft_version)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+)
 from ottla.server.security.acl import AccessControlEntry
 
 
@@ -16,7 +19,7 @@ from ottla.server.security.acl import AccessControlEntry
 class AclsImage:
     entries: Map[bytes, AccessControlEntry] = field(default_factory=Map)
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         for entry_id, entry in sorted(self.entries.items()):
             yield AccessControlEntryRecord(
                 id=entry_id,

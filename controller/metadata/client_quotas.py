@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData, MetadataRecord
 
 # ((entity type, entity name or None), ...) sorted by type, so that equal entities are equal keys.
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -31,7 +30,7 @@ class ClientQuotasImage:
     def quotas(self, entity: QuotaEntity) -> Map[str, float]:
         return self.entities.get(entity, _NONE)
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         for entity, quotas in sorted(self.entities.items(), key=lambda item: _order(item[0])):
             parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
             for key, value in sorted(quotas.items()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from immutables import Map
 
@@ -13,6 +12,7 @@ from ottla.controller.metadata.controllers import ControllerRegistration
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
+    MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnfenceBrokerRecord,
@@ -35,7 +35,7 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         for _, broker in sorted(self.brokers.items()):
             yield broker.to_record()
         for _, controller in sorted(self.controllers.items()):

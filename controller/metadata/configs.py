@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import ConfigRecord
+from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 
 
 class ResourceType(IntEnum):
@@ -51,7 +50,7 @@ class ConfigsImage:
         """The resources of one type that have any config set."""
         return sorted(name for kind, name in self.resources if kind == resource_type)
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         for (kind, resource_name), configs in sorted(self.resources.items(), key=lambda item: item[0]):
             for name, value in sorted(configs.items()):
                 yield ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=value)

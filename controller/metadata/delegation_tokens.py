@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    DelegationTokenRecord,
+    MetadataRecord,
+    RemoveDelegationTokenRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class DelegationToken:
 class DelegationTokensImage:
     tokens: Map[str, DelegationToken] = field(default_factory=Map)
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         for token_id, token in sorted(self.tokens.items(), key=lambda item: item[0]):
             yield DelegationTokenRecord(
                 owner=token.owner,

@@ -21,6 +21,7 @@ from ottla.controller.metadata.producer_ids import ProducerIdsDelta
 from ottla.controller.metadata.scram import ScramDelta
 from ottla.controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta
 from ottla.protocol.internal_topics import metadata_records as records
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.work import Turn, Work, do_now
 
 # No state comes of these: a sign of life, what is left of ZooKeeper, and the brackets that loader.py resolves.
@@ -64,7 +65,7 @@ class MetadataDelta:
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
-        self._methods: dict[type[Any], Replay] = {}
+        self._methods: dict[type[MetadataRecord], Replay] = {}
         self.features: FeaturesDelta | None = None
         self.cluster: ClusterDelta | None = None
         self.topics: TopicsDelta | None = None
@@ -75,13 +76,13 @@ class MetadataDelta:
         self.scram: ScramDelta | None = None
         self.delegation_tokens: DelegationTokensDelta | None = None
 
-    def replay(self, record: Any) -> None:
+    def replay(self, record: MetadataRecord) -> None:
         method = self._methods.get(record.__class__)
         if method is None:
             method = self._methods[record.__class__] = REPLAY[record.__class__](self)
         method(record)
 
-    def replay_all(self, records_in_order: Iterable[Any]) -> None:
+    def replay_all(self, records_in_order: Iterable[MetadataRecord]) -> None:
         for record in records_in_order:
             self.replay(record)
 
@@ -230,7 +231,7 @@ def _without_state(delta: MetadataDelta) -> Replay:
 
 
 #: How a record is replayed onto a delta. A record that is not here stops the node: it would be lost.
-REPLAY: dict[type[Any], Callable[[MetadataDelta], Replay]] = {
+REPLAY: dict[type[MetadataRecord], Callable[[MetadataDelta], Replay]] = {
     records.RegisterBrokerRecord: _row(_cluster, ClusterDelta.replay_register_broker),
     records.UnregisterBrokerRecord: _row(_cluster, ClusterDelta.replay_unregister_broker),
     records.FenceBrokerRecord: _row(_cluster, ClusterDelta.replay_fence_broker),

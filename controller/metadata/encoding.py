@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ottla.protocol.features import METADATA_VERSION_MIN, partition_record_version, register_broker_record_version
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
+    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -25,26 +25,25 @@ def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
 
 
 # Every record that is not here has one version, 0.
-_BY_METADATA_VERSION: dict[type[Any], Callable[[int], int]] = {
+_BY_METADATA_VERSION: dict[type[MetadataRecord], Callable[[int], int]] = {
     RegisterBrokerRecord: register_broker_record_version,
     PartitionRecord: partition_record_version,
     PartitionChangeRecord: partition_record_version,
 }
 
 
-def record_version(record: Any, metadata_version: int) -> int:
-    cls = record.__plain__
-    if cls is BrokerRegistrationChangeRecord:
+def record_version(record: MetadataRecord, metadata_version: int) -> int:
+    if isinstance(record, BrokerRegistrationChangeRecord):
         return _registration_change_version(record)
-    by_metadata_version = _BY_METADATA_VERSION.get(cls)
+    by_metadata_version = _BY_METADATA_VERSION.get(type(record))
     return 0 if by_metadata_version is None else by_metadata_version(max(metadata_version, METADATA_VERSION_MIN))
 
 
-def encode_metadata(records: Iterable[Any], metadata_version: int) -> list[bytes]:
+def encode_metadata(records: Iterable[MetadataRecord], metadata_version: int) -> list[bytes]:
     values = []
     for record in records:
         version = record_version(record, metadata_version)
-        if version == 0 and record.__plain__ is PartitionRecord:
+        if version == 0 and isinstance(record, PartitionRecord):
             # metadata.version < 17 has no directories; the image keeps placeholders for them.
             record.directories = []
         values.append(encode_record(record, version))

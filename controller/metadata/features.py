@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
 
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
@@ -30,7 +29,7 @@ class FeaturesImage:
     def elr_enabled(self) -> bool:
         return self.level(ELR_VERSION) >= 1
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         # First of all records: it says how the others are to be read.
         if METADATA_VERSION in self.levels:
             yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.metadata_version)

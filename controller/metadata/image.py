@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from ottla.controller.metadata.acls import AclsImage
 from ottla.controller.metadata.client_quotas import ClientQuotasImage
@@ -25,10 +25,11 @@ from ottla.controller.metadata.features import FeaturesImage
 from ottla.controller.metadata.producer_ids import ProducerIdsImage
 from ottla.controller.metadata.scram import ScramImage
 from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 
 class ImagePart(Protocol):
-    def to_records(self) -> Iterator[Any]: ...
+    def to_records(self) -> Iterator[MetadataRecord]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class MetadataImage:
     scram: ScramImage = field(default_factory=ScramImage)
     delegation_tokens: DelegationTokensImage = field(default_factory=DelegationTokensImage)
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         """A snapshot: records that make this image out of the empty one."""
         for part in self.parts:
             yield from part.to_records()

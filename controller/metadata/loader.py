@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ottla.controller.metadata.delta import REPLAY_UNITS, MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.publisher import Publisher, new_turn
+from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    MetadataRecord,
     decode_record,
 )
 from ottla.protocol.work import Work
@@ -66,7 +68,7 @@ class MetadataLoader:
         self.last_epoch = -1
         # Records that this node itself appended, by epoch and offset, of which there is only one: they need not be decoded
         # again. Another leader's record at that offset is of another epoch.
-        self.appended: dict[tuple[int, int], Any] = {}
+        self.appended: dict[tuple[int, int], MetadataRecord] = {}
         self._transaction: MetadataDelta | None = None
 
     @property
@@ -122,8 +124,11 @@ class MetadataLoader:
         delta.finish_snapshot()
         yield from self._publish(delta, reader.offset - 1, reader.epoch)
         self.last_offset, self.last_epoch = reader.offset - 1, reader.epoch
+        replaced = [*delta.deleted_topics.values(), *(topic.image for topic in delta.changed_topics.values())]
+        del delta
+        yield from _freeing(replaced)
 
-    def _records(self, batch: CommittedBatch) -> Iterable[Any]:
+    def _records(self, batch: CommittedBatch) -> Iterable[MetadataRecord]:
         if not self.appended:
             for value in batch.records:
                 yield decode_record(value)[0]
@@ -132,7 +137,7 @@ class MetadataLoader:
             record = self.appended.pop((batch.epoch, offset), None)
             yield decode_record(batch.records[offset - batch.base_offset])[0] if record is None else record
 
-    def _bracket(self, delta: MetadataDelta, record: Any, offset: int, epoch: int) -> Work[MetadataDelta]:
+    def _bracket(self, delta: MetadataDelta, record: MetadataRecord, offset: int, epoch: int) -> Work[MetadataDelta]:
         """The delta to go on with. `offset` is that of the batch before."""
         if isinstance(record, BeginTransactionRecord):
             assert self._transaction is None, f"a transaction begins inside another after offset {offset}"
@@ -157,3 +162,15 @@ def _tell(publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> W
     work = publisher.on_metadata_update(delta, image)
     if work is not None:
         yield from work
+
+
+def _freeing(replaced: list[TopicImage]) -> Work[None]:
+    """Let go of topics as they were before, some partitions in each turn: with the last reference to the former image all of
+    it is freed at once, and 200,000 partitions take 90 ms."""
+    turn = new_turn()
+    while replaced:
+        partitions = list(replaced.pop().partitions.values())
+        while partitions:
+            partitions.pop()
+            if turn.spend(1):
+                yield None

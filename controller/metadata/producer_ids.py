@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from ottla.protocol.internal_topics.metadata_records import ProducerIdsRecord
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord, ProducerIdsRecord
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsImage:
     next_producer_id: int = -1  # -1: none was ever given out
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         if self.next_producer_id >= 0:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.protocol.internal_topics.metadata_records import (
+    MetadataRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class ScramImage:
     def credential(self, mechanism: int, user: str) -> ScramCredential | None:
         return self.credentials.get((mechanism, user))
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         for (mechanism, user), credential in sorted(self.credentials.items(), key=lambda item: item[0]):
             yield UserScramCredentialRecord(
                 name=user,

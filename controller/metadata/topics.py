@@ -8,13 +8,14 @@ partition that was replayed without a difference (a snapshot over a current imag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from immutables import Map
 
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.internal_topics.metadata_records import (
     ClearElrRecord,
+    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -32,7 +33,7 @@ class TopicImage(NamedTuple):
         """In order of their index; the map itself has none."""
         return sorted(self.partitions.items())
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         yield TopicRecord(name=self.name, topic_id=self.id)
         for index, partition in self.sorted_partitions():
             yield partition.to_record(self.id, index)
@@ -76,7 +77,7 @@ class TopicsImage:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopicsImage) and self._by_id == other._by_id and self._ids == other._ids
 
-    def to_records(self) -> Iterator[Any]:
+    def to_records(self) -> Iterator[MetadataRecord]:
         """In order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
         for name in sorted(self._ids):
             topic = self.by_name(name)

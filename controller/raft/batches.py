@@ -11,7 +11,7 @@ from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.internal_topics import control_messages as wire
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.primitives import Buffer, Pieces
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import ControlType, control_batch, control_type
@@ -122,7 +122,7 @@ def as_batch(view: BatchView) -> Batch:
 
 
 def encode(message: Any, version: int) -> bytes:
-    pieces: list[bytes] = []
+    pieces: Pieces = []
     encoder(message.__plain__, version)(message, pieces)
     return b"".join(pieces)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from ottla.controller.raft import agreement, elections, reconfiguration, replication, transitions
 from ottla.controller.raft.config import RaftConfig
@@ -109,7 +108,7 @@ class RaftCore(RaftState):
             self._on_failure(Failed(request_id), now_ms)
         return self._finish(now_ms)
 
-    def append(self, batches: Sequence[tuple[int, Any]], now_ms: int) -> tuple[int, Effects]:
+    def append(self, batches: Sequence[tuple[int, object]], now_ms: int) -> tuple[int, Effects]:
         """As leader, append batches of (record count, data). Returns the last offset."""
         role = self.role
         if not isinstance(role, Leader) or role.resign_requested:
@@ -144,7 +143,7 @@ class RaftCore(RaftState):
 
     # One step.
 
-    def _on_request(self, body: RequestBody, reply_to: Any, now_ms: int) -> None:
+    def _on_request(self, body: RequestBody, reply_to: object, now_ms: int) -> None:
         match body:
             case Fetch():
                 replication.on_fetch(self, body, reply_to, now_ms)

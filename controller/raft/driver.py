@@ -315,11 +315,11 @@ class RaftNode:
     # Requests of others.
 
     def handle(self, body: RequestBody, pending: PendingResponse) -> Any:
-        """Answer at once, or through the Deferred that is returned."""
+        """Answer at once, or through the Reply that is returned."""
         if self.failure is not None or self._stopped:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
         self._step(Received(body, pending))
-        return pending.deferred
+        return pending.reply
 
     def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         clock = self._world.clock
@@ -454,13 +454,14 @@ class RaftNode:
         self._step(await self._channels.ask(request))
 
     def _reply(self, reply: Reply) -> None:
-        pending: PendingResponse = reply.reply_to
+        pending = reply.reply_to
+        assert isinstance(pending, PendingResponse)
         body, records = reply.body, None
         if isinstance(body, FetchReply) and body.records_from is not None:
             records = self._log.read(body.records_from, body.bytes_max)
         elif isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
             body = self._with_chunk(body)
-        pending.deferred.complete(reply_to_wire(body, pending, records))
+        pending.reply.complete(reply_to_wire(body, pending, records))
 
     def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
         assert reply.snapshot is not None

@@ -7,11 +7,12 @@ A crash between any two lines is safe; changing their order is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ReplyBody, RequestBody
 from ottla.controller.raft.voters import Endpoint, ReplicaKey
+from ottla.protocol.primitives import Buffer
 
 
 class ElectionState(NamedTuple):
@@ -33,7 +34,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    reply_to: Any
+    reply_to: object
     body: ReplyBody
 
 
@@ -42,7 +43,7 @@ class SnapshotChunk(NamedTuple):
 
     snapshot: OffsetAndEpoch
     position: int
-    data: Any
+    data: Buffer
     is_last: bool
 
 

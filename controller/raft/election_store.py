@@ -43,7 +43,7 @@ class ElectionStore:
         self._files.write_atomic(self.path, json.dumps(state, separators=(",", ":")).encode())
 
 
-def _encode(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> dict[str, Any]:
+def _encode(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> dict[str, object]:
     voted_id = election.voted.id if election.voted else -1
     if kraft_version >= DYNAMIC_VOTERS:
         directory_id = election.voted.directory_id if election.voted else ZERO_UUID

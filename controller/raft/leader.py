@@ -8,7 +8,6 @@ majority can still be replaced by another leader (Raft, figure 8). The leader co
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
@@ -52,7 +51,7 @@ class Progress:
 class Parked:
     """A fetch that waits for records, for a higher watermark, or for its time to run out."""
 
-    reply_to: Any
+    reply_to: object
     fetch: Fetch
     deadline_ms: int
 
@@ -66,7 +65,7 @@ class Parked:
 class PendingChange:
     """The one change of the voter set that is under way, and whoever waits for it."""
 
-    reply_to: Any
+    reply_to: object
     deadline_ms: int
     #: The record's offset once it is appended; before, an added voter is asked for its versions (`probe_id`).
     offset: int = -1

@@ -158,7 +158,7 @@ class FetchSnapshotReply:
     position: int = 0
     size: int = 0
     bytes_max: int = 0
-    data: Any = b""
+    data: bytes | memoryview = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Received(NamedTuple):
     """A request arrived; `reply_to` comes back with the reply and means nothing to the core."""
 
     body: RequestBody
-    reply_to: Any
+    reply_to: object
 
 
 class Answered(NamedTuple):

@@ -8,7 +8,6 @@ voter set before it must be committed: else two changes of two leaders could lea
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ottla.controller.raft import transitions
 from ottla.controller.raft.leader import Leader, PendingChange
@@ -24,11 +23,11 @@ from ottla.controller.raft.messages import (
 from ottla.controller.raft.pending_responses import finish_change, voter_change_reply
 from ottla.controller.raft.replication import check_leader
 from ottla.controller.raft.state import RaftState
-from ottla.controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
-def on_add_voter(state: RaftState, add: AddVoter, reply_to: Any, now_ms: int) -> None:
+def on_add_voter(state: RaftState, add: AddVoter, reply_to: object, now_ms: int) -> None:
     refusal = _check_request(state, add.cluster_id, state.epoch) or _check_add(state, add)
     leader = state.role
     if refusal is not None or not isinstance(leader, Leader):
@@ -96,7 +95,7 @@ def on_probe_failure(state: RaftState, request_id: int) -> None:
         finish_change(state, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not answer at its endpoint")
 
 
-def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: Any, now_ms: int) -> None:
+def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: object, now_ms: int) -> None:
     refusal = _check_request(state, remove.cluster_id, state.epoch)
     if refusal is None and (remove.voter.id < 0 or not remove.voter.knows_directory):
         refusal = voter_change_reply(state, ErrorCode.INVALID_REQUEST, "the voter needs a node id and a directory id")
@@ -206,5 +205,5 @@ def _listener_name(state: RaftState) -> str:
     return state.config.endpoints[0].name if state.config.endpoints else ""
 
 
-def _listens_where_the_quorum_talks(state: RaftState, endpoints: tuple[Any, ...]) -> bool:
+def _listens_where_the_quorum_talks(state: RaftState, endpoints: Endpoints) -> bool:
     return any(endpoint.name == _listener_name(state) for endpoint in endpoints)

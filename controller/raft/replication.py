@@ -10,8 +10,6 @@ next move of the high watermark, so that followers learn of a commit one network
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.raft import transitions
 from ottla.controller.raft.effects import SnapshotChunk
 from ottla.controller.raft.elections import accept, ask_for_leader, is_current
@@ -44,7 +42,7 @@ VoterChange = AddVoter | RemoveVoter | UpdateVoter
 # The leader's side.
 
 
-def on_fetch(state: RaftState, fetch: Fetch, reply_to: Any, now_ms: int) -> None:
+def on_fetch(state: RaftState, fetch: Fetch, reply_to: object, now_ms: int) -> None:
     reply = _check_fetch(state, fetch) or answer_fetch(state, fetch, now_ms)
     has_news = reply.error is not ErrorCode.NONE or reply.diverging is not None or reply.snapshot is not None
     role = state.role

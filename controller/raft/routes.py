@@ -23,7 +23,7 @@ def quorum_routes(node: RaftNode) -> list[Route]:
 def _handler(node: RaftNode, api_key: ApiKey) -> Handler:
     read = READERS[api_key]
 
-    def handle(request: Any, context: RequestContext) -> Any:
+    def handle(request: object, context: RequestContext) -> Any:
         body = read(request)
         if body is None:
             return INVALID[api_key]()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ottla.controller.raft.batches import (
     CommittedBatch,
@@ -27,6 +26,7 @@ from ottla.controller.raft.messages import ControlRecords
 from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.internal_topics import control_messages as wire
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
 from ottla.protocol.records.control import ControlType, control_batch, control_type
 from ottla.protocol.work import Turn, Work
@@ -96,7 +96,7 @@ class Snapshots:
 
     # A snapshot that comes from the leader.
 
-    def store_chunk(self, snapshot: OffsetAndEpoch, position: int, data: Any) -> None:
+    def store_chunk(self, snapshot: OffsetAndEpoch, position: int, data: Buffer) -> None:
         part = self.path(snapshot) + PART
         if position == 0:
             self._files.remove(part)

@@ -7,7 +7,6 @@ The role and the high watermark change in `transitions.py` alone; what is done w
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from ottla.controller.raft import agreement
 from ottla.controller.raft.config import RaftConfig
@@ -114,7 +113,7 @@ class RaftState:
     def note(self, text: str) -> None:
         self.effects.notes.append(text)
 
-    def reply(self, reply_to: Any, body: ReplyBody) -> None:
+    def reply(self, reply_to: object, body: ReplyBody) -> None:
         self.effects.replies.append(Reply(reply_to, body))
 
     def send(self, destination_id: int, endpoints: Endpoints, body: RequestBody, now_ms: int) -> int:

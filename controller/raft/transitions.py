@@ -5,8 +5,6 @@ Every change of the role is checked against the table in `quorum.py`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.raft import pending_responses
 from ottla.controller.raft.effects import LeaderAndEpoch
 from ottla.controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
@@ -122,7 +120,7 @@ def _notify_leader(state: RaftState, leader: LeaderAndEpoch) -> None:
 # The log and the high watermark.
 
 
-def append_batch(state: RaftState, count: int, data: Any) -> int:
+def append_batch(state: RaftState, count: int, data: object) -> int:
     """Append as leader; returns the last offset. Control records may change the voters, at once."""
     assert count > 0
     base_offset, epoch = state.log.end_offset, state.epoch

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Never, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -16,6 +16,8 @@ from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
 from ottla.server.world import RealWorld
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
+
+T = TypeVar("T")
 
 
 @Parameter(name="*")
@@ -71,5 +73,5 @@ async def connect(connection: Connection, *, limited: bool = True) -> AsyncItera
         await real.close()
 
 
-def _run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
     return asyncio.run(coroutine)

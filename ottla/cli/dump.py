@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any
 
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.internal_topics.coordinator_records import decode_key, decode_value
@@ -22,7 +21,7 @@ from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.txn_index import TransactionIndex
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
@@ -32,7 +31,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

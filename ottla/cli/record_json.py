@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.protocol.records import NewRecord, Record
 
@@ -26,7 +26,7 @@ class Incoming(NamedTuple):
 
 
 def to_line(topic: str, partition: int, record: Record) -> str:
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
@@ -70,7 +70,7 @@ def _said(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": b64encode(data).decode()}
 
 
-def _heard(row: dict[str, Any], name: str) -> bytes | None:
+def _heard(row: dict[str, object], name: str) -> bytes | None:
     encoded = row.get(f"{name}_base64")
     if encoded is not None:
         if not isinstance(encoded, str):
@@ -87,7 +87,7 @@ def _heard(row: dict[str, Any], name: str) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _integer(row: dict[str, Any], name: str, lowest: int) -> int | None:
+def _integer(row: dict[str, object], name: str, lowest: int) -> int | None:
     value = row.get(name)
     if value is None:
         return None
@@ -96,7 +96,7 @@ def _integer(row: dict[str, Any], name: str, lowest: int) -> int | None:
     return value
 
 
-def _header_items(headers: Any) -> list[dict[str, Any]]:
+def _header_items(headers: object) -> list[dict[str, object]]:
     if headers is None:
         return []
     if isinstance(headers, dict):
@@ -106,7 +106,7 @@ def _header_items(headers: Any) -> list[dict[str, Any]]:
     raise ValueError('headers must be an object, or a list of {"key": ..., "value": ...}')
 
 
-def _header(item: dict[str, Any]) -> tuple[str, bytes | None]:
+def _header(item: dict[str, object]) -> tuple[str, bytes | None]:
     key = _heard(item, "key")
     if key is None:
         raise ValueError("a header has no key")

@@ -12,13 +12,18 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.local_nodes import HOST
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import decode_response_header, encode_request_header
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from ottla.protocol.primitives import Pieces
 from ottla.testing.links import Direction, Links
 
 METADATA_KEY, METADATA_VERSION = 3, 12
@@ -228,7 +233,7 @@ class Cluster:
                 raise TimeoutError(f"not all replicas of {topic} are in sync after {seconds} s: {seen}")
             time.sleep(POLL_SECONDS)
 
-    def _partitions(self, topic: str) -> list[Any]:
+    def _partitions(self, topic: str) -> list[MetadataResponsePartition]:
         try:
             return list(self.metadata([topic]).topics[0].partitions)
         except ConnectionError:
@@ -236,7 +241,7 @@ class Cluster:
 
 
 def _ask(port: int, request: MetadataRequest) -> MetadataResponse:
-    parts: list[Any] = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
+    parts: Pieces = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
     encoder(MetadataRequest, METADATA_VERSION)(request, parts)
     frame = b"".join(parts)
     with socket.create_connection((HOST, port), 5) as connection:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
 Scope = Literal["session", "package", "module", "class", "function"]
-Fixture = Callable[..., Any]
+Fixture = Callable[..., object]
 
 
 def kafka_proc(

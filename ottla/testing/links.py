@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple, Never
 
 from ottla.cli.local_nodes import HOST, Node
 
@@ -66,7 +66,7 @@ class Links:
 
     # -- In the thread -----------------------------------------------------------------------------------------------
 
-    def _call(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _call(self, coroutine: Coroutine[object, Never, None]) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         done.result(10)
 
@@ -92,7 +92,9 @@ class Links:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _accepted(self, dialler: int, target: int, port: int) -> Any:
+    def _accepted(
+        self, dialler: int, target: int, port: int
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = self._loop.create_task(self._join(dialler, target, port, reader, writer))
             self._tasks.add(task)

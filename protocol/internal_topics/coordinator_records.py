@@ -6,13 +6,16 @@ without a value deletes its key. The types and classes of a topic are a table be
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.primitives import Buffer, Pieces
+from ottla.protocol.schema import info_of
 
-RecordTypes: TypeAlias = dict[int, tuple[type[Any], type[Any]]]
+T = TypeVar("T")
+
+RecordTypes: TypeAlias = dict[int, tuple[type[object], type[object]]]
 
 
 class UnknownRecord(ProtocolError):
@@ -21,19 +24,19 @@ class UnknownRecord(ProtocolError):
 
 def encode_key(key: Any) -> bytes:
     """The bytes of a record's key."""
-    pieces = [key.__message__.key.to_bytes(2, "big")]
+    pieces: Pieces = [key.__message__.key.to_bytes(2, "big")]
     encoder(key.__plain__, 0)(key, pieces)
     return b"".join(pieces)
 
 
 def encode_value(value: Any, version: int) -> bytes:
     """The bytes of a record's value."""
-    pieces = [version.to_bytes(2, "big")]
+    pieces: Pieces = [version.to_bytes(2, "big")]
     encoder(value.__plain__, version)(value, pieces)
     return b"".join(pieces)
 
 
-def decode_key(types: RecordTypes, data: Buffer) -> Any:
+def decode_key(types: RecordTypes, data: Buffer) -> object:
     """The key object of a record; UnknownRecord for types not in the table."""
     record_type = _int16(data)
     classes = types.get(record_type)
@@ -42,11 +45,11 @@ def decode_key(types: RecordTypes, data: Buffer) -> Any:
     return _body(classes[0], 0, data)
 
 
-def decode_value(types: RecordTypes, key: Any, data: Buffer) -> Any:
+def decode_value(types: RecordTypes, key: Any, data: Buffer) -> object:
     """The value object that goes with a key object."""
     version = _int16(data)
     cls = types[key.__message__.key][1]
-    if version not in cls.__message__.versions:
+    if version not in info_of(cls).versions:
         raise UnknownRecord(f"{cls.__name__} v{version}")
     return _body(cls, version, data)
 
@@ -57,7 +60,7 @@ def _int16(data: Buffer) -> int:
     return int.from_bytes(data[:2], "big", signed=True)
 
 
-def _body(cls: type[Any], version: int, data: Buffer) -> Any:
+def _body(cls: type[T], version: int, data: Buffer) -> T:
     obj, pos = decoder(cls, version)(data, 2, len(data))
     if pos != len(data):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(data) - pos} bytes left over")

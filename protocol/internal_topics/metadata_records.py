@@ -9,12 +9,12 @@ BrokerRegistrationChange is written in the lowest version that has what changed:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError
-from ottla.protocol.primitives import ZERO_UUID, Buffer, read_uvarint, uvarint
-from ottla.protocol.schema import float64, int8, int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.primitives import ZERO_UUID, Buffer, Pieces, read_uvarint, uvarint
+from ottla.protocol.schema import float64, info_of, int8, int16, int32, int64, message, struct, uint16, uuid, v
 
 
 @struct
@@ -263,7 +263,37 @@ class UnregisterControllerRecord:
 
 FRAME_VERSION = 1
 
-RECORDS: dict[int, type[Any]] = {
+MetadataRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | RemoveTopicRecord
+    | DelegationTokenRecord
+    | UserScramCredentialRecord
+    | FeatureLevelRecord
+    | ClientQuotaRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | NoOpRecord
+    | ZkMigrationStateRecord
+    | RemoveUserScramCredentialRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+    | RemoveDelegationTokenRecord
+    | RegisterControllerRecord
+    | ClearElrRecord
+    | UnregisterControllerRecord
+)
+
+RECORDS: dict[int, type[MetadataRecord]] = {
     0: RegisterBrokerRecord,
     1: UnregisterBrokerRecord,
     2: TopicRecord,
@@ -298,15 +328,17 @@ class UnknownRecord(ProtocolError):
     """A record of a newer metadata.version than this node understands."""
 
 
-def encode_record(record: Any, version: int) -> bytes:
+def encode_record(record: MetadataRecord, version: int) -> bytes:
     """The value of a record in the metadata log."""
-    cls = record.__plain__
-    pieces = [uvarint(FRAME_VERSION) + uvarint(cls.__message__.key) + uvarint(version)]
+    cls = type(record)
+    key = info_of(cls).key
+    assert key is not None
+    pieces: Pieces = [uvarint(FRAME_VERSION) + uvarint(key) + uvarint(version)]
     encoder(cls, version)(record, pieces)
     return b"".join(pieces)
 
 
-def decode_record(value: Buffer) -> tuple[Any, int]:
+def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
     """The record that a value holds, and its version."""
     try:
         frame_version, pos = read_uvarint(value, 0)
@@ -317,7 +349,7 @@ def decode_record(value: Buffer) -> tuple[Any, int]:
     if frame_version != FRAME_VERSION:
         raise UnknownRecord(f"frame version {frame_version}")
     cls = RECORDS.get(key)
-    if cls is None or version not in cls.__message__.versions:
+    if cls is None or version not in info_of(cls).versions:
         raise UnknownRecord(f"metadata record {key} v{version}")
     record, pos = decoder(cls, version)(value, pos, len(value))
     if pos != len(value):

@@ -7,13 +7,13 @@ the new leader (KIP-951); v12 joins partitions to the transaction by itself (KIP
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import RequestRecords, int16, int32, int64, message, struct, uuid, v
 
 
 @struct
 class PartitionProduceData:
     index: int32 = 0
-    records: Records | None = None
+    records: RequestRecords | None = None
 
 
 @struct

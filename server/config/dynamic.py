@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.broker import (
@@ -29,7 +29,7 @@ from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS
 from ottla.server.config.effects import check_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.group import GROUP_CONFIGS, broker_default, group_values
-from ottla.server.config.key import ConfigKey, Scope, to_text
+from ottla.server.config.key import ConfigKey, Scope, Values, to_text
 from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_values
 
 
@@ -74,9 +74,9 @@ class Levels(NamedTuple):
     static: Mapping[str, str]
 
 
-def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> dict[str, Any]:
+def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> Values:
     """Every configuration's value, parsed. A dynamic value that is no good is passed over and goes to `refused`."""
-    values: dict[str, Any] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
+    values: dict[str, object] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
     for name, text in levels.static.items():
         key = BROKER_CONFIGS.get(name)
         if key is not None:
@@ -113,7 +113,7 @@ def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: boo
     return found[first:]
 
 
-def describe_broker(levels: Levels, values: Mapping[str, Any]) -> list[Described]:
+def describe_broker(levels: Levels, values: Values) -> list[Described]:
     """All configurations of one broker; internal ones only where they have been set."""
     texts = {**levels.static, **levels.default, **levels.broker}
     names = [name for name, key in BROKER_CONFIGS.items() if not key.internal or name in texts]
@@ -127,7 +127,7 @@ def describe_broker_defaults(levels: Levels) -> list[Described]:
 
 
 def _describe_broker(
-    name: str, levels: Levels, values: Mapping[str, Any], texts: Mapping[str, str], *, per_broker: bool
+    name: str, levels: Levels, values: Values, texts: Mapping[str, str], *, per_broker: bool
 ) -> Described:
     key = key_of(name)
     secret = is_secret(name)
@@ -149,7 +149,7 @@ def _describe_broker(
     )
 
 
-def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Mapping[str, Any]) -> list[Described]:
+def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
     """All configurations of a topic on this broker."""
     effective = topic_values(overrides, values)
     rows = []
@@ -166,7 +166,7 @@ def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Mapping
     return rows
 
 
-def describe_group(overrides: Mapping[str, str], levels: Levels, values: Mapping[str, Any]) -> list[Described]:
+def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
     """All configurations of a group on this broker."""
     effective = group_values(overrides, values)
     rows = []
@@ -191,7 +191,7 @@ def describe_client_metrics(configs: Mapping[str, str]) -> list[Described]:
     return rows
 
 
-def _described(key: ConfigKey, value: Any, found: list[Synonym]) -> Described:
+def _described(key: ConfigKey, value: object, found: list[Synonym]) -> Described:
     return Described(
         name=key.name,
         value=key.to_text(value),

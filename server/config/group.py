@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import ConfigKey, table
+from ottla.server.config.key import ConfigKey, Values, table
 from ottla.server.config.validators import at_least, one_of, share_offset_reset
 from ottla.server.config.words import BOOLEAN, INT, MEDIUM, STRING
 
@@ -59,7 +58,7 @@ def _bound(name: str, which: str) -> str:
     return f"group.{protocol}.{which}.{rest.removeprefix('num.')}"
 
 
-def group_values(overrides: Mapping[str, str], broker_values: Mapping[str, Any]) -> dict[str, Any]:
+def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
     """Every configuration's value for a group, parsed."""
     values = {}
     for name, key in GROUP_CONFIGS.items():
@@ -70,7 +69,7 @@ def group_values(overrides: Mapping[str, str], broker_values: Mapping[str, Any])
     return values
 
 
-def check_group_configs(configs: Mapping[str, str], broker_values: Mapping[str, Any]) -> None:
+def check_group_configs(configs: Mapping[str, str], broker_values: Values) -> None:
     """ConfigError when a group may not have these configurations."""
     for name in configs:
         if name not in GROUP_CONFIGS:

@@ -6,9 +6,10 @@ Values are parsed as Kafka parses them and written as Kafka writes them, since c
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.validators import Validator
@@ -47,8 +48,10 @@ class _Required:
         return "REQUIRED"
 
 
+#: Parsed values by name: the type of each is that of its key.
+Values: TypeAlias = Mapping[str, Any]
 #: The default of what has none.
-REQUIRED: Any = _Required()
+REQUIRED: Final = _Required()
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 DOUBLE_MAX = 1.7976931348623157e308
@@ -65,7 +68,7 @@ class ConfigKey:
 
     name: str
     type: Type
-    default: Any
+    default: object
     importance: Importance
     doc: str
     validator: Validator | None = None
@@ -87,7 +90,7 @@ class ConfigKey:
             self.validator(self.name, value)
         return value
 
-    def to_text(self, value: Any) -> str | None:
+    def to_text(self, value: object) -> str | None:
         return to_text(value, self.type)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.server.config.errors import ConfigError, shown
+from ottla.server.config.key import Values
 from ottla.server.network.listener import Endpoint
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -96,7 +97,7 @@ def _family(host: str) -> int:
         return 0
 
 
-def read_endpoints(values: Mapping[str, Any]) -> tuple[Endpoint, ...]:
+def read_endpoints(values: Values) -> tuple[Endpoint, ...]:
     """Every listener of the node with its protocol and, where there is one, its advertised address."""
     entries = values["listeners"]
     listeners = _parse("listeners", entries)
@@ -124,7 +125,7 @@ def read_endpoints(values: Mapping[str, Any]) -> tuple[Endpoint, ...]:
     )
 
 
-def _read_advertised(values: Mapping[str, Any], known: set[str]) -> dict[str, _Listener]:
+def _read_advertised(values: Values, known: set[str]) -> dict[str, _Listener]:
     name = "advertised.listeners"
     entries = values[name]
     if entries is None:

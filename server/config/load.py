@@ -15,7 +15,7 @@ from ottla.server.config.broker import LISTENER_PREFIX, key_of
 from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import check_effects, without_effect
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import REQUIRED
+from ottla.server.config.key import REQUIRED, Values
 from ottla.server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
 from ottla.server.config.own import OWN_CONFIGS, own_values
 from ottla.server.network.listener import Endpoint
@@ -62,7 +62,7 @@ class NodeConfig:
             raise AttributeError(f"there is no configuration {name.replace('_', '.')}") from None
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> Values:
         """All of them by name."""
         return self._values
 
@@ -71,7 +71,7 @@ class NodeConfig:
         """The names under which something is set."""
         return frozenset().union(*self._levels)
 
-    def of_listener(self, listener: str) -> dict[str, Any]:
+    def of_listener(self, listener: str) -> Values:
         """What is set for one listener alone (`listener.name.<listener>.<name>`), parsed, by plain name."""
         prefix, found = f"listener.name.{listener.lower()}.", {}
         for level in (self._levels.static, self._levels.default, self._levels.broker):
@@ -212,7 +212,7 @@ def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
     return both
 
 
-def check_required(values: Mapping[str, Any]) -> None:
+def check_required(values: Values) -> None:
     for name, value in values.items():
         if value is REQUIRED:
             message = f'Missing required configuration "{name}" which has no default value.'

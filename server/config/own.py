@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from ottla.server.config.key import ConfigKey, Importance, Type
+from ottla.server.config.key import ConfigKey, Importance, Type, Values
 
 OWN_CONFIGS = {
     key.name: key
@@ -27,6 +26,6 @@ OWN_CONFIGS = {
 }  # fmt: skip
 
 
-def own_values(static: Mapping[str, str]) -> dict[str, Any]:
+def own_values(static: Mapping[str, str]) -> Values:
     """Each setting's value. Raises ConfigError for one that cannot be parsed."""
     return {name: key.parse(static[name]) if name in static else key.default for name, key in OWN_CONFIGS.items()}

@@ -7,10 +7,9 @@ three that have no synonym have a default of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import LONG_MAX, ConfigKey, table
+from ottla.server.config.key import LONG_MAX, ConfigKey, Values, table
 from ottla.server.config.validators import at_least, between, gzip_level, names, one_of, throttled_replicas
 from ottla.server.config.words import BOOLEAN, DOUBLE, INT, LIST, LONG, MEDIUM, STRING
 
@@ -125,7 +124,7 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-def topic_defaults(broker_values: Mapping[str, Any]) -> dict[str, Any]:
+def topic_defaults(broker_values: Values) -> Values:
     """Every topic configuration's value where the topic itself says nothing, from the broker's parsed values."""
     defaults = {}
     for name, key in TOPIC_CONFIGS.items():
@@ -139,9 +138,9 @@ def topic_defaults(broker_values: Mapping[str, Any]) -> dict[str, Any]:
     return defaults
 
 
-def topic_values(overrides: Mapping[str, str], broker_values: Mapping[str, Any]) -> dict[str, Any]:
+def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
     """Every topic configuration's value, parsed. The overrides have been checked before they were stored."""
-    values = topic_defaults(broker_values)
+    values = dict(topic_defaults(broker_values))
     for name, text in overrides.items():
         key = TOPIC_CONFIGS.get(name)
         if key is not None:
@@ -150,7 +149,7 @@ def topic_values(overrides: Mapping[str, str], broker_values: Mapping[str, Any])
 
 
 def check_topic_configs(
-    configs: Mapping[str, str], broker_values: Mapping[str, Any], *, before: Mapping[str, str] | None = None
+    configs: Mapping[str, str], broker_values: Values, *, before: Mapping[str, str] | None = None
 ) -> None:
     """ConfigError when a topic may not have these configurations. `before`: what it had."""
     for name in configs:

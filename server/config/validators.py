@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 from ottla.server.config.errors import ConfigError
 
+#: Its value has the type that the key's `Type` says.
 Validator = Callable[[str, Any], None]
 
 ANY_VALUE = "any non-empty value"
@@ -15,7 +16,7 @@ THROTTLED = re.compile(r"\d+:\d+")
 
 
 def between(low: float | None, high: float | None) -> Validator:
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: float | None) -> None:
         if value is None:
             raise ConfigError(name, None, "Value must be non-null")
         if low is not None and value < low:
@@ -31,7 +32,7 @@ def at_least(low: float) -> Validator:
 
 
 def one_of(*choices: str) -> Validator:
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: str | None) -> None:
         if value not in choices:
             raise ConfigError(name, value, f"String must be one of: {', '.join(choices)}")
 
@@ -41,7 +42,7 @@ def one_of(*choices: str) -> Validator:
 def one_of_ignoring_case(*choices: str) -> Validator:
     upper = {choice.upper() for choice in choices}
 
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: str | None) -> None:
         if value is None or value.upper() not in upper:
             raise ConfigError(name, value, f"String must be one of (case insensitive): {', '.join(choices)}")
 
@@ -52,7 +53,7 @@ def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
     """A list without duplicates and, when choices are given, of nothing else."""
     valid = f"[{', '.join(choices)}]" if choices else ANY_VALUE
 
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: list[str] | None) -> None:
         if value is None:
             if not null:
                 raise _about_list(name, value, "values must not be null.")
@@ -70,26 +71,26 @@ def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
     return check
 
 
-def _about_list(name: str, value: Any, why: str) -> ConfigError:
+def _about_list(name: str, value: object, why: str) -> ConfigError:
     return ConfigError(name, value, why, message=f"Configuration '{name}' {why}")
 
 
-def not_empty(name: str, value: Any) -> None:
+def not_empty(name: str, value: Sized | None) -> None:
     if value is not None and not value:
         raise ConfigError(name, value, "String must be non-empty")
 
 
-def not_null(name: str, value: Any) -> None:
+def not_null(name: str, value: object) -> None:
     if value is None:
         raise ConfigError(name, value, "entry must be non null")
 
 
-def gzip_level(name: str, value: Any) -> None:
+def gzip_level(name: str, value: int) -> None:
     if value != -1 and not 1 <= value <= 9:
         raise ConfigError(name, value, "Value must be between 1 and 9 or equal to -1")
 
 
-def throttled_replicas(name: str, value: Any) -> None:
+def throttled_replicas(name: str, value: list[str]) -> None:
     """Nothing, all (*), or partition:broker pairs."""
     if value == ["*"] or all(THROTTLED.fullmatch(item) for item in value):
         return
@@ -99,7 +100,7 @@ def throttled_replicas(name: str, value: Any) -> None:
     )
 
 
-def connection_overrides(name: str, value: Any) -> None:
+def connection_overrides(name: str, value: str) -> None:
     """host:limit pairs."""
     for entry in filter(None, (part.strip() for part in value.split(","))):
         host, _, limit = entry.rpartition(":")
@@ -110,7 +111,7 @@ def connection_overrides(name: str, value: Any) -> None:
             )
 
 
-def share_offset_reset(name: str, value: Any) -> None:
+def share_offset_reset(name: str, value: str) -> None:
     """earliest, latest, or a duration before now."""
     if value in ("earliest", "latest") or (value.startswith("by_duration:") and DURATION.fullmatch(value[12:])):
         return
@@ -126,7 +127,7 @@ def share_offset_reset(name: str, value: Any) -> None:
 DURATION = re.compile(r"P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE)
 
 
-def voters(name: str, value: Any) -> None:
+def voters(name: str, value: list[str] | None) -> None:
     if value is None:
         raise ConfigError(name, None, "")
     for entry in value:
@@ -137,14 +138,14 @@ def voters(name: str, value: Any) -> None:
         _address(name, value, address, f"entry {entry} ", form)
 
 
-def bootstrap_servers(name: str, value: Any) -> None:
+def bootstrap_servers(name: str, value: list[str] | None) -> None:
     if value is None:
         raise ConfigError(name, None, "")
     for entry in value:
         _address(name, value, entry, f"{entry} ", 'Each entry should be in the form "{host}:{port}"')
 
 
-def _address(name: str, value: Any, address: str, entry: str, form: str) -> None:
+def _address(name: str, value: object, address: str, entry: str, form: str) -> None:
     host, separator, port = address.rpartition(":")
     for part, missing in (("host name", not separator or not host), ("host port", not port.isdecimal())):
         if missing:

@@ -18,8 +18,10 @@ from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.primitives import Pieces
+from ottla.protocol.schema import info_of
 from ottla.server.clock import TimerHandle
-from ottla.server.network.frames import LARGE_FRAME_BYTES, FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -81,7 +83,9 @@ class ChannelProtocol(FrameProtocol):
         self.closed = False
         self.failure: ChannelClosed | None = None
 
-    def send(self, client_id: str | None, request: Any, api: Api, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+    def send(
+        self, client_id: str | None, request: object, api: Api, version: int, timeout_ms: int
+    ) -> asyncio.Future[Any]:
         """Send now; the future is the answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -96,13 +100,13 @@ class ChannelProtocol(FrameProtocol):
         return future
 
     def call(
-        self, client_id: str | None, request: Any, api: Api, version: int, timeout_ms: int, answered: Answered
+        self, client_id: str | None, request: object, api: Api, version: int, timeout_ms: int, answered: Answered
     ) -> None:
         """Send now; `answered` is called in the very turn of the loop in which the answer arrives."""
         correlation_id = self._register(api, version, timeout_ms, answered)
         self._write(client_id, request, api, version, correlation_id)
 
-    def send_only(self, client_id: str | None, request: Any, api: Api, version: int) -> None:
+    def send_only(self, client_id: str | None, request: object, api: Api, version: int) -> None:
         """For requests that nobody answers (Produce with acks=0)."""
         self._next_correlation_id += 1
         self._write(client_id, request, api, version, self._next_correlation_id)
@@ -127,7 +131,7 @@ class ChannelProtocol(FrameProtocol):
             self.failure = ChannelClosed(f"the connection to {self.where} was closed{why}")
         self._fail_all()
 
-    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+    def serve(self, buf: Buffer, pos: int, end: int) -> int:
         while end - pos >= 4:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= RESPONSE_BYTES_MAX:
@@ -173,9 +177,9 @@ class ChannelProtocol(FrameProtocol):
             return
         self.close(RequestTimeout(f"{self.where} did not answer {first.api.name} within {first.timeout_ms} ms"))
 
-    def _write(self, client_id: str | None, request: Any, api: Api, version: int, correlation_id: int) -> None:
+    def _write(self, client_id: str | None, request: object, api: Api, version: int, correlation_id: int) -> None:
         assert self._transport is not None
-        parts: list[Any] = [b"", encode_request_header(api.key, version, correlation_id, client_id)]
+        parts: Pieces = [b"", encode_request_header(api.key, version, correlation_id, client_id)]
         encoder(api.request, version)(request, parts)
         nbytes = sum(map(len, parts))
         parts[0] = nbytes.to_bytes(4, "big")
@@ -184,7 +188,7 @@ class ChannelProtocol(FrameProtocol):
         else:
             self._transport.writelines(parts)
 
-    def _answer(self, frame: bytes | bytearray, pos: int, end: int) -> None:
+    def _answer(self, frame: Buffer, pos: int, end: int) -> None:
         if not self._in_flight:
             self.close(ChannelClosed(f"{self.where} answered something that was not asked"))
             return
@@ -240,7 +244,7 @@ class Channel:
         """What the peer served when it was last connected to; empty before that."""
         return {} if self._protocol is None else self._protocol.versions
 
-    async def request(self, request: Any, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+    async def request(self, request: object, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """The answer, or ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
 
         `version` None: the highest that both sides have. The time is for connecting and for the answer, each.
@@ -250,7 +254,7 @@ class Channel:
         api = api_of(request)
         return await protocol.send(self.client_id, request, api, self._agree(protocol, api, version), timeout_ms)
 
-    async def send_only(self, request: Any, version: int | None = None) -> None:
+    async def send_only(self, request: object, version: int | None = None) -> None:
         """Send a request that is never answered (Produce with acks=0)."""
         protocol = self._protocol if self.is_open else await self.connect()
         assert protocol is not None
@@ -345,12 +349,14 @@ class Channel:
         return version
 
 
-def api_of(request: Any) -> Api:
+def api_of(request: object) -> Api:
     """The API of a request object."""
-    return APIS[ApiKey(request.__message__.key)]
+    key = info_of(type(request)).key
+    assert key is not None, f"{request!r} is not a request"
+    return APIS[ApiKey(key)]
 
 
-def read_response(api: Api, version: int, correlation_id: int, frame: bytes | bytearray, pos: int, end: int) -> Any:
+def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, pos: int, end: int) -> Any:
     flexible = response_header_version(api.key, version) == 1
     got, pos = decode_response_header(frame, pos, end, flexible)
     if got != correlation_id:

@@ -16,17 +16,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Protocol, cast
 
+from ottla.protocol.primitives import Pieces
 from ottla.server.network.context import RequestContext
-from ottla.server.network.frames import FrameProtocol, read_size
+from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.strangers import stranger
-from ottla.server.network.turn import SLOW_NS
+from ottla.server.network.turn import SLOW_NS, Turn
 from ottla.server.security.principal import ANONYMOUS, Principal
-
-if TYPE_CHECKING:
-    from ottla.server.network.dispatch import Dispatcher, PendingReply
-    from ottla.server.network.listener import Listener
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +56,42 @@ class Pause:
 
 
 class Held:
-    """A reply that is ready but not due: the parts of its frame."""
+    """A response that is not due: the parts of its frame, or None while there are none (`dispatch.PendingReply`)."""
 
     __slots__ = ("nbytes", "parts")
 
-    def __init__(self, parts: list[Any], nbytes: int) -> None:
-        self.parts: list[Any] | None = parts
+    def __init__(self, parts: Pieces | None, nbytes: int) -> None:
+        self.parts = parts
         self.nbytes = nbytes
 
     def cancel(self) -> None:
-        """Nobody waits for it to be ready."""
+        """The connection has been closed; only a response without parts has something to cancel."""
+
+
+class Requests(Protocol):
+    """Where the frames go: the dispatcher."""
+
+    turn: Turn
+    mono_ns: Callable[[], int]
+
+    def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
+        """Serve the frame buf[pos:end]."""
+
+
+class Acceptor(Protocol):
+    """What accepted the connection: the listener."""
+
+    name: str
+    inbox: ReceiveBuffer
+    limits: ConnectionLimits
+    refused: int
+    bytes_in: int
+    bytes_out: int
+
+    def admit(self, connection: Connection) -> str | None: ...
+    def forget(self, connection: Connection) -> None: ...
+    def linger(self, connection: Connection) -> None: ...
+    def idle_expired(self, connection: Connection) -> None: ...
 
 
 class Connection(FrameProtocol):
@@ -82,14 +106,14 @@ class Connection(FrameProtocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, listener: Listener, dispatcher: Dispatcher, index: int) -> None:
+    def __init__(self, listener: Acceptor, dispatcher: Requests, index: int) -> None:
         super().__init__(listener.inbox)
         self.listener = listener
         self.index = index
         self._dispatcher = dispatcher
-        self._held: deque[Held | PendingReply] = deque()
+        self._held: deque[Held] = deque()
         self._held_bytes = 0
-        self._out: list[Any] = []
+        self._out: Pieces = []
         self._out_bytes = 0
         self._paused = 0
         self._serving = False
@@ -210,7 +234,7 @@ class Connection(FrameProtocol):
         finally:
             self._serving = False
 
-    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+    def serve(self, buf: Buffer, pos: int, end: int) -> int:
         dispatcher = self._dispatcher
         dispatch, turn = dispatcher.dispatch, dispatcher.turn
         limit = self.listener.limits.request_bytes_max
@@ -273,7 +297,7 @@ class Connection(FrameProtocol):
 
     # Replies
 
-    def reply(self, head: bytes, parts: list[Any], nbytes: int) -> None:
+    def reply(self, head: bytes, parts: Pieces, nbytes: int) -> None:
         """Send a frame when its turn comes. `nbytes` is that of head and parts."""
         if self._held:
             self._held.append(Held([head, *parts], nbytes))
@@ -286,16 +310,16 @@ class Connection(FrameProtocol):
         if self._out_bytes > FLUSH_BYTES:
             self.flush()
 
-    def wait(self, pending: PendingReply) -> None:
+    def wait(self, pending: Held, kept_bytes: int) -> None:
         """Keep the place of a reply that is not ready."""
         self._held.append(pending)
-        self._hold(pending.deferred.kept_bytes)
+        self._hold(kept_bytes)
 
-    def ready(self, pending: PendingReply) -> None:
+    def ready(self, pending: Held, kept_bytes: int) -> None:
         """A reply that waited has its parts now (or none, when nothing is to be sent)."""
         if self.closed:
             return
-        self._held_bytes += pending.nbytes - pending.deferred.kept_bytes
+        self._held_bytes += pending.nbytes - kept_bytes
         held = self._held
         if held[0] is not pending:
             return

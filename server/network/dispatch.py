@@ -12,9 +12,7 @@ The path of a request that is answered at once makes no task, no future and no e
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from struct import Struct
 from typing import Any
 
@@ -22,19 +20,19 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.protocol.primitives import skip_tags
+from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
-from ottla.server.network.connection import CONTEXTS_MAX, Connection, Pause
+from ottla.server.network.connection import CONTEXTS_MAX, Connection, Held, Pause
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.error_reply import error_reply
+from ottla.server.network.frames import Buffer
+from ottla.server.network.reply import Reply
 from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
 from ottla.server.network.turn import Turn
+from ottla.server.service import Spawn
 
 log = logging.getLogger(__name__)
 
-Buffer = bytearray | bytes
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
@@ -98,18 +96,18 @@ class Dispatcher:
             answer = route.handler(request, context)
         except Exception as error:
             answer = failure_reply(route, version, request, error)
-        if answer.__class__ is Deferred:
+        if answer.__class__ is Reply:
             if not answer.done:
                 pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
                 answer.attach(pending)
-                connection.wait(pending)
+                connection.wait(pending, answer.kept_bytes)
                 connection.stamp_ns = self.mono_ns()
                 return
             answer = answer.take()
             if isinstance(answer, KafkaError):
                 answer = failure_reply(route, version, request, answer)
         if answer is not None:
-            parts: list[Any] = []
+            parts: Pieces = []
             try:
                 codec.encode(answer, parts)
             except Exception:
@@ -126,7 +124,7 @@ class Dispatcher:
         route.latency_ns += elapsed_ns
         route.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
 
-    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: Any) -> None:
+    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: object) -> None:
         """Our own mistake; the client cannot be told, since that would need the same encoder."""
         log.exception("Response %r does not fit %s v%d", answer, route.name, version)
         connection.refuse(f"the response to {route.name} v{version} could not be encoded")
@@ -159,14 +157,14 @@ class Dispatcher:
         route: Route,
         codec: Codec,
         correlation_id: int,
-        request: Any,
+        request: object,
         context: RequestContext,
     ) -> None:
         """Start an async handler; the connection goes on when it has answered."""
-        deferred = Deferred()
-        pending = PendingReply(self, connection, route, codec, correlation_id, request, deferred)
-        deferred.attach(pending)
-        connection.wait(pending)
+        reply: Reply[Any] = Reply()
+        pending = PendingReply(self, connection, route, codec, correlation_id, request, reply)
+        reply.attach(pending)
+        connection.wait(pending, 0)
         connection.pause(Pause.HANDLER)
 
         async def run() -> None:
@@ -174,8 +172,8 @@ class Dispatcher:
                 answer = await route.handler(request, context)
             except Exception as error:
                 answer = self._failure(connection, route, codec.version, request, error)
-            if not deferred.cancelled:
-                deferred.complete(answer)
+            if not reply.cancelled:
+                reply.complete(answer)
             connection.resume(Pause.HANDLER)
 
         self.spawn(run(), f"{route.name} {connection.id}")
@@ -216,28 +214,17 @@ class Dispatcher:
                 return
             self._answer(connection, codec, correlation_id, reply)
 
-    def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: Any) -> None:
-        parts: list[Any] = []
+    def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: object) -> None:
+        parts: Pieces = []
         codec.encode(response, parts)
         nbytes = codec.head_bytes + sum(map(len, parts))
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
 
 
-class PendingReply:
-    """The place of a deferred answer among its connection's replies. `parts` is None until it is ready."""
+class PendingReply(Held):
+    """The place of a reply among its connection's replies. `parts` is None until it is ready."""
 
-    __slots__ = (
-        "codec",
-        "connection",
-        "correlation_id",
-        "deferred",
-        "dispatcher",
-        "nbytes",
-        "parts",
-        "request",
-        "route",
-        "started_ns",
-    )
+    __slots__ = ("codec", "connection", "correlation_id", "dispatcher", "reply", "request", "route", "started_ns")
 
     def __init__(
         self,
@@ -246,8 +233,8 @@ class PendingReply:
         route: Route,
         codec: Codec,
         correlation_id: int,
-        request: Any,
-        deferred: Deferred,
+        request: object,
+        reply: Reply[Any],
     ) -> None:
         self.dispatcher = dispatcher
         self.connection = connection
@@ -255,19 +242,19 @@ class PendingReply:
         self.codec = codec
         self.correlation_id = correlation_id
         self.request = request
-        self.deferred = deferred
+        self.reply = reply
         self.started_ns = connection.stamp_ns
-        self.parts: list[Any] | None = None
+        self.parts = None
         self.nbytes = 0
 
-    def completed(self, response: Any) -> None:
+    def completed(self, response: object) -> None:
         """The answer has come."""
         connection, route, codec = self.connection, self.route, self.codec
         if connection.closed:
             return
         if isinstance(response, KafkaError):
             response = failure_reply(route, codec.version, self.request, response)
-        parts: list[Any] = []
+        parts: Pieces = []
         if response is not None:
             try:
                 codec.encode(response, parts)
@@ -285,11 +272,11 @@ class PendingReply:
         route.requests += 1
         route.latency_ns += elapsed_ns
         route.latency_buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1
-        connection.ready(self)
+        connection.ready(self, self.reply.kept_bytes)
 
     def cancel(self) -> None:
         """The connection has gone."""
-        self.deferred.cancel()
+        self.reply.cancel()
 
 
 def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
@@ -301,7 +288,7 @@ def unreadable(name: str, version: int, error: ProtocolError) -> str:
     return f"Error getting request for apiKey: {name}, apiVersion: {version}: {error}"
 
 
-def failure_reply(route: Route, version: int, request: Any, error: Exception) -> Any:
+def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:
     """What to answer when a handler raised."""
     if isinstance(error, KafkaError):
         route.count_error(error.code)

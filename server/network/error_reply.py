@@ -7,12 +7,22 @@ getErrorResponse methods.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.ranges import NONE, Versions, parse
 from ottla.protocol.schema import Field, fields
+
+if TYPE_CHECKING:  # these modules are loaded when their API is first used
+    from ottla.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+    from ottla.protocol.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
+    from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+    from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
+    from ottla.protocol.messages.join_group import JoinGroupResponse
 
 
 class Each(NamedTuple):
@@ -23,7 +33,7 @@ class Each(NamedTuple):
     # Fields copied from element to element; "group_id=" copies the element itself, "topic_name=name" the field `name`.
     copy: tuple[str, ...]
     inner: Each | None = None
-    fixed: tuple[tuple[str, Any], ...] = ()
+    fixed: tuple[tuple[str, object], ...] = ()
     error_field: str = "error_code"
 
 
@@ -34,7 +44,7 @@ class Mirror(NamedTuple):
     versions: Versions = parse("0+")
 
 
-def _partitions(source: str, target: str, copy: str, **fixed: Any) -> Each:
+def _partitions(source: str, target: str, copy: str, **fixed: object) -> Each:
     return Each(source, target, (copy,), fixed=tuple(fixed.items()))
 
 
@@ -157,7 +167,7 @@ MIRRORED: dict[ApiKey, tuple[Mirror, ...]] = {
 }
 
 #: Values that a failed answer has besides its error code, where they are not the declared defaults.
-AT_TOP: dict[ApiKey, dict[str, Any]] = {
+AT_TOP: dict[ApiKey, dict[str, object]] = {
     ApiKey.JOIN_GROUP: {"generation_id": -1, "protocol_name": ""},
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
     ApiKey.FIND_COORDINATOR: {"node_id": -1, "host": "", "port": -1},
@@ -189,7 +199,7 @@ def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> 
     return response
 
 
-def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaError, version: int) -> list[Any]:
+def _mirror(each: Each, source: object, response_class: type[object], error: KafkaError, version: int) -> list[Any]:
     element_class = _element_class(response_class, each.target)
     elements = []
     for item in getattr(source, each.source) or ():
@@ -212,15 +222,15 @@ def _mirror(each: Each, source: Any, response_class: type[Any], error: KafkaErro
     return elements
 
 
-def _may_be_null(element_class: type[Any], name: str, version: int) -> bool:
+def _may_be_null(element_class: type[object], name: str, version: int) -> bool:
     return version in _field(element_class, name).nullable
 
 
-def _field(cls: type[Any], name: str) -> Field:
+def _field(cls: type[object], name: str) -> Field:
     return next(field for field in fields(getattr(cls, "__plain__", cls)) if field.name == name)
 
 
-def _element_class(cls: type[Any], name: str) -> type[Any]:
+def _element_class(cls: type[object], name: str) -> type[Any]:
     plain = getattr(cls, "__plain__", cls)
     field = _field(cls, name)
     assert field.type.item is not None and field.type.item.struct is not None, f"{plain.__name__}.{name}"
@@ -237,7 +247,7 @@ def _set_error(target: Any, name: str, error: KafkaError, version: int) -> None:
             target.error_message = told
 
 
-def _fetch(response: Any, request: Any, version: int, error: KafkaError) -> None:
+def _fetch(response: FetchResponse, request: FetchRequest, version: int, error: KafkaError) -> None:
     """Up to v12 in every partition too, for the oldest clients; later clients look at the top."""
     response.session_id = request.session_id
     if version in FETCH_WITH_PARTITIONS:
@@ -247,26 +257,34 @@ def _fetch(response: Any, request: Any, version: int, error: KafkaError) -> None
         )
 
 
-def _join_group(response: Any, request: Any, version: int, error: KafkaError) -> None:
+def _join_group(response: JoinGroupResponse, request: object, version: int, error: KafkaError) -> None:
     response.protocol_name = None if version >= JOIN_GROUP_NULLABLE_NAME else ""
 
 
-def _by_directory(response: Any, request: Any, version: int, error: KafkaError) -> None:
+def _by_directory(
+    response: AlterReplicaLogDirsResponse, request: AlterReplicaLogDirsRequest, version: int, error: KafkaError
+) -> None:
     each = Each("topics", "results", ("topic_name=name",), _partitions("partitions", "partitions", "partition_index="))
     response.results = [
         result for directory in request.dirs for result in _mirror(each, directory, type(response), error, version)
     ]
 
 
-def _by_user(response: Any, request: Any, version: int, error: KafkaError) -> None:
+def _by_user(
+    response: AlterUserScramCredentialsResponse,
+    request: AlterUserScramCredentialsRequest,
+    version: int,
+    error: KafkaError,
+) -> None:
     result = _element_class(type(response), "results")
-    for name in sorted({item.name for item in (*request.deletions, *request.upsertions)}):
+    named = {item.name for item in request.deletions} | {item.name for item in request.upsertions}
+    for name in sorted(named):
         element = result(user=name)
         _set_error(element, "error_code", error, version)
         response.results.append(element)
 
 
-def _find_coordinator(response: Any, request: Any, version: int, error: KafkaError) -> None:
+def _find_coordinator(response: FindCoordinatorResponse, request: object, version: int, error: KafkaError) -> None:
     """Where there is one coordinator, Kafka repeats the code's own words."""
     if 1 <= version < FIND_COORDINATOR_BATCHED:
         response.error_message = error.code.message

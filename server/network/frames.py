@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
+from typing import TypeAlias
 
 #: What one read can take. Larger reads save system calls until the buffer no longer fits the processor's cache.
 RECEIVE_BUFFER_BYTES = 256 * 1024
@@ -29,6 +30,10 @@ POOLED_BYTES = 1024 * 1024
 POOLED_COUNT = 4
 
 read_size = Struct(">i").unpack_from
+
+
+#: What frames are read from: the receive buffer, or a frame of its own.
+Buffer: TypeAlias = bytearray | bytes
 
 
 class ReceiveBuffer:
@@ -71,7 +76,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._large_need = 0
         self._large_pooled = False
 
-    def serve(self, buf: bytearray | bytes, pos: int, end: int) -> int:
+    def serve(self, buf: Buffer, pos: int, end: int) -> int:
         """Serve the whole frames in buf[pos:end]; gives the position of the first byte not served."""
         raise NotImplementedError
 
@@ -124,7 +129,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def received_bytes_kept(self) -> int:
         return len(self._start) if self._large is None else len(self._large)
 
-    def _keep(self, buf: bytearray | bytes, pos: int, end: int) -> None:
+    def _keep(self, buf: Buffer, pos: int, end: int) -> None:
         have = end - pos
         need = read_size(buf, pos)[0] + 4 if have >= 4 else 0
         if need <= LARGE_FRAME_BYTES or need <= have:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import ssl as tls
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.server.network.connection import Connection
-from ottla.server.network.connection_rate import ConnectionRate
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, Server, SocketOptions
+from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.transport import Server
 from ottla.server.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INT_MAX = 2**31 - 1
 #: How long a client that is being closed may take to read its last replies.
 LINGER_MS = 5_000
 NS_PER_MS = 1_000_000
@@ -40,91 +38,6 @@ class Endpoint:
     security_protocol: str = "PLAINTEXT"
     advertised_host: str | None = None
     advertised_port: int | None = None
-
-
-@dataclass(slots=True)
-class ListenerLimits:
-    """What one listener has for itself, besides what it shares."""
-
-    connections_max: int = INT_MAX
-    rate: ConnectionRate = field(default_factory=ConnectionRate)
-
-    def update(self, values: Mapping[str, Any]) -> None:
-        """Take what is set under the listener's prefix."""
-        self.connections_max = values.get("max.connections", INT_MAX)
-        self.rate.per_second = values.get("max.connection.creation.rate", INT_MAX)
-
-
-@dataclass(slots=True)
-class ConnectionLimits:
-    """What the listeners of a node share. The numbers may change while they run (dynamic configuration)."""
-
-    request_bytes_max: int = 104_857_600
-    connections_max: int = INT_MAX
-    connections_per_ip_max: int = INT_MAX
-    connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
-    idle_ms_max: int = 600_000
-    socket_options: SocketOptions = DEFAULT_OPTIONS
-    rate: ConnectionRate = field(default_factory=ConnectionRate)
-    by_listener: dict[str, ListenerLimits] = field(default_factory=dict)
-    open_by_ip: dict[str, int] = field(default_factory=dict)
-    open_total: int = 0
-
-    def update(
-        self,
-        values: Mapping[str, Any],
-        set_names: Collection[str],
-        of_listener: Callable[[str], Mapping[str, Any]],
-    ) -> None:
-        """Take the numbers of a node's configuration; connections above a lower limit stay.
-
-        `set_names`: what is not a default. `of_listener`: what is set for one listener alone.
-        """
-        self.request_bytes_max = values["socket.request.max.bytes"]
-        self.connections_max = values["max.connections"]
-        self.connections_per_ip_max = values["max.connections.per.ip"]
-        self.connections_per_ip_overrides = read_overrides(values["max.connections.per.ip.overrides"])
-        self.idle_ms_max = values["connections.max.idle.ms"]
-        self.rate.per_second = values["max.connection.creation.rate"]
-        self.socket_options = SocketOptions(
-            max(values["socket.listen.backlog.size"], LISTEN_BACKLOG),
-            # Kafka's default of 100 KiB would end the kernel's own adaptation, which is better on long ways.
-            values["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in set_names else -1,
-            values["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in set_names else -1,
-        )
-        for name, limits in self.by_listener.items():
-            limits.update(of_listener(name))
-
-    def of(self, listener: str) -> ListenerLimits:
-        """The limits of one listener alone."""
-        return self.by_listener.setdefault(listener, ListenerLimits())
-
-    def refusal(self, ip: str, exempt: bool) -> str | None:
-        """Why one more connection from this address is too many. `exempt`: brokers among themselves."""
-        limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
-        if self.open_by_ip.get(ip, 0) >= limit:
-            return f"there are {limit} connections from that address already (max.connections.per.ip)"
-        if self.open_total >= self.connections_max and not exempt:
-            return f"there are {self.open_total} connections already (max.connections)"
-        return None
-
-    def opened(self, ip: str) -> None:
-        self.open_total += 1
-        self.open_by_ip[ip] = self.open_by_ip.get(ip, 0) + 1
-
-    def closed(self, ip: str) -> None:
-        self.open_total -= 1
-        left = self.open_by_ip[ip] - 1
-        if left:
-            self.open_by_ip[ip] = left
-        else:
-            del self.open_by_ip[ip]
-
-
-def read_overrides(text: str) -> dict[str, int]:
-    """host:limit pairs; an IPv6 address has colons of its own. What is no pair has been refused with the configuration."""
-    pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
-    return {host.strip(): int(limit) for host, _, limit in pairs}
 
 
 class Listener:

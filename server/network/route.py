@@ -11,14 +11,13 @@ from typing import Any
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.primitives import Pieces
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 
 Handler = Callable[[Any, RequestContext], Any]
-Answer = Any | Deferred | None
 AsyncHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 #: Appends an answer's bytes to the list.
-Encode = Callable[[Any, list[Any]], None]
+Encode = Callable[[Any, Pieces], None]
 
 #: Latencies are counted by the bit length of their microseconds: 40 bits are twelve days.
 LATENCY_BUCKETS = 41
@@ -43,7 +42,7 @@ class Codec:
 class Route:
     """One API: its handler, the versions served, and counts of its requests.
 
-    A plain handler answers at once, by a Deferred, or not at all; an `async def` handler runs as a task, and its
+        A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its
     connection dispatches nothing further until it has answered. A route that `takes_frame` decodes and encodes nothing:
     its `async def` handler gets the request's frame, from header to end, and gives the response's body, both as bytes.
     """

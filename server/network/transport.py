@@ -7,14 +7,15 @@ import errno
 import logging
 import socket
 import ssl as tls
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
+
+from ottla.server.service import Spawn
 
 log = logging.getLogger(__name__)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 #: Connections that the kernel keeps until they are accepted, at least. Kafka's socket.listen.backlog.size is 50, with a thread that
 #: does nothing but accept. One loop has turns of milliseconds, and whoever finds the queue full tries again a second later:

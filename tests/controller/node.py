@@ -28,8 +28,9 @@ from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.server.network.listener import ConnectionLimits, Listener
+from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint as ListenerEndpoint
+from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld

@@ -47,7 +47,7 @@ def test_elections_are_counted_and_unclean_ones_apart() -> None:
     assert scraped.value(f"{stats}_uncleanleaderelections") == 1, "a standby counts nothing"
 
 
-def test_partitions_without_leader_and_fenced_brokers_are_told_by_the_active_controller_alone() -> None:
+def test_partitions_without_leader_and_fenced_brokers_are_reported_by_the_active_controller_alone() -> None:
     scraped = Scraped()
     scraped.cluster.topic("orders", "1", partitions=2)
     scraped.cluster.topic("others", "2 3")

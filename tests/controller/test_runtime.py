@@ -28,7 +28,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.work import do_now
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from tests.controller.harness import CLUSTER_ID
 
 GRACE_MS = ControlSettings.__dataclass_fields__["lost_connection_grace_ms"].default
@@ -140,7 +140,7 @@ class Quorum:
         self.commit()
         self.controller.leader_changed(1, epoch)
 
-    def write(self, *records: Any, answer: str = "done") -> Deferred:
+    def write(self, *records: Any, answer: str = "done") -> Reply:
         return self.controller.write(lambda state: Outcome(list(records), answer))
 
 
@@ -155,8 +155,8 @@ def topic(name: str) -> TopicRecord:
     return TopicRecord(name=name, topic_id=name.encode().ljust(16))
 
 
-def refusal(deferred: Deferred) -> str:
-    error = deferred.take()
+def refusal(reply: Reply) -> str:
+    error = reply.take()
     assert isinstance(error, KafkaError)
     return error.code.name
 
@@ -195,13 +195,13 @@ def test_publishers_know_before_the_client_does() -> None:
 
     quorum.loader.add_publisher(Publisher())
     order.clear()
-    deferred = quorum.write(topic("a"))
+    reply = quorum.write(topic("a"))
 
     class Reply:
         def completed(self, response: Any) -> None:
             order.append("answered")
 
-    deferred.attach(Reply())
+    reply.attach(Reply())
     quorum.commit()
     assert order == ["published", "answered"]
 

@@ -81,20 +81,20 @@ def named_in(file: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
-def importers() -> dict[str, set[str]]:
-    """Full name -> the modules that import it: monkeypatch replaces it there."""
-    found: dict[str, set[str]] = {}
-    for source in sources():
-        for _, name in imported_modules(source.tree):
-            found.setdefault(name, set()).add(source.module)
-    return found
+def importers(bound: Bound) -> set[str]:
+    """The modules that import it: monkeypatch replaces it there."""
+    full = f"{bound.module}.{bound.name}"
+    return {
+        source.module
+        for source in sources()
+        if any(bound.name in line for line in source.lines)
+        and any(name == full for _, name in imported_modules(source.tree))
+    }
 
 
 @cache
 def is_named(bound: Bound) -> bool:
-    modules = {bound.module} | importers().get(f"{bound.module}.{bound.name}", set())
-    full = {f"{module}.{bound.name}" for module in modules}
+    full = {f"{module}.{bound.name}" for module in {bound.module} | importers(bound)}
     return any(full & named_in(file) for file, text in texts_of_tests().items() if bound.name in text)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.produce import ProduceRequest
-from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.route import Route
 from tests.server.tiny_node import (
     API_VERSIONS,

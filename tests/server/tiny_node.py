@@ -13,10 +13,11 @@ from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.server.network.listener import ConnectionLimits, Endpoint, Listener
+from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.listener import Endpoint, Listener
+from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld
@@ -30,16 +31,16 @@ class Heartbeats:
 
     def __init__(self) -> None:
         self.members: list[str] = []
-        self.waiting: dict[str, Deferred] = {}
+        self.waiting: dict[str, Reply] = {}
         self.cancelled: list[str] = []
 
-    def __call__(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Deferred:
+    def __call__(self, request: HeartbeatRequest, context: RequestContext) -> Answer[HeartbeatResponse]:
         self.members.append(request.member_id)
         if not request.member_id.startswith("wait"):
             return HeartbeatResponse(error_code=request.generation_id)
-        deferred = self.waiting[request.member_id] = Deferred()
-        deferred.on_cancel = lambda: self.cancelled.append(request.member_id)
-        return deferred
+        reply = self.waiting[request.member_id] = Reply()
+        reply.on_cancel = lambda: self.cancelled.append(request.member_id)
+        return reply
 
 
 class TinyNode:

@@ -23,8 +23,9 @@ from ottla.protocol.api import ApiKey
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
-from ottla.server.network.listener import ConnectionLimits, Listener
+from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint as ListenerEndpoint
+from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.errors import StorageFailure

@@ -192,3 +192,82 @@ def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, mon
     log.truncate_to(2)
     log.flush()
     assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
+
+
+class SnapshotReads(OsFiles):
+    """Counts reads of producer snapshots."""
+
+    snapshots = 0
+
+    def read(self, path: str) -> bytes | None:
+        self.snapshots += path.endswith(".snapshot")
+        return super().read(path)
+
+
+def of_many_producers(directory: Path) -> tuple[Log, SnapshotReads]:
+    """A snapshot at 12, and batches of the same producers behind it."""
+    files = SnapshotReads()
+    log = open_at(directory, files=files)
+    for producer_id in range(12):
+        append(log, of_producer(producer_id))
+    log.flush()
+    log.snapshot_producers()
+    log.flush()
+    assert 12 in log.snapshots
+    for producer_id in range(6):
+        append(log, of_producer(producer_id, 1))
+    return log, files
+
+
+def test_a_truncation_takes_over_the_producers_that_its_errand_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 10)
+    log, files = of_many_producers(tmp_path)
+    errand = log.truncation_errand(15)
+    assert errand is not None
+    before = (log.log_end_offset, copy.deepcopy(list(log.producers)))
+    decoded = errand()
+    assert (log.log_end_offset, list(log.producers)) == before, "it only reads"
+    files.snapshots = 0
+    assert log.truncate_to(15, decoded)
+    assert files.snapshots == 0
+    assert list(log.producers) == list(open_at(tmp_path).producers)
+    assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
+
+
+def test_what_an_errand_has_read_does_not_count_behind_another_truncation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another snapshot of that offset may have been written since."""
+    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 10)
+    log, _ = of_many_producers(tmp_path)
+    errand = log.truncation_errand(15)
+    assert errand is not None
+    stale = errand()
+    log.truncate_to(11)
+    append(log, of_producer(99))
+    log.snapshot_producers()
+    log.flush()
+    assert 12 in log.snapshots
+    append(log, of_producer(99, 1))
+    log.truncate_to(12, stale)
+    assert {state.producer_id for state in log.producers} == {*range(11), 99}
+
+
+def test_a_damaged_snapshot_is_found_by_the_truncation_that_follows_its_errand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 10)
+    log, _ = of_many_producers(tmp_path)
+    (tmp_path / f"{12:020d}.snapshot").write_bytes(b"damaged")
+    errand = log.truncation_errand(15)
+    assert errand is not None
+    log.truncate_to(15, errand())
+    assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
+    assert 12 not in log.snapshots
+
+
+def test_few_producers_are_read_by_the_truncation_itself(tmp_path: Path) -> None:
+    log, _ = of_many_producers(tmp_path)
+    assert log.truncation_errand(15) is None

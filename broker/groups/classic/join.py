@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance, static
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member, Protocols
@@ -18,6 +18,7 @@ from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.server.network.reply import Reply
 
 log = logging.getLogger(__name__)
 
@@ -25,18 +26,31 @@ log = logging.getLogger(__name__)
 MEMBER_ID_REQUIRED_SINCE = 4
 
 
-def join(shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Client, pending: Pending) -> Outcome:
-    """Decide on a JoinGroup; without a response in the outcome it is parked as `pending`."""
+def join(
+    shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Client, reply: Reply[JoinGroupResponse]
+) -> Outcome[JoinGroupResponse]:
+    """Decide on a JoinGroup; without a response in the outcome the member keeps the reply."""
     group = shard.groups.get(request.group_id)
-    if group is None:
-        if request.member_id:
-            return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        # The group exists in the log before anything is told about it.
-        value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
-        return Outcome(
-            [group_metadata_record(request.group_id, value)],
-            then=lambda: join(shard, now_ms, request, client, pending),
-        )
+    if group is not None:
+        return _join(shard, group, now_ms, request, client, reply)
+    if request.member_id:
+        return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    # The group is in the log before a member gets an id.
+    value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
+    return Outcome(
+        [group_metadata_record(request.group_id, value)],
+        then=lambda: _join(shard, shard.groups[request.group_id], now_ms, request, client, reply),
+    )
+
+
+def _join(
+    shard: GroupShard,
+    group: ClassicGroup,
+    now_ms: int,
+    request: JoinGroupRequest,
+    client: Client,
+    reply: Reply[JoinGroupResponse],
+) -> Outcome[JoinGroupResponse]:
     protocols: Protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
     if not _has_room(shard, group, request.member_id):
         group.remove(request.member_id)
@@ -48,11 +62,11 @@ def join(shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Clie
     if not group.supports(request.protocol_type, protocols):
         return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
-        return _join_known(shard, group, now_ms, request, protocols, client, pending)
-    return _join_new(shard, group, now_ms, request, protocols, client, pending)
+        return _join_known(shard, group, now_ms, request, protocols, client, reply)
+    return _join_new(shard, group, now_ms, request, protocols, client, reply)
 
 
-def refusal(error: ErrorCode, member_id: str = "") -> Outcome:
+def refusal(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupResponse]:
     return Outcome(response=JoinGroupResponse(error_code=error, member_id=member_id))
 
 
@@ -74,14 +88,14 @@ def _join_new(
     request: JoinGroupRequest,
     protocols: Protocols,
     client: Client,
-    pending: Pending,
-) -> Outcome:
+    reply: Reply[JoinGroupResponse],
+) -> Outcome[JoinGroupResponse]:
     instance_id = request.group_instance_id
     member_id = f"{client.client_id if instance_id is None else instance_id}-{shard.new_uuid()}"
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is not None:
-            return static.replace(shard, group, now_ms, request, protocols, client, pending, holder, member_id)
+            return static.replace(shard, group, now_ms, request, protocols, client, reply, holder, member_id)
     elif client.api_version >= MEMBER_ID_REQUIRED_SINCE:
         group.pending_members.add(member_id)
         log.info(
@@ -97,7 +111,7 @@ def _join_new(
             lambda: rebalance.expire_session(shard, group, member_id),
         )
         return refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-    return _add(shard, group, now_ms, request, protocols, client, pending, member_id)
+    return _add(shard, group, now_ms, request, protocols, client, reply, member_id)
 
 
 def _add(
@@ -107,9 +121,9 @@ def _add(
     request: JoinGroupRequest,
     protocols: Protocols,
     client: Client,
-    pending: Pending,
+    reply: Reply[JoinGroupResponse],
     member_id: str,
-) -> Outcome:
+) -> Outcome[JoinGroupResponse]:
     member = Member(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
@@ -119,7 +133,7 @@ def _add(
         session_timeout_ms=request.session_timeout_ms,
         protocols=protocols,
         is_new=True,
-        awaiting_join=pending,
+        awaiting_join=reply,
     )
     if group.state is PREPARING_REBALANCE and group.initial_rebalance:
         group.new_member_added = True
@@ -145,12 +159,12 @@ def _join_known(
     request: JoinGroupRequest,
     protocols: Protocols,
     client: Client,
-    pending: Pending,
-) -> Outcome:
+    reply: Reply[JoinGroupResponse],
+) -> Outcome[JoinGroupResponse]:
     member_id = request.member_id
     if member_id in group.pending_members and request.group_instance_id is None:
         log.info("Pending dynamic member with id %s joins group %s", member_id, group.group_id)
-        return _add(shard, group, now_ms, request, protocols, client, pending, member_id)
+        return _add(shard, group, now_ms, request, protocols, client, reply, member_id)
     try:
         group.validate_member(member_id, request.group_instance_id)
     except KafkaError as error:
@@ -167,20 +181,24 @@ def _join_known(
     # Changed metadata, or the leader: it rejoins to have the group rebalanced, say for new partitions.
     reason = f"leader {member_id} rejoins" if same else f"updating metadata for member {member_id}"
     reason += f" during {group.state.value}" + rebalance.client_reason(request.reason)
-    replies = park(group, member, protocols, request, pending)
+    replies = park(group, member, protocols, request, reply)
     return Outcome(replies=replies, then=lambda: rebalance.rebalance_or_complete(shard, group, now_ms, reason))
 
 
 def park(
-    group: ClassicGroup, member: Member, protocols: Protocols, request: JoinGroupRequest, pending: Pending
-) -> list[tuple[Pending, JoinGroupResponse]]:
+    group: ClassicGroup,
+    member: Member,
+    protocols: Protocols,
+    request: JoinGroupRequest,
+    reply: Reply[JoinGroupResponse],
+) -> list[Response]:
     """Take over what a rejoining member says, and keep its request; an older parked one gives way."""
-    replies = []
+    replies: list[Response] = []
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     if member.awaiting_join is None:
         group.awaiting_join_count += 1
     else:
         # Kafka leaves the older request unanswered; its connection would wait for ever.
         replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
-    member.awaiting_join = pending
+    member.awaiting_join = reply
     return replies

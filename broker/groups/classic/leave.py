@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
@@ -17,7 +16,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 log = logging.getLogger(__name__)
 
 
-def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome:
+def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Each member is answered by itself; one rebalance follows for all that left."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -26,7 +25,7 @@ def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome
         ]))  # fmt: skip
     if group.state is DEAD:
         return Outcome(response=LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    replies: list[tuple[Pending, Any]] = []
+    replies: list[Response] = []
     answers = [_answer(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
     outcome = Outcome(response=LeaveGroupResponse(members=answers), replies=replies)
     if any(answer.error_code == ErrorCode.NONE for answer in answers):
@@ -43,9 +42,7 @@ def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(identity.member_id, identity.group_instance_id, error)
 
 
-def _leave_one(
-    shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, replies: list[tuple[Pending, Any]]
-) -> ErrorCode:
+def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, replies: list[Response]) -> ErrorCode:
     member_id: str | None = identity.member_id
     if not member_id:
         member_id = group.static_members.get(identity.group_instance_id or "")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ottla.broker.coordinator.outcome import Pending
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.server.network.reply import Reply
 
 # (name, metadata) in the member's order of preference.
 Protocols = tuple[tuple[str, bytes], ...]
@@ -24,8 +26,8 @@ class Member:
     # ---- soft: gone when the coordinator moves
     # Joined without a member id and not yet answered: it cannot heartbeat, so only its own timeout removes it.
     is_new: bool = False
-    awaiting_join: Pending | None = None
-    awaiting_sync: Pending | None = None
+    awaiting_join: Reply[JoinGroupResponse] | None = None
+    awaiting_sync: Reply[SyncGroupResponse] | None = None
 
     def metadata(self, protocol_name: str | None) -> bytes:
         for name, metadata in self.protocols:

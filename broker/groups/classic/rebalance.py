@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.classic.state import (
@@ -49,14 +49,14 @@ def sync_key(group_id: str) -> tuple[str, str]:
 # ---- starting one
 
 
-def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Outcome:
+def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
     """A change of membership: start a rebalance, or see whether the one under way has everybody now."""
     if group.state in CAN_REBALANCE:
         return prepare(shard, group, now_ms, reason)
     return complete_if_all_joined(shard, group, now_ms)
 
 
-def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Outcome:
+def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
     """Ask everybody to join again. `reason` is for the log."""
     log.info(
         "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
@@ -65,7 +65,7 @@ def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) ->
         group.generation,
         reason,
     )
-    replies: list[tuple[Pending, SyncGroupResponse]] = []
+    replies: list[Response] = []
     if group.state is COMPLETING_REBALANCE:
         replies = fail_syncs(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync_members.clear()
@@ -92,7 +92,7 @@ def _wait_for_joins(shard: GroupShard, group: ClassicGroup) -> None:
     shard.timers.schedule(join_key(group.group_id), group.rebalance_timeout_ms(), lambda: _joins_due(shard, group))
 
 
-def _joins_due(shard: GroupShard, group: ClassicGroup) -> Outcome:
+def _joins_due(shard: GroupShard, group: ClassicGroup) -> Unasked:
     return complete(shard, group, shard.wall_ms())
 
 
@@ -100,7 +100,7 @@ def _wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remain
     shard.timers.schedule(join_key(group.group_id), delay_ms, lambda: _more_due(shard, group, delay_ms, remaining_ms))
 
 
-def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Outcome:
+def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Unasked:
     if group.new_member_added and remaining_ms:
         group.new_member_added = False
         next_delay_ms = min(shard.config.group_initial_rebalance_delay_ms, remaining_ms)
@@ -112,14 +112,14 @@ def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_m
 # ---- completing the join phase
 
 
-def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     """Go on when nobody is missing; the first rebalance always waits its delay."""
     if group.state is PREPARING_REBALANCE and not group.initial_rebalance and group.has_all_members_joined():
         return complete(shard, group, now_ms)
     return Outcome()
 
 
-def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     """Go on with those who joined: dynamic members who did not are removed, static ones have their session (KIP-345)."""
     if group.state is not PREPARING_REBALANCE:
         return Outcome()
@@ -139,7 +139,7 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
         return Outcome()
     group.next_generation(now_ms)
     log.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
-    replies = []
+    replies: list[Response] = []
     for member in group.members.values():
         if member.awaiting_join is not None:
             replies.append((member.awaiting_join, joined(group, member.member_id)))
@@ -155,14 +155,14 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
     return Outcome(replies=replies)
 
 
-def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Outcome:
+def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     value = group.value(generation=group.generation + 1, members=(), assignments={}, now_ms=now_ms)
 
-    def replayed() -> Outcome:
+    def replayed() -> Unasked:
         log.info("Group %s with generation %d is now empty", group.group_id, group.generation)
         return Outcome()
 
-    def refused(error: KafkaError) -> Outcome:
+    def refused(error: KafkaError) -> Unasked:
         shard.timers.schedule(join_key(group.group_id), EMPTY_RETRY_MS, lambda: _joins_due(shard, group))
         return Outcome()
 
@@ -191,9 +191,9 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
 # ---- waiting for SyncGroup
 
 
-def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[tuple[Pending, SyncGroupResponse]]:
+def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[Response]:
     """Answer every parked SyncGroup with an error; what was assigned no longer counts."""
-    replies = []
+    replies: list[Response] = []
     for member in group.members.values():
         member.assignment = b""
         if member.awaiting_sync is not None:
@@ -203,7 +203,7 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list
     return replies
 
 
-def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Outcome:
+def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Unasked:
     """A member that joined but never synced holds its partitions idle: it is removed after the rebalance timeout."""
     if group.generation != generation or group.state not in (COMPLETING_REBALANCE, STABLE):
         return Outcome()
@@ -228,7 +228,7 @@ def restart_session(shard: GroupShard, group: ClassicGroup, member: Member) -> N
         shard.timers.schedule(key, member.session_timeout_ms, lambda: expire_session(shard, group, member_id))
 
 
-def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Outcome:
+def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Unasked:
     """No heartbeat came in the session timeout."""
     if group.state is DEAD:
         return Outcome()
@@ -249,16 +249,16 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Ou
     return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms(), reason))
 
 
-def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Outcome:
+def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Unasked:
     """As above, but a first rebalance that has nobody left to wait for ends too."""
     if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
         return complete(shard, group, shard.wall_ms())
     return Outcome()
 
 
-def remove_member(group: ClassicGroup, member: Member) -> list[tuple[Pending, JoinGroupResponse]]:
+def remove_member(group: ClassicGroup, member: Member) -> list[Response]:
     """Remove it; its parked JoinGroup is told to start anew."""
-    replies = []
+    replies: list[Response] = []
     if member.awaiting_join is not None:
         replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
     group.remove(member.member_id)

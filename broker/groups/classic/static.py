@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace as copy_with
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup, select_protocol
 from ottla.broker.groups.classic.member import Member, Protocols
@@ -20,6 +20,7 @@ from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.server.network.reply import Reply
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,10 @@ def replace(
     request: JoinGroupRequest,
     protocols: Protocols,
     client: Client,
-    pending: Pending,
+    reply: Reply[JoinGroupResponse],
     old_member_id: str,
     new_member_id: str,
-) -> Outcome:
+) -> Outcome[JoinGroupResponse]:
     """A new process took over the instance id."""
     former = group.members[old_member_id]
     log.info(
@@ -67,7 +68,7 @@ def replace(
     member = group.rename(old_member_id, new_member_id)
     shard.timers.cancel(rebalance.session_key(group.group_id, old_member_id))
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    member.awaiting_join = pending
+    member.awaiting_join = reply
     group.awaiting_join_count += 1
     rebalance.restart_session(shard, group, member)
     reason = f"updating metadata for static member {new_member_id} with group instance id {request.group_instance_id}"
@@ -86,7 +87,7 @@ def _replace_in_log(
     former: Member,
     newcomer: Member,
     client: Client,
-) -> Outcome:
+) -> Outcome[JoinGroupResponse]:
     old_leader = group.leader
     value = group.value(
         generation=group.generation,
@@ -97,7 +98,7 @@ def _replace_in_log(
     if old_leader == former.member_id:
         value.leader = newcomer.member_id
 
-    def replayed() -> Outcome:
+    def replayed() -> Outcome[JoinGroupResponse]:
         member = group.members[newcomer.member_id]
         member.protocols = newcomer.protocols
         group.recount()
@@ -117,9 +118,9 @@ def _replace_in_log(
     return Outcome([group_metadata_record(group.group_id, value)], then=replayed)
 
 
-def _fence(former: Member) -> list[tuple[Pending, JoinGroupResponse | SyncGroupResponse]]:
+def _fence(former: Member) -> list[Response]:
     """Whatever the former process waits for, it is told that it was replaced."""
-    replies: list[tuple[Pending, JoinGroupResponse | SyncGroupResponse]] = []
+    replies: list[Response] = []
     if former.awaiting_join is not None:
         response = JoinGroupResponse(
             error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=former.member_id, protocol_name=None

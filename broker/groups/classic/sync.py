@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.coordinator.outcome import Outcome, Pending
+from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
@@ -17,12 +17,15 @@ from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.server.network.reply import Reply
 
 log = logging.getLogger(__name__)
 
 
-def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pending) -> Outcome:
-    """Decide on a SyncGroup; without a response in the outcome it is parked as `pending`."""
+def sync(
+    shard: GroupShard, now_ms: int, request: SyncGroupRequest, reply: Reply[SyncGroupResponse]
+) -> Outcome[SyncGroupResponse]:
+    """Decide on a SyncGroup; without a response in the outcome the member keeps the reply."""
     group = shard.groups.get(request.group_id)
     if group is None or group.state is EMPTY:
         return _refusal(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -36,18 +39,18 @@ def sync(shard: GroupShard, now_ms: int, request: SyncGroupRequest, pending: Pen
     if group.state is not COMPLETING_REBALANCE:
         _synced(shard, group, member)
         return Outcome(response=_assigned(group, member))
-    replies = []
+    replies: list[Response] = []
     if member.awaiting_sync is not None:
         # A retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
         replies.append((member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
-    member.awaiting_sync = pending
+    member.awaiting_sync = reply
     _synced(shard, group, member)
     if group.leader != member.member_id:
         return Outcome(replies=replies)
     return Outcome(replies=replies, then=lambda: _assign(shard, group, request, now_ms))
 
 
-def _refusal(error: ErrorCode) -> Outcome:
+def _refusal(error: ErrorCode) -> Outcome[SyncGroupResponse]:
     return Outcome(response=SyncGroupResponse(error_code=error))
 
 
@@ -71,7 +74,7 @@ def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
         shard.timers.cancel(rebalance.sync_key(group.group_id))
 
 
-def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Outcome:
+def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
     """Members that the leader left out get an empty assignment; assignments to strangers are dropped."""
     log.info(
         "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",
@@ -89,8 +92,8 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
         now_ms=now_ms,
     )
 
-    def replayed() -> Outcome:
-        replies = []
+    def replayed() -> Unasked:
+        replies: list[Response] = []
         for member in group.members.values():
             if member.awaiting_sync is not None:
                 replies.append((member.awaiting_sync, _assigned(group, member)))
@@ -98,7 +101,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
                 rebalance.restart_session(shard, group, member)
         return Outcome(replies=replies)
 
-    def refused(error: KafkaError) -> Outcome:
+    def refused(error: KafkaError) -> Unasked:
         replies = rebalance.fail_syncs(shard, group, error.code)
         reason = f"{error.code.name} when storing the assignment of member {request.member_id}"
         return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))

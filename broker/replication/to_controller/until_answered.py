@@ -57,7 +57,7 @@ class UntilAnswered(Generic[Key, Value]):
         self._closed = True
         self._waiting.clear()
 
-    async def answer(self, request: Any) -> Any:
+    async def answer(self, request: object) -> Any:
         """None if there was no answer, or one that is an error as a whole."""
         try:
             response = await self._controller.request(request, timeout_ms=REQUEST_TIMEOUT_MS)

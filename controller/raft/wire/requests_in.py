@@ -36,7 +36,7 @@ from ottla.protocol.messages import vote as vote_api
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 
 #: The first version of each API whose response may carry the leader's endpoint.
 _ENDPOINTS_SINCE = {
@@ -51,13 +51,13 @@ _ENDPOINTS_SINCE = {
 class PendingResponse:
     """Where a reply goes: what `reply_to` is to the core."""
 
-    __slots__ = ("api_key", "deferred", "listener_name", "version")
+    __slots__ = ("api_key", "listener_name", "reply", "version")
 
     def __init__(self, context: RequestContext) -> None:
         self.api_key = ApiKey(context.api_key)
         self.version = context.api_version
         self.listener_name = context.connection.listener_name
-        self.deferred = Deferred()
+        self.reply: Reply[Any] = Reply()
 
 
 def is_ours(request: fetch_api.FetchRequest) -> bool:

@@ -48,7 +48,7 @@ from ottla.protocol.primitives import ZERO_UUID
 INT32_MAX = 2**31 - 1
 
 
-def request_to_wire(body: RequestBody) -> Any:
+def request_to_wire(body: RequestBody) -> object:
     match body:
         case Fetch():
             return _fetch(body)

@@ -14,7 +14,7 @@ from ottla.cli.client.addresses import Address
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.errors import TIMED_OUT, CommandFailed
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -56,7 +56,7 @@ class ClusterClient:
         """The command's time limit, for the parts of an endless command that are not."""
         return asyncio.timeout(self.timeout_ms / 1000)
 
-    async def request(self, request: Any, node: int | None = None, *, version: int | None = None) -> Any:
+    async def request(self, request: object, node: int | None = None, *, version: int | None = None) -> Any:
         """Send to the broker `node`, or to any. Lost connections are tried anew once."""
         if node is None:
             return await self._request_any(request, version)
@@ -101,7 +101,7 @@ class ClusterClient:
     async def coordinator(self, group: str) -> int:
         """The broker that coordinates the group."""
 
-        async def ask() -> tuple[Any, int]:
+        async def ask() -> tuple[Coordinator, int]:
             found = await self.request(FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group]))
             return found.coordinators[0], found.coordinators[0].error_code
 
@@ -109,8 +109,7 @@ class ClusterClient:
         found, code = await self.retry(ask)
         check(f"coordinator of group {group}", code, found.error_message)
         self.brokers[found.node_id] = (found.host, found.port)
-        node: int = found.node_id
-        return node
+        return found.node_id
 
     async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
         """Repeat `ask` while its code is one that passes; the command's time limit ends it."""
@@ -122,7 +121,7 @@ class ClusterClient:
                 return answer, code
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
-    async def _request_any(self, request: Any, version: int | None) -> Any:
+    async def _request_any(self, request: object, version: int | None) -> Any:
         lost: list[str] = []
         for address in dict.fromkeys([*self._channels, *self.brokers.values(), *self.bootstrap]):
             try:
@@ -131,7 +130,7 @@ class ClusterClient:
                 lost.append(fault.cause)
         raise NoConnection("; ".join(lost), "is a broker running there? `ottla dev` starts a cluster to try things on")
 
-    async def _request_at(self, address: Address, request: Any, version: int | None) -> Any:
+    async def _request_at(self, address: Address, request: object, version: int | None) -> Any:
         host, port = address
         for attempt in range(2):  # a broker that restarted has closed the channel that we kept
             channel = self._channels.get(address)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check
-from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -33,7 +37,7 @@ _BROKER = 4
 
 async def describe_configs(
     cluster: ClusterClient, kind: str, name: str, keys: Sequence[str] | None, documentation: bool = False
-) -> list[Any]:
+) -> list[DescribeConfigsResourceResult]:
     """The entries, each with value, source and synonyms."""
     resource = DescribeConfigsResource(
         resource_type=RESOURCE_TYPES[kind],
@@ -42,7 +46,7 @@ async def describe_configs(
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=documentation)
     cluster.doing = f"reading the settings of {kind} {name}"
-    result = (await cluster.request(request, _node_for(kind, name))).results[0]
+    result: DescribeConfigsResult = (await cluster.request(request, _node_for(kind, name))).results[0]
     check(f"settings of {kind} {name}".rstrip(), result.error_code, result.error_message)
     return sorted(result.configs, key=lambda entry: str(entry.name))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.cli.client.failures import check, code_of, failure
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.records import Record, iter_batches
 from ottla.protocol.records.control import end_txn_marker
@@ -86,7 +86,7 @@ class Consumer:
             topics=[FetchTopic(topic=self.topic, topic_id=self._topic_id, partitions=rows)],
         )
 
-    def _readable(self, part: Any) -> bool:
+    def _readable(self, part: PartitionData) -> bool:
         """False when the leader has moved: it is looked up again."""
         if not part.error_code:
             return True
@@ -96,14 +96,16 @@ class Consumer:
         position = self.positions[part.partition_index]
         raise failure(f"offset {position} of partition {self.topic}-{part.partition_index}", part.error_code)
 
-    def _take(self, part: Any) -> list[Record]:
+    def _take(self, part: PartitionData) -> list[Record]:
         index = part.partition_index
         position = self.positions[index]
         end = None if self.ends is None else self.ends[index]
         aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
         open_aborted: set[int] = set()
         records: list[Record] = []
-        for batch in iter_batches(part.records or b""):
+        read = part.records or b""
+        assert not isinstance(read, list), "what was decoded is in one buffer"
+        for batch in iter_batches(read):
             while aborted and aborted[0][0] <= batch.last_offset:
                 open_aborted.add(aborted.pop(0)[1])
             if batch.is_control:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check, failure
@@ -13,13 +12,13 @@ from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssi
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
-from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponseGroup
 
 TopicPartition = tuple[str, int]
 # The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
@@ -46,14 +45,14 @@ class GroupDescription:
     members: list[GroupMember] = field(default_factory=list)
 
 
-async def list_groups(cluster: ClusterClient) -> list[Any]:
+async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
     """Every broker knows the groups that it coordinates."""
     cluster.doing = "listing groups"
     await cluster.metadata([])
-    groups: dict[str, Any] = {}
+    groups: dict[str, ListedGroup] = {}
     for node in sorted(cluster.brokers):
 
-        async def ask(node: int = node) -> tuple[Any, int]:
+        async def ask(node: int = node) -> tuple[ListGroupsResponse, int]:
             response = await cluster.request(ListGroupsRequest(), node)
             return response, response.error_code
 
@@ -119,7 +118,7 @@ async def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPar
     cluster.doing = f"fetching the offsets of group {group}"
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
 
-    async def ask() -> tuple[Any, int]:
+    async def ask() -> tuple[OffsetFetchResponseGroup, int]:
         found = (await cluster.request(request, node, version=OFFSET_FETCH_VERSION)).groups[0]
         return found, found.error_code
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check
-from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -31,10 +30,10 @@ class Quorum:
     observers: list[int]
 
 
-async def describe_cluster(cluster: ClusterClient) -> Any:
+async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
     """Brokers, fenced ones too, and the controller."""
     cluster.doing = "describing the cluster"
-    response = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))
+    response: DescribeClusterResponse = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))
     check("cluster", response.error_code, response.error_message)
     return response
 

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.cli.client.failures import code_of, failure
 from ottla.cli.client.partitioner import partition_for_key
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.records import NewRecord, build_batch
 from ottla.protocol.records.compression import NO_COMPRESSION
@@ -92,7 +96,7 @@ class Producer:
         topic = TopicProduceData(name=self.topic, topic_id=self._topic_id, partition_data=rows)
         return ProduceRequest(acks=ACKS_ALL, timeout_ms=self.cluster.timeout_ms, topic_data=[topic])
 
-    def _acknowledged(self, result: Any) -> bool:
+    def _acknowledged(self, result: PartitionProduceResponse) -> bool:
         """Whether the partition took its batch; False means try again."""
         if not result.error_code:
             return True

@@ -9,7 +9,12 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -24,7 +29,7 @@ BROKER_DEFAULT = -1
 
 async def create_topic(
     cluster: ClusterClient, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
-) -> Any:
+) -> CreatableTopicResult:
     """The created topic's result; the failure has the broker's reason."""
     topic = CreatableTopic(
         name=name,
@@ -34,7 +39,7 @@ async def create_topic(
     )
     cluster.doing = f"creating topic {name}"
     response = await cluster.request(CreateTopicsRequest(topics=[topic], timeout_ms=cluster.timeout_ms))
-    result = response.topics[0]
+    result: CreatableTopicResult = response.topics[0]
     check(f"topic {name}", result.error_code, result.error_message)
     return result
 
@@ -92,7 +97,7 @@ async def list_offsets(
 
 
 async def ask_leaders(
-    cluster: ClusterClient, name: str, partitions: Iterable[int] | None, build: Callable[[list[int]], Any]
+    cluster: ClusterClient, name: str, partitions: Iterable[int] | None, build: Callable[[list[int]], object]
 ) -> dict[int, Any]:
     """Send `build(partitions)` to each leader and collect the answers per partition; moved leaders are asked again."""
     results: dict[int, Any] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -19,7 +19,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import Consumer
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import note, print_rows
+from ottla.cli.output import Row, note, print_rows
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.protocol.records import NewRecord
 
@@ -72,7 +72,7 @@ async def _scratch_topic(cluster: ClusterClient, partitions: int, replication_fa
             await topics.delete_topics(cluster, [topic])
 
 
-async def _produce(cluster: ClusterClient, topic: str, records: int, size: int) -> dict[str, Any]:
+async def _produce(cluster: ClusterClient, topic: str, records: int, size: int) -> Row:
     clock, value = cluster.world.clock, os.urandom(size)
     producer = Producer(cluster, topic)
     async with cluster.limit():
@@ -85,7 +85,7 @@ async def _produce(cluster: ClusterClient, topic: str, records: int, size: int) 
     return _rate("produce, acks=all", records, records * size, clock.mono_ns() - begin_ns)
 
 
-async def _consume(cluster: ClusterClient, topic: str, records: int, partitions: int) -> dict[str, Any]:
+async def _consume(cluster: ClusterClient, topic: str, records: int, partitions: int) -> Row:
     clock, got, size = cluster.world.clock, 0, 0
     consumer = Consumer(cluster, topic, dict.fromkeys(range(partitions), 0))
     begin_ns = clock.mono_ns()
@@ -97,7 +97,7 @@ async def _consume(cluster: ClusterClient, topic: str, records: int, partitions:
     return _rate("consume", got, size, clock.mono_ns() - begin_ns)
 
 
-async def _delays(cluster: ClusterClient, topic: str, size: int) -> dict[str, Any]:
+async def _delays(cluster: ClusterClient, topic: str, size: int) -> Row:
     clock, delays_ms = cluster.world.clock, []
     producer = Producer(cluster, topic)
     async with cluster.limit():
@@ -115,7 +115,7 @@ async def _delays(cluster: ClusterClient, topic: str, size: int) -> dict[str, An
     return row | {"max_ms": round(delays_ms[-1], 3)}
 
 
-def _rate(what: str, records: int, size: int, took_ns: int) -> dict[str, Any]:
+def _rate(what: str, records: int, size: int, took_ns: int) -> dict[str, object]:
     seconds = took_ns / 1e9
     return {
         "what": what,

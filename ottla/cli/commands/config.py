@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -14,6 +14,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import note, print_rows
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = App(
     name="config", version_flags=[], help="Settings of topics, brokers, groups and client metrics: get, set, unset."
@@ -107,8 +108,8 @@ def _resource(kind: str, name: str) -> str:
     return name
 
 
-def _row(entry: Any, docs: bool) -> dict[str, Any]:
-    row = {
+def _row(entry: DescribeConfigsResourceResult, docs: bool) -> dict[str, object]:
+    row: dict[str, object] = {
         "name": entry.name,
         "value": "(hidden)" if entry.is_sensitive else entry.value,
         "source": configs.SOURCES.get(entry.config_source, str(entry.config_source)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -110,10 +110,10 @@ async def delete(
 
 def _member_rows(
     description: GroupDescription, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """A row per partition that is assigned or has an offset, and one per member that has no partition."""
     owners = {place: member for member in description.members for place in member.assigned}
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for place in sorted(committed.keys() | owners.keys()):
         member = owners.get(place)
         offset, end = committed.get(place), ends.get(place)

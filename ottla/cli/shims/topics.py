@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import Any
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
@@ -20,6 +19,7 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ottla.storage.log_dirs import id_to_text
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[Any]:
+async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
     """The topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
     if options.topic_id:
@@ -101,13 +101,13 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _describe_one(cluster: ClusterClient, topic: Any, options: argparse.Namespace) -> None:
-    configs = await describe_configs(cluster, "topic", topic.name, None)
+async def _describe_one(cluster: ClusterClient, topic: MetadataResponseTopic, options: argparse.Namespace) -> None:
+    configs = await describe_configs(cluster, "topic", topic.name or "", None)
     overrides = sorted(f"{entry.name}={entry.value}" for entry in configs if entry.config_source in SHOWN_SOURCES)
     set_on_topic = any(entry.config_source == 1 for entry in configs)
     if options.topics_with_overrides and not set_on_topic:
         return
-    min_isr = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
+    min_isr = next((int(entry.value or 1) for entry in configs if entry.name == "min.insync.replicas"), 1)
     partitions = sorted(topic.partitions, key=lambda part: part.partition_index)
     filtered = any(getattr(options, name.replace("-", "_")) for name in FILTERS)
     if not filtered:
@@ -128,7 +128,7 @@ async def _describe_one(cluster: ClusterClient, topic: Any, options: argparse.Na
         )
 
 
-def _passes(part: Any, min_isr: int, options: argparse.Namespace) -> bool:
+def _passes(part: MetadataResponsePartition, min_isr: int, options: argparse.Namespace) -> bool:
     in_sync = len(part.isr_nodes)
     return bool(
         (options.under_replicated_partitions and in_sync < len(part.replica_nodes))
@@ -180,12 +180,12 @@ async def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
         print('Missing required argument "[partitions]"', file=sys.stderr)
         return 1
     for topic in found:
-        await topics.add_partitions(cluster, topic.name, options.partitions)
+        await topics.add_partitions(cluster, topic.name or "", options.partitions)
     return 0
 
 
 async def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    await topics.delete_topics(cluster, [topic.name for topic in await _matching(cluster, options)])
+    await topics.delete_topics(cluster, [topic.name or "" for topic in await _matching(cluster, options)])
     return 0
 
 

@@ -17,7 +17,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.server.security.acl import AccessControlEntry
 from ottla.server.security.authorizer import AllowAll, StandardAuthorizer
 from ottla.server.security.operations import ALL, ALLOW, CLUSTER_ACTION, DELETE, GROUP, LITERAL, READ
@@ -54,37 +54,37 @@ def test_without_an_authorizer_the_handler_stands_alone(api: ApiKey) -> None:
 
 @pytest.mark.parametrize("asked_first", [True, False])
 def test_refusals_are_added_to_an_answer_that_comes_later(asked_first: bool) -> None:
-    deferred = Deferred()
-    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: deferred)
+    reply = Reply()
+    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: reply)
     request = DeleteGroupsRequest(groups_names=["mine", "other"])
     if not asked_first:
-        deferred.complete(DeleteGroupsResponse(results=[DeletableGroupResult(group_id="mine")]))
+        reply.complete(DeleteGroupsResponse(results=[DeletableGroupResult(group_id="mine")]))
     answer = handler(request, caller(api_key=ApiKey.DELETE_GROUPS))
     assert request.groups_names == ["mine"]
     if asked_first:
         arrived: list[Any] = []
         answer.attach(SimpleNamespace(completed=arrived.append))
-        deferred.complete(DeleteGroupsResponse(results=[DeletableGroupResult(group_id="mine")]))
+        reply.complete(DeleteGroupsResponse(results=[DeletableGroupResult(group_id="mine")]))
         (answer,) = arrived
     assert codes(answer) == {"mine": 0, "other": ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
 def test_a_failure_that_comes_later_stays_one() -> None:
-    deferred = Deferred()
-    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: deferred)
+    reply = Reply()
+    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: reply)
     answer = handler(DeleteGroupsRequest(groups_names=["mine", "other"]), caller())
     arrived: list[Any] = []
     answer.attach(SimpleNamespace(completed=arrived.append))
-    deferred.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    reply.complete(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert [error.code for error in arrived] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_a_client_that_goes_cancels_what_the_handler_waits_for() -> None:
-    deferred = Deferred()
-    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: deferred)
+    reply = Reply()
+    handler = guarded(broker(), ApiKey.DELETE_GROUPS, EACH, lambda request, context: reply)
     answer = handler(DeleteGroupsRequest(groups_names=["mine", "other"]), caller())
     answer.cancel()
-    assert deferred.cancelled
+    assert reply.cancelled
 
 
 async def test_a_handler_that_is_a_coroutine_stays_one() -> None:

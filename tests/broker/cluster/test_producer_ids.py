@@ -74,6 +74,9 @@ def test_so_many_may_wait_and_one_more_is_sent_away_to_retry(harness: ProducerId
     assert not harness.answers
     harness.take()
     assert harness.answers == [(-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    while harness.tasks:
+        harness.controller_answers()
+    assert sorted(harness.answers)[1:] == [(each, ErrorCode.NONE) for each in range(WAITERS_MAX)]
 
 
 def test_without_a_controller_all_who_wait_are_sent_away_to_retry(harness: ProducerIdsHarness) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
@@ -26,6 +25,7 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.records.batch import BatchView
+from ottla.server.network.reply import Reply
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = (TOPIC, 0)
@@ -132,7 +132,7 @@ class GroupClient:
             if on_answer is not None:
                 on_answer(response)
 
-        if type(answer) is Pending:
+        if type(answer) is Reply:
             answer.when_done(receive)
             self.last = arrived
             return arrived[0] if arrived else PARKED

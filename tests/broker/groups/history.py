@@ -303,7 +303,7 @@ class History:
             if commit:
                 self.registers[topic].hidden.discard(offset)
         error = self.harness.coordinator.runtime.end_transaction(
-            0, Producer(producer_id, 0), EndTxnMarker(commit, 1), 0, lambda error: error.code, ErrorCode.NONE
+            0, Producer(producer_id, 0), EndTxnMarker(commit, 1), 0
         )
         if error == ErrorCode.NONE and commit:
             for topic, offset in offsets.items():

@@ -16,6 +16,7 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode
 from tests.broker.coordinator.mutant import mutant
 
+_perform = runtime._Context.perform
 _replay_commit = CommittedOffsets.replay_commit
 _on_loaded = GroupCoordinatorShard.on_loaded
 _validate_offset_commit = ClassicGroup.validate_offset_commit
@@ -74,8 +75,12 @@ def answered_at_once(self: Any, response: Any, on_error: Any) -> Any:
     return response
 
 
-def replied_at_once(self: Any, pending: Any, response: Any) -> None:
-    pending.complete(response)
+def replied_at_once(self: Any, outcome: Any) -> Any:
+    self.complete = lambda reply, response: reply.complete(response)
+    try:
+        return _perform(self, outcome)
+    finally:
+        del self.complete
 
 
 def commit_without_a_marker(
@@ -130,7 +135,7 @@ MUTANTS = {
     "parked-answered-before-commit": mutant(
         "those who wait are answered before the record is committed",
         "37 38 41",
-        (runtime._Context, "_reply", replied_at_once),
+        (runtime._Context, "perform", replied_at_once),
     ),
     "pending-offsets-count": mutant(
         "offsets of an open transaction are served", "31", (CommittedOffsets, "replay_commit", commit_without_a_marker)

@@ -143,7 +143,7 @@ class InProcess:
         request = decode(request.__plain__, encode(request, version), version)
         answer = import_module(f"ottla.broker.handlers.{api}").handle(self._broker, request, context)
         answers = self._answers.setdefault(name, [])
-        if type(answer).__name__ != "Deferred":
+        if type(answer).__name__ != "Reply":
             answers.append((answer, version))
         elif answer.done:
             answers.append((answer.take(), version))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.broker.coordinator import sweep
 from ottla.broker.groups import listing
+from ottla.broker.groups.classic.state import PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.coordinator_shard import SESSION_LOOKS
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 
@@ -72,6 +75,56 @@ def test_offsets_of_topics_that_are_no_more_go_some_in_a_turn_after_loading(harn
     assert 0 < harness.log.end_offset(TP) - before <= GROUPS_PER_TURN
     assert max(tombstones_by_turn(harness, 2 * GROUPS // LOOKS + 5)) <= GROUPS_PER_TURN
     assert not harness.shard.offsets.groups
+
+
+def sessions(harness: GroupCoordinatorHarness) -> int:
+    return sum(
+        ("session", group.group_id, member) in harness.shard.timers
+        for group in harness.shard.groups.values()
+        for member in group.members
+    )
+
+
+def test_sessions_begin_for_some_members_in_a_turn_after_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever is a member by then: 50,000 timers in one turn held the event loop for 0.07 s."""
+    monkeypatch.setattr(sweep, "LOOKS_PER_TURN", LOOKS)
+    harness = GroupCoordinatorHarness(group_initial_rebalance_delay_ms=0)
+    members = [harness.client("c", group=f"g{number}", version=3) for number in range(GROUPS)]
+    for member in members:
+        member.join()
+        harness.clock.advance(1)
+        assert member.sync().error_code == ErrorCode.NONE
+    harness.restart()
+    begun = [sessions(harness)]
+    members[-1].leave()
+    while sum(begun) < GROUPS - 1:
+        harness.clock.advance(1)
+        begun.append(sessions(harness) - sum(begun))
+        assert len(begun) < GROUPS
+    assert max(begun) <= LOOKS // SESSION_LOOKS + 1
+    harness.clock.advance(9_000)
+    assert all(member.heartbeat().error_code == ErrorCode.NONE for member in members[:10])
+    harness.clock.advance(1_100)
+    left = {group.group_id for group in harness.shard.groups.values() if group.members}
+    assert left == {member.group for member in members[:10]}, "the others were not heard of in a whole session"
+
+
+def test_a_group_over_a_lowered_max_size_rebalances_in_a_turn_after_loading() -> None:
+    harness = GroupCoordinatorHarness(group_initial_rebalance_delay_ms=0)
+    first = harness.client("a", version=3)
+    first.join()
+    harness.clock.advance(1)
+    first.sync()
+    second = harness.client("b", version=3)
+    second.join()
+    first.join()
+    first.sync()
+    second.sync()
+    assert harness.shard.groups["g"].state is STABLE
+    harness.config = replace(harness.config, group_max_size=1)
+    harness.restart()
+    harness.clock.advance(1)
+    assert harness.shard.groups["g"].state is PREPARING_REBALANCE
 
 
 def test_groups_are_listed_some_shards_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ from ottla.broker.replication.fetcher import (
 )
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -55,14 +55,26 @@ class Offsets:
         return None
 
 
+class Workers:
+    """Runs what it is given when the test lets it."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    async def run(self, function: Callable[..., Any], *args: object) -> Any:
+        self.ran += 1
+        return function(*args)
+
+
 class Follower:
     """One partition that follows, its fetcher, and the connection to the leader that it has."""
 
     def __init__(self, log: Log) -> None:
         self.clock = Timers()
         self.tasks: list[Coroutine[Any, Any, Any]] = []
-        # What a fetcher uses of the world: time, and tasks, which the test runs.
-        world = World(self.clock, Random(0), OsFiles(), None, None, lambda task, name: self.tasks.append(task))
+        self.workers = Workers()
+        # What a fetcher uses of the world: time, workers, and tasks, which the test runs.
+        world = World(self.clock, Random(0), OsFiles(), None, self.workers, lambda task, name: self.tasks.append(task))
         self.partition = Partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)
         self.partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         self.log = log
@@ -185,3 +197,59 @@ def test_a_connection_attempt_that_fails_in_an_unexpected_way_is_not_the_last(
     follower.clock.advance(CONNECT_RETRY_MS_MIN)
     follower.run_tasks()
     assert not follower.located, "it has asked for the address again"
+
+
+def diverging(end_offset: int) -> PartitionData:
+    return PartitionData(partition_index=0, diverging_epoch=EpochEndOffset(epoch=1, end_offset=end_offset))
+
+
+def with_many_producers(log: Log, monkeypatch: pytest.MonkeyPatch) -> Follower:
+    """A follower whose log has a snapshot of its producers at offset 4, and ends at 8."""
+    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 3)
+    for number in range(8):
+        records = batch([b"x"], producer_id=number % 4, producer_epoch=0, base_sequence=number // 4)
+        log.append(records, leader_epoch=1, now_ms=NOW_MS)
+        if number == 3:
+            log.snapshot_producers()
+            log.flush()
+    return Follower(log)
+
+
+def test_a_truncation_with_many_producers_has_their_snapshot_read_on_a_worker_and_asks_for_nothing_meanwhile(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = with_many_producers(log, monkeypatch)
+    follower.answer(diverging(6))
+    follower.clock.advance(1_000)
+    assert log.log_end_offset == 8
+    assert follower.asked[1:] == [(SESSION, 1, [])], "other partitions only"
+    reads: list[str] = []
+    monkeypatch.setattr(OsFiles, "read", _noting(reads, follower))
+    follower.run_tasks()
+    assert log.log_end_offset == 6
+    assert [state.last_sequence for state in log.producers] == [1, 1, 0, 0]
+    assert follower.workers.ran == 1 and reads == ["worker"]
+    follower.answer()
+    follower.clock.advance(1)
+    assert follower.asked[-1] == (SESSION, 2, [6])
+
+
+def _noting(reads: list[str], follower: Follower) -> Callable[[OsFiles, str], bytes | None]:
+    read = OsFiles.read
+
+    def noting(files: OsFiles, path: str) -> bytes | None:
+        if path.endswith(".snapshot"):
+            reads.append("worker" if follower.workers.ran else "loop")
+        return read(files, path)
+
+    return noting
+
+
+def test_a_log_that_follows_in_another_epoch_by_the_end_of_the_errand_is_not_truncated(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = with_many_producers(log, monkeypatch)
+    follower.answer(diverging(6))
+    follower.partition.become_follower(log, LEADER, 3, 2, [1, 2], [1, 2])
+    follower.run_tasks()
+    assert log.log_end_offset == 8, "another leader epoch has another answer"

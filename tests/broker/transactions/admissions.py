@@ -12,8 +12,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.protocol.errors import ErrorCode
+from ottla.server.network.reply import Reply
 from tests.broker.transactions.history import Violation
 from tests.broker.transactions.test_admission import ProduceHarness
 
@@ -27,7 +27,7 @@ class Admissions:
         self.added: set[int] = set()
         self.sequences = [0, 0]
         #: Questions, some with the answer that is on its way.
-        self.questions: deque[tuple[Pending, Any, dict[Any, ErrorCode] | None]] = deque()
+        self.questions: deque[tuple[Reply, Any, dict[Any, ErrorCode] | None]] = deque()
 
     def run(self) -> None:
         try:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.markers import MarkerRoutes
@@ -26,6 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.protocol.records.batch import BatchView
+from ottla.server.network.reply import Reply
 from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
 
 TP = (TOPIC, 0)
@@ -216,7 +216,7 @@ class TransactionalProducer:
             if then is not None:
                 then(response)
 
-        if type(answer) is not Pending:
+        if type(answer) is not Reply:
             receive(answer)
             return answer
         if answer.done:

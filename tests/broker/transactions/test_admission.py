@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.handlers import produce
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
@@ -22,7 +21,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.control import end_txn_batch
 from ottla.protocol.work import Turn
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
+from ottla.server.network.reply import Reply
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Origin
@@ -42,10 +41,10 @@ class Coordinator:
     config = SimpleNamespace(add_partitions_retry_backoff_ms=20, add_partitions_retry_backoff_max_ms=100)
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Pending, Any]] = []
+        self.asked: list[tuple[Reply, Any]] = []
 
-    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, asked: Any) -> Pending:
-        pending = Pending(lambda error: {})
+    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, asked: Any) -> Reply:
+        pending = Reply(lambda error: {})
         self.asked.append((pending, asked))
         return pending
 
@@ -95,7 +94,7 @@ class ProduceHarness:
             partition.log.close()
 
     def send(self, *rows: tuple[int, int], transactional: bool = True, epoch: int = 0) -> Any:
-        """One record to each (partition, sequence); the answer, or the Deferred of it."""
+        """One record to each (partition, sequence); the answer, or the Reply of it."""
         data = [
             PartitionProduceData(
                 index=index,
@@ -142,7 +141,7 @@ class ProduceHarness:
 
 
 def codes(answer: Any) -> list[str]:
-    response = answer.take() if isinstance(answer, Deferred) else answer
+    response = answer.take() if isinstance(answer, Reply) else answer
     return [ErrorCode(row.error_code).name for row in response.responses[0].partition_responses]
 
 

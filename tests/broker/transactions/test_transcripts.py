@@ -22,12 +22,12 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.coordinator import batches
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.transactions.records import TransactionRecordCodec
 from ottla.broker.transactions.state import State
 from ottla.broker.transactions.transaction import from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.server.network.reply import Reply
 from tests import transcripts
 from tests.broker.transactions.harness import (
     TP,
@@ -158,7 +158,7 @@ class TransactionTranscript:
     def list(self, state: str = "") -> list[str]:
         request = ListTransactionsRequest(state_filters=[state] if state else [])
         listed = self.harness.coordinator.list(request)
-        assert not isinstance(listed, Pending)
+        assert not isinstance(listed, Reply)
         if listed.error_code:
             return [ErrorCode(listed.error_code).name]
         return [" ".join(f"{t.transactional_id}={t.transaction_state}" for t in listed.transaction_states) or "none"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.outcome import Pending
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.verify import ASKED_AGAIN_MAX, WAITING_MAX, AppendVerifier, Expectation, Operation
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -18,6 +17,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.server.network.reply import Reply
 from ottla.storage.producers import EndTransaction, ProducerStates
 from tests.broker.transactions.harness import HERE, TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 
@@ -85,7 +85,7 @@ def coordinator_says(error: ErrorCode) -> AddPartitionsToTxnResponse:
 
 
 def when_given(answer: Any) -> list[Any]:
-    assert type(answer) is Pending
+    assert type(answer) is Reply
     given: list[Any] = []
     answer.when_done(given.append)
     return given
@@ -148,7 +148,7 @@ def test_requests_of_one_producer_are_answered_in_their_order() -> None:
     order: list[str] = []
     for label, partitions in (("first", [T1]), ("second", [T1]), ("nothing to ask", [])):
         answer = harness.ask(Operation.ADDED, *partitions)
-        assert type(answer) is Pending
+        assert type(answer) is Reply
         answer.when_done(lambda verdicts, label=label: order.append(label))
     assert harness.verifier.is_waiting("x")
     # The third asks about no partition: it only must not overtake.
@@ -163,7 +163,7 @@ def test_a_producer_that_asks_without_end_is_refused() -> None:
     harness.coordinator_harness.log.hold = True
     harness.admit(Operation.ADDED)
     for _ in range(WAITING_MAX):
-        assert type(harness.admit(Operation.ADDED)) is Pending
+        assert type(harness.admit(Operation.ADDED)) is Reply
     assert harness.admit(Operation.ADDED) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
     harness.coordinator_harness.log.release(TP)
     assert not harness.verifier.is_waiting("x")

@@ -20,8 +20,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.server.network import dispatch
 from ottla.server.network.connection import CONTEXTS_MAX, HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
 from ottla.server.network.context import RequestContext
-from ottla.server.network.deferred import Deferred
-from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.reply import Reply
 from ottla.server.network.route import Route
 from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, heartbeat, request, tiny_node, until
 
@@ -65,15 +65,15 @@ async def test_a_deferred_answer_that_fails_becomes_the_error_of_its_api() -> No
         client = await node.client()
         client.send(heartbeat("wait", 7, version=0))
         await until(lambda: node.heartbeats.waiting)
-        node.heartbeats.waiting["wait"].fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+        node.heartbeats.waiting["wait"].complete(KafkaError(ErrorCode.NOT_COORDINATOR))
         assert await client.frame() == (7).to_bytes(4, "big") + ErrorCode.NOT_COORDINATOR.to_bytes(2, "big")
 
 
 async def test_an_answer_that_was_ready_before_it_was_returned_is_sent_at_once() -> None:
-    def answer(request: Any, context: RequestContext) -> Deferred:
-        deferred = Deferred()
-        deferred.complete(ListGroupsResponse(error_code=9))
-        return deferred
+    def answer(request: Any, context: RequestContext) -> Reply:
+        reply = Reply()
+        reply.complete(ListGroupsResponse(error_code=9))
+        return reply
 
     async with tiny_node(Route(LIST_GROUPS, answer)) as node:
         client = await node.client()
@@ -251,11 +251,11 @@ async def test_too_many_held_replies_pause_reading_until_their_turn_comes() -> N
 
 async def test_what_waiting_handlers_keep_of_their_requests_pauses_reading() -> None:
     """A transactional Produce that waits for its coordinator: 1,000 of them on a connection would be 1 GB and more."""
-    waiting: list[Deferred] = []
+    waiting: list[Reply] = []
     count = 8
 
-    def keep(asked: FetchRequest, context: RequestContext) -> Deferred:
-        waiting.append(Deferred(kept_bytes=HELD_BYTES_MAX + 1))
+    def keep(asked: FetchRequest, context: RequestContext) -> Reply:
+        waiting.append(Reply(kept_bytes=HELD_BYTES_MAX + 1))
         return waiting[-1]
 
     async with tiny_node(Route(FETCH, keep)) as node:

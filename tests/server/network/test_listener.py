@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.listener import ConnectionLimits
+from ottla.server.network.limits import ConnectionLimits
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 

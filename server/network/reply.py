@@ -1,0 +1,197 @@
+"""A response that comes later. It keeps its place in the order of the connection's responses; no task, no asyncio future.
+
+reply: Reply[ProduceResponse] = Reply()
+partition.when_committed(offset, lambda: reply.complete(response))
+reply.on_cancel = ...             # called when the connection is closed first
+return reply
+
+A reply has one receiver: the connection, or the next reply of a chain. So `then` adds a step to the reply that is there,
+and makes no second one. `Reply[T]()` is not written: the call of a subscripted class costs a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+
+from ottla.protocol.errors import KafkaError
+
+T = TypeVar("T")
+S = TypeVar("S")
+ResponseT = TypeVar("ResponseT", contravariant=True)
+
+
+class Receiver(Protocol[ResponseT]):
+    """Where the response goes."""
+
+    def completed(self, outcome: ResponseT | KafkaError) -> None: ...
+
+
+class Reply(Generic[T]):
+    """`complete` is called exactly once; after `cancel` the response is dropped.
+
+    A KafkaError is a response too: `on_error` makes the API's response of it. Without that it goes to the receiver, and the
+    connection answers in the form that the API gives to errors (server/network/error_reply.py).
+    """
+
+    __slots__ = ("_outcome", "_receiver", "_steps", "cancelled", "done", "kept_bytes", "on_cancel")
+
+    _outcome: T | KafkaError  # set when the response was there before its receiver
+
+    def __init__(self, on_error: Callable[[KafkaError], T] | None = None, kept_bytes: int = 0) -> None:
+        # What the handler keeps of the request until it answers; the connection reads no further while that is much.
+        self.kept_bytes = kept_bytes
+        self.done = False
+        self.cancelled = False
+        self.on_cancel: Callable[[], None] | None = None
+        self._receiver: Receiver[T] | None = None
+        self._steps: tuple[Callable[[Any], Any], ...] = () if on_error is None else (partial(_if_failed, on_error),)
+
+    def complete(self, outcome: T | KafkaError) -> None:
+        """Give the response or the error. None means that no response is sent (acks=0)."""
+        assert not self.done, "a request was answered twice"
+        self.done = True
+        self.on_cancel = None
+        if self._steps:
+            self._run_steps(outcome)
+            return
+        receiver = self._receiver
+        if receiver is None:
+            self._outcome = outcome
+        else:
+            self._receiver = None
+            receiver.completed(outcome)
+
+    #: A reply can be the receiver of another one.
+    completed = complete
+
+    def follow(self, answer: T | Reply[T]) -> None:
+        """Complete it with the answer, now or when that comes."""
+        if not isinstance(answer, Reply):
+            self.complete(answer)
+        elif answer.done:
+            self.complete(answer.take())
+        elif self.cancelled:
+            answer.cancel()
+        else:
+            self.on_cancel = answer.cancel
+            answer.attach(self)
+
+    def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
+        """The same reply, whose response is `step(response)`; when that is a reply itself, the response of that one.
+
+        Errors pass the step by; a KafkaError that it raises is the outcome. It runs after `cancel`, too.
+        """
+        self._add(partial(_unless_failed, step))
+        return cast("Reply[S]", self)
+
+    def otherwise(self, on_error: Callable[[KafkaError], T]) -> Reply[T]:
+        """The same reply, whose response is `on_error(error)` when it fails."""
+        self._add(partial(_if_failed, on_error))
+        return self
+
+    def when_done(self, callback: Callable[[T | KafkaError], None]) -> None:
+        """Call back with the response or the error, now if it is there."""
+        self._add(callback)
+
+    def attach(self, receiver: Receiver[T]) -> None:
+        """Say where the response of a reply goes that is not done."""
+        self._receiver = receiver
+
+    def take(self) -> T | KafkaError:
+        """The response of a reply that was done before it had a receiver."""
+        outcome = self._outcome
+        del self._outcome
+        return outcome
+
+    def cancel(self) -> None:
+        """The connection has been closed: the response is not needed any more."""
+        if self.done:
+            return
+        self._receiver = None
+        self.cancelled = True
+        if self.on_cancel is not None:
+            on_cancel, self.on_cancel = self.on_cancel, None
+            on_cancel()
+
+    def _add(self, step: Callable[[T | KafkaError], Any]) -> None:
+        if not self.done:
+            self._steps = (*self._steps, step)
+            return
+        self._steps = (step,)
+        self._run_steps(self.take())
+
+    def _run_steps(self, outcome: Any) -> None:
+        steps, self._steps = self._steps, ()
+        for count, step in enumerate(steps, 1):
+            try:
+                outcome = step(outcome)
+            except KafkaError as error:
+                outcome = error
+            if isinstance(outcome, Reply):
+                self._steps = steps[count:]
+                break
+        self.done = False
+        self.follow(outcome)
+
+
+#: What a handler gives: the response itself, or the reply through which it comes later.
+Answer: TypeAlias = T | Reply[T]
+
+
+def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S]:
+    """`step(response)`, now or when the response comes."""
+    if not isinstance(answer, Reply):
+        return step(answer)
+    if not answer.done:
+        return answer.then(step)
+    outcome = answer.take()
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return step(outcome)
+
+
+def gather(answers: Sequence[T | Reply[T]], combine: Callable[[list[T]], S]) -> S | Reply[S]:
+    """`combine(responses)`, now or when all of them have come; the first error, if one of them failed."""
+    waiting = [answer for answer in answers if isinstance(answer, Reply) and not answer.done]
+    if not waiting:
+        return combine([_taken(answer) for answer in answers])
+    whole: Reply[S] = Reply()
+    responses: list[Any] = list(answers)
+    left = len(answers)
+
+    def arrived(index: int, outcome: T | KafkaError) -> None:
+        nonlocal left
+        left -= 1
+        responses[index] = outcome
+        if not left:
+            failure = next((each for each in responses if isinstance(each, KafkaError)), None)
+            whole.complete(combine(responses) if failure is None else failure)
+
+    def cancel() -> None:
+        for reply in waiting:
+            reply.cancel()
+
+    whole.on_cancel = cancel
+    for index, answer in enumerate(answers):
+        if isinstance(answer, Reply):
+            answer.when_done(partial(arrived, index))
+        else:
+            left -= 1
+    return whole
+
+
+def _unless_failed(step: Callable[[T], S], outcome: T | KafkaError) -> S | KafkaError:
+    return outcome if isinstance(outcome, KafkaError) else step(outcome)
+
+
+def _if_failed(on_error: Callable[[KafkaError], T], outcome: T | KafkaError) -> T:
+    return on_error(outcome) if isinstance(outcome, KafkaError) else outcome
+
+
+def _taken(answer: T | Reply[T]) -> T:
+    outcome = answer.take() if isinstance(answer, Reply) else answer
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome
