@@ -45,7 +45,7 @@ def produce_error(reply: bytes, topic: str) -> int:
 def first_ack(addresses: list[tuple[str, int]], topic: str, deadline: float) -> float:
     """Sends Produce to servers that may not be up yet; returns time.monotonic() of the first acknowledgement.
 
-    The topic is created by asking for it; whoever leads it acknowledges, so the nodes are asked in turns.
+    A Metadata request creates the topic; only its leader acknowledges, so the nodes are tried in turn.
     """
     frame = produce_frame(topic, 0, one_record_batch(b"first"))
     metadata = struct.pack(">hhih", 3, 4, 1, 5) + b"bench" + struct.pack(">ih", 1, len(topic)) + topic.encode() + b"\1"

@@ -97,7 +97,7 @@ def table(servers: list[Server], cost_us: dict[str, float]) -> list[str]:
         asked = 0.0
         for server in servers:
             medians = {key: statistics.median(r[key] for r in server.rows[poll]) for key in server.rows[poll][0]}
-            # The same Spark asks both the same: only we tell how often.
+            # The same Spark sends the same requests to both; only Ottla reports their number.
             asked = medians.get("ListOffsets", asked)
             share = asked * cost_us[server.name] / 1e6 / medians["cpu_s"]
             lines.append(
@@ -158,9 +158,9 @@ def main() -> int:
         kafka = ApacheKafka(args.base_port)
         try:
             assert process.stdout is not None
-            told = json.loads(process.stdout.readline())
-            (node,) = told["nodes"]
-            servers = [Server("Ottla", told["bootstrap"], [node["pid"]], f"127.0.0.1:{node['admin']}")]
+            started = json.loads(process.stdout.readline())
+            (node,) = started["nodes"]
+            servers = [Server("Ottla", started["bootstrap"], [node["pid"]], f"127.0.0.1:{node['admin']}")]
             if reason is None:
                 kafka.start()
                 servers.append(Server("Kafka 4.3.1", kafka.bootstrap, kafka.pids))

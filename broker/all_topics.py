@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     joined: bytes
 
 
-#: Encodes a topic for a view, in pieces of PARTITIONS_PER_TURN at most; made anew for each cluster image.
+#: Encodes a topic for a view, in pieces of PARTITIONS_PER_TURN at most; one is created for each cluster image.
 EncodeTopic = Callable[[TopicImage], Iterator[bytes]]
 #: Takes the rows, or None when encoding them has failed.
 Done = Callable[[Rows | None], None]

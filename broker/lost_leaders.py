@@ -21,7 +21,7 @@ from ottla.server.network.context import Peer
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 
-#: The client may have heard of the loss first, by a millisecond or so: connections break at the same moment for everybody, but
+#: The client may have noticed the loss a millisecond earlier: connections break at the same moment for all peers, but
 #: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this, if the
 #: answer names a leader that is fetched from here: of others this broker would not notice that they are lost.
 #: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
@@ -55,7 +55,7 @@ class HeldAnswers:
         return [node_id for node_id, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms]
 
     def is_old(self, connection: Peer) -> bool:
-        """Whoever asks by such a connection has been served before: not a client that is just starting."""
+        """Returns True if the connection has been served before, so that the client is not just starting."""
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
     def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:

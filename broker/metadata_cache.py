@@ -99,7 +99,7 @@ class MetadataCache:
 
 
 def _is_online(directory: bytes, broker: BrokerRegistration) -> bool:
-    """KIP-858: an unassigned directory is one that the broker has not told yet, so it is taken to be fine."""
+    """Returns True also for an unassigned directory, which the broker has not reported yet (KIP-858)."""
     if directory in (UNASSIGNED_DIR, MIGRATING_DIR):
         return True
     return directory != LOST_DIR and directory in broker.directories

@@ -1,9 +1,9 @@
-"""A broker process, wired: which parts there are, what each is given, in which order they start and stop.
+"""Wiring of a broker: its components, their dependencies, and the order in which they start and stop.
 
     start      scheduled tasks; then the lifecycle registers at the controller and is unfenced once it has caught up
     stop       controlled shutdown moves leadership away, then nothing is acknowledged any more, then the logs are closed
 
-It is given what it shares with a controller in the same process: the world, the logs, the listeners.
+It shares the world, the logs and the listeners with a controller in the same process.
 """
 
 from __future__ import annotations
@@ -106,34 +106,34 @@ class BrokerNode:
         self._offline: set[str] = set()
 
     def _check_directories(self) -> None:
-        """What fails may do so on a worker thread: the loop looks here, and the partitions refuse by themselves meanwhile."""
+        """Takes partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""
         for directory in self.logs.offline_directories:
             if directory.path not in self._offline:
                 self._offline.add(directory.path)
                 self.replicas.directory_failed(directory)
-                # One that could not be read at the start has no id that the controller has heard of.
+                # A directory that could not be read at the start has no id that the controller knows.
                 if directory.meta is not None:
                     self.lifecycle.directory_failed(directory.directory_id)
 
     # -- Life --------------------------------------------------------------------------------------------------------
 
-    async def start(self, hear_metadata: Callable[[], Awaitable[None]]) -> None:
+    async def start(self, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
         """Returns once the broker is unfenced: a client can produce now.
 
-        `hear_metadata` lets the publisher hear of all metadata there is, and of every change. Not before this broker's own
-        registration is part of it: in older metadata it may lead, in an epoch of before its crash, what the crash has lost.
+        `introduce_publisher` introduces the publisher to the current metadata and all changes. It is called once the metadata has
+        this broker's own registration: older metadata may still name it leader of records that were lost in a crash.
         """
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
-        await hear_metadata()
+        await introduce_publisher()
         self.replicas.set_aside_strays()
         self.lifecycle.ready_to_unfence()
         await self.lifecycle.unfenced
 
     async def stop(self) -> None:
-        """Leadership is handed over, and after this nothing is acknowledged any more; the logs are still open."""
+        """Hands leadership over and ends all acknowledgements; the logs stay open."""
         if self.configs["controlled.shutdown.enable"]:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()

@@ -3,7 +3,7 @@
     0  whose metadata is it        a process that was replaced by another of the same id stops leading, and applies no more
     1  the cache                   clients see the new leaders
     2  the broker's own configs    because the logs of step 3 take their defaults from them
-    3  replicas                    create, lead, follow, delete; this tells the coordinators
+    3  replicas                    create, lead, follow, delete; this notifies the coordinators
     4  topics' configs             for logs that were there before; new ones had them in step 3
     5  everybody else who listens
 

@@ -97,7 +97,7 @@ class ScheduledTasks:
     def _retain(self) -> None:
         if self._logs.apply_retention(self._world.clock.wall_ms()):
             for partition in self._replicas:
-                # The log start offset is part of what a fetch is told.
+                # A Fetch response contains the log start offset.
                 partition.wake_fetches()
 
     def _checkpoint_watermarks(self) -> None:

@@ -1,6 +1,6 @@
-"""What the log of a new cluster begins with: the finalised features of the release we present ourselves as.
+"""Bootstrap records of a new cluster's metadata log: the finalized features of the release that Ottla advertises.
 
-Kafka wants a directory to be formatted first; here the first active controller finds an empty log and formats it.
+Kafka requires a formatted directory; here the first active controller finds an empty log and writes these records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, 
 
 
 def completed(records: list[MetadataRecord], min_insync_replicas: int) -> list[MetadataRecord]:
-    """What a formatted directory says, with what follows from its features."""
+    """Returns the records of a formatted directory, and those that its features require."""
     elr = any(
         isinstance(each, FeatureLevelRecord) and each.name == ELR_VERSION and each.feature_level for each in records
     )
@@ -22,7 +22,7 @@ def completed(records: list[MetadataRecord], min_insync_replicas: int) -> list[M
 def bootstrap_records(
     min_insync_replicas: int, metadata_version: int = METADATA_VERSION_LATEST
 ) -> list[MetadataRecord]:
-    """metadata.version comes first: it says how the rest is to be read. kraft.version is the quorum's own."""
+    """Returns the bootstrap records. metadata.version comes first: it decides how the others are read. kraft.version is the quorum's own."""
     levels = default_levels(metadata_version)
     records: list[MetadataRecord] = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))

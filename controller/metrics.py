@@ -1,4 +1,4 @@
-"""What the controller knows of the whole cluster, reported by the active one alone, and each node's part in the quorum."""
+"""Metrics of the whole cluster, reported by the active controller alone, and of each node's raft replica."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RAFT = "kafka_server_raftmetrics"
 
 
 class ControllerMetrics:
-    """A publisher (elections are counted as they are published), and a source of metrics."""
+    """A publisher, which counts leader elections when they are published, and a source of metrics."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -42,7 +42,7 @@ class ControllerMetrics:
         active = controller.is_active
         yield gauge(f"{CONTROLLER}_activecontrollercount", "1 on the active controller", int(active))
         stats = "kafka_controller_controllerstats"
-        yield counter(f"{stats}_uncleanleaderelections", "Leaders who may lack records", self._unclean_elections)
+        yield counter(f"{stats}_uncleanleaderelections", "Unclean leader elections", self._unclean_elections)
         yield counter(f"{stats}_leaderelections", "Changes of leaders", self._elections)
         if active:
             yield from self._of_cluster()
@@ -63,7 +63,7 @@ class ControllerMetrics:
             ("globalpartitioncount", "Partitions", sum(len(topic.partitions) for topic in image.topics)),
             ("activebrokercount", "Brokers that take part", len(image.cluster.brokers) - fenced),
             ("fencedbrokercount", "Brokers that are registered and silent", fenced),
-            # A node that meets one ends: its state would not be the log's any more (raft/delivery.py).
+            # A node with such an error stops, because its state would differ from the log (raft/delivery.py).
             ("metadataerrorcount", "Records that could not be replayed by this running node: none", 0),
         )
         for name, doc, value in gauges:
@@ -82,7 +82,7 @@ class ControllerMetrics:
 
 @dataclass(slots=True)
 class RaftMetrics:
-    """A source of metrics. Rates are taken from scrape to scrape."""
+    """A source of metrics. Rates are computed between scrapes."""
 
     raft: RaftNode
     clock: Clock
@@ -100,7 +100,7 @@ class RaftMetrics:
         gauges = (
             ("current_leader", "Node id of the quorum's leader", raft.leader_id),
             ("current_epoch", "Epoch of the quorum", raft.epoch),
-            ("current_vote", "Whom this replica voted for", _vote(raft)),
+            ("current_vote", "Node id that this replica voted for", _vote(raft)),
             ("high_watermark", "Everything below is committed", raft.high_watermark),
             ("log_end_offset", "End of this replica's metadata log", raft.log_end_offset),
             ("number_of_voters", "Voters of the quorum", len(raft.core.voters.last.ids)),

@@ -1,5 +1,5 @@
-"""Wiring. `MetadataNode` is what every node has, whatever its role: its replica of the metadata log and the image made of it.
-`ControllerNode` adds the controller role: decisions, periodic duties, handlers.
+"""Wiring. Every node has a `MetadataNode`: its replica of the metadata log and the image made of it.
+`ControllerNode` adds the controller role: decisions, scheduled tasks, handlers.
 
     metadata = MetadataNode(world, raft_config, directory)
     controller = ControllerNode(world, metadata, settings, schema, endpoints)     # only with the controller role
@@ -7,8 +7,8 @@
     await metadata.introduce(...)                                                 # the broker's publisher, in its order
     routes = controller.routes()                                                  # for the controller's listeners
 
-Committed metadata goes to the publishers first and to those who wait for an answer after, so that on a combined node a
-topic can be written to as soon as its creation is answered.
+Committed metadata is published first, and pending responses are completed after that, so that on a combined node a topic can
+be written to as soon as the response to CreateTopics is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.controller.metadata.snapshots import (
     SnapshotGenerator,
     SnapshotWriter,
 )
-from ottla.controller.periodic import PeriodicDuties
+from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.driver import RaftNode
@@ -56,12 +56,12 @@ from ottla.server.world import World
 
 LeaderWatcher = Callable[[int, int], None]
 
-# Kafka's formatter puts these round the bootstrap records; they say nothing in a log that begins with them.
+# Kafka's formatter adds these around the bootstrap records; at the start of a log they have no effect.
 _BRACKETS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord, ZkMigrationStateRecord)
 
 
 class MetadataNode:
-    """The listener of the node's raft replica: everything committed passes through here, once."""
+    """The listener of the node's raft replica: it gets everything committed, once."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class MetadataNode:
         await self.raft.stop()
 
     async def introduce(self, publisher: Publisher) -> None:
-        """To all metadata there is, as one delta from nothing; whatever is committed meanwhile comes after it."""
+        """Introduces a publisher: it gets the current image as one delta from the empty image; later commits follow."""
         known = asyncio.Event()
 
         def introduction() -> Work[None]:
@@ -104,11 +104,11 @@ class MetadataNode:
 
     @property
     def last_applied_offset(self) -> int:
-        """Up to where the publishers know the metadata: what a broker says in its heartbeats."""
+        """The last published offset, which a broker reports in its heartbeats."""
         return self.loader.last_offset
 
     def features(self) -> Features:
-        """What ApiVersions says: supported levels, those finalised in the metadata, and the quorum's own."""
+        """The features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
         image = self.loader.image
         finalized = dict(image.features.levels)
         finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version
@@ -119,14 +119,14 @@ class MetadataNode:
         self._snapshots.committed_bytes(sum(batch.size_bytes for batch in batches))
         self._last_append_time_ms = batches[-1].append_time_ms
         yield from self.loader.handle_commit(batches)
-        for told in self.after_commit:
-            told()
+        for notify in self.after_commit:
+            notify()
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
         yield from self.loader.handle_snapshot(reader)
         self._snapshots.loaded_snapshot()
-        for told in self.after_commit:
-            told()
+        for notify in self.after_commit:
+            notify()
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
         for watcher in self.leader_watchers:
@@ -141,7 +141,7 @@ class MetadataNode:
 
 
 class QuorumLog:
-    """The quorum as the controller sees it (`controller.runtime.MetadataLog`): batches are all or nothing."""
+    """The quorum for the controller (`controller.runtime.MetadataLog`): it appends a decision's records as one batch."""
 
     def __init__(self, raft: RaftNode) -> None:
         self._raft = raft
@@ -168,17 +168,17 @@ class ControllerNode:
         *,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`endpoints`: where this controller's listeners can be reached, as others are to be told."""
+        """`endpoints`: the advertised endpoints of this controller's listeners."""
         self.world = world
         self.metadata = metadata
         self.controller = Controller(
             settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
         )
-        self.duties = PeriodicDuties(self.controller)
+        self.scheduled_tasks = ScheduledTasks(self.controller)
         self.parts = ControllerParts(
             world=world,
             controller=self.controller,
-            duties=self.duties,
+            scheduled_tasks=self.scheduled_tasks,
             configs=ConfigDecisions(schema),
             quorum=metadata.raft,
             authorizer=AllowAll() if authorizer is None else authorizer,
@@ -193,11 +193,11 @@ class ControllerNode:
         metadata.loader.add_publisher(self.registrar)
 
     def routes(self) -> list[Route]:
-        """Everything a controller's listener answers, the quorum's APIs among it."""
+        """Returns the routes of a controller's listener, with the quorum's APIs."""
         return controller_routes(self.parts, quorum_routes(self.metadata.raft))
 
     async def stop(self) -> None:
-        """Before the metadata node is stopped: who waits is told to go to the next controller."""
+        """Stops before the metadata node does: pending requests get NOT_CONTROLLER, so that they are retried at the next active controller."""
         self.registrar.stop()
         self.controller.stop()
         if self._channel is not None:
@@ -208,7 +208,7 @@ class ControllerNode:
         self.registrar.check()
 
     def _read_bootstrap(self) -> None:
-        """A directory that was formatted says what a new cluster begins with; here one need not be formatted."""
+        """Reads the bootstrap records of a formatted directory. The directory need not be formatted."""
         values = read_bootstrap(self.world.files, self.metadata.directory)
         if values:
             records = [decode_record(value)[0] for value in values]

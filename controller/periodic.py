@@ -1,6 +1,6 @@
-"""What the active controller does without being asked: fence silent brokers, give leaders back, keep the log moving.
+"""Scheduled tasks of the active controller: it fences brokers without heartbeats, elects preferred leaders, writes NoOp records.
 
-Each duty has one timer; none runs on a standby. A duty that is refused because leadership was just lost simply ends.
+Each task has one timer; none runs on a standby. A task that fails because leadership was just lost is not repeated.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ottla.server.clock import TimerHandle
 
 log = logging.getLogger(__name__)
 
-# When a run of elections left some undone, the next follows after this, so that requests get their turn in between.
+# The delay before the next run of elections if one did not do all of them, so that requests are served in between.
 NEXT_ELECTIONS_MS = 10
-# After a decision that could not be written.
+# The delay after a decision that could not be written.
 REFUSED_RETRY_MS = 1_000
 
 
-class PeriodicDuties:
+class ScheduledTasks:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._timers: dict[str, TimerHandle] = {}
         self._expiry_ms = NEVER_MS
-        #: Brokers whose change of state has left partitions for later turns (unsettled.py), and those of the one whose turn it is.
+        #: Brokers whose change of state left partitions for later turns (unsettled.py), and the partitions of the current one.
         self._changed_brokers: dict[int, None] = {}
         self._unsettled: dict[TopicIdPartition, None] = {}
         controller.on_activated = self._start
@@ -47,18 +47,18 @@ class PeriodicDuties:
         controller.on_configs_changed = self._configs_changed
 
     def check_sessions(self) -> None:
-        """Set the timer for the session that ends next; called after whatever may have moved that."""
+        """Sets the timer for the session that ends next. It must be called after each change of sessions."""
         if not self._controller.is_active:
             return
         next_ms = self._controller.heartbeats.next_expiry_ms()
-        # A timer that is set too early only looks and sets itself again: cheaper than moving it with each heartbeat.
+        # A timer that fires too early only checks and is set again, which is cheaper than resetting it with each heartbeat.
         if next_ms == NEVER_MS or ("sessions" in self._timers and self._expiry_ms <= next_ms):
             return
         self._expiry_ms = next_ms
         self._later("sessions", max(0, next_ms - self._controller.clock.mono_ms()), self._expire_sessions)
 
     def connection_lost(self, broker_id: int) -> None:
-        """A broker's connection broke: fence it soon unless it comes back (design: sub-second failover)."""
+        """Shortens the session of a broker whose connection broke, so that failover takes less than a second."""
         controller = self._controller
         if controller.is_active:
             controller.heartbeats.connection_lost(
@@ -67,7 +67,7 @@ class PeriodicDuties:
             self.check_sessions()
 
     def broker_changed(self, *broker_ids: int) -> None:
-        """Brokers were fenced or let in: decide about what did not fit into that turn."""
+        """Schedules decisions about partitions of fenced or unfenced brokers that did not fit into that turn."""
         if self._controller.is_active:
             self._changed_brokers.update(dict.fromkeys(broker_ids))
             self._settle_later()
@@ -77,7 +77,7 @@ class PeriodicDuties:
             self._later("settle", 0, self._settle)
 
     def _settle(self) -> None:
-        """What one broker left, some of it in each turn; then the next broker."""
+        """Decides about the remaining partitions of one broker, some in each turn; then of the next broker."""
         self._timers.pop("settle", None)
         if not self._unsettled:
             broker_id = next(iter(self._changed_brokers))
@@ -94,7 +94,7 @@ class PeriodicDuties:
 
     def _start(self) -> None:
         settings = self._controller.settings
-        # The former term may have left something undone.
+        # The previous active controller may have left partitions undecided.
         self.broker_changed(*sorted(self._controller.state.image.cluster.brokers))
         self.check_sessions()
         if settings.metadata_max_idle_interval_ms > 0:
@@ -110,27 +110,27 @@ class PeriodicDuties:
         self._unsettled.clear()
         self._changed_brokers.clear()
 
-    def _later(self, duty: str, delay_ms: float, run: Callable[[], None]) -> None:
-        timer = self._timers.pop(duty, None)
+    def _later(self, task: str, delay_ms: float, run: Callable[[], None]) -> None:
+        timer = self._timers.pop(task, None)
         if timer is not None:
             timer.cancel()
-        self._timers[duty] = self._controller.clock.call_later(delay_ms, run)
+        self._timers[task] = self._controller.clock.call_later(delay_ms, run)
 
     def _write(self, decide: Decide[T]) -> bool:
-        """Whether the decision could be made at all."""
+        """Writes a decision; returns False if that failed."""
         try:
             self._controller.write(decide)
         except KafkaError as error:
-            log.info("A periodic decision was refused: %s", error)
+            log.info("A periodic decision was rejected: %s", error)
             return False
         except Exception:
-            # A timer that is not set again would end all of them in this term: sessions would never expire.
+            # The timer must be set again nevertheless: otherwise sessions would not expire any more in this epoch.
             log.exception("A periodic decision failed")
             return False
         return True
 
     def _expire_sessions(self) -> None:
-        """One broker for each decision, so that the next is decided on an image that shows the first one fenced."""
+        """Fences brokers with one decision each, so that each decision uses an image with the earlier ones fenced."""
         self._timers.pop("sessions", None)
         controller = self._controller
         for broker_id in controller.heartbeats.stale(controller.clock.mono_ms()):
@@ -142,7 +142,7 @@ class PeriodicDuties:
                 return Outcome(fence_records(state, broker_id), None)
 
             if not self._write(decide):
-                # Its epoch is over, or its disk has failed. Looking again at once would be all that this node still does.
+                # Its epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
                 if controller.is_active:
                     self._later("sessions", REFUSED_RETRY_MS, self._expire_sessions)
                 return
@@ -150,7 +150,7 @@ class PeriodicDuties:
         self.check_sessions()
 
     def _no_op(self) -> None:
-        """A sign of life that lets replicas and snapshots know the time; only where nothing else was written."""
+        """Writes a NoOp record if no other record was written, so that the log shows progress and snapshots have a current timestamp."""
         controller = self._controller
         interval_ms = controller.settings.metadata_max_idle_interval_ms
         idle_ms = controller.clock.mono_ms() - controller.last_append_ms
@@ -169,13 +169,13 @@ class PeriodicDuties:
         self._elections("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
 
     def _configs_changed(self, names: Container[str]) -> None:
-        """Unclean elections may be allowed now; who allows them for a partition that is down does not want to wait for minutes."""
+        """Runs unclean elections at once if they may be enabled now: an operator who enables them for an offline partition expects that."""
         if UNCLEAN_LEADER_ELECTION in names and "unclean" in self._timers:
             self._later("unclean", 0, self._elect_unclean)
 
     def _elections(
         self,
-        duty: str,
+        task: str,
         hold: Callable[[ControlState], Outcome[bool]],
         interval_ms: int,
         again: Callable[[], None],
@@ -189,6 +189,6 @@ class PeriodicDuties:
             return outcome
 
         if self._write(decide):
-            self._later(duty, NEXT_ELECTIONS_MS if more else interval_ms, again)
+            self._later(task, NEXT_ELECTIONS_MS if more else interval_ms, again)
         elif self._controller.is_active:
-            self._later(duty, min(interval_ms, REFUSED_RETRY_MS), again)
+            self._later(task, min(interval_ms, REFUSED_RETRY_MS), again)

@@ -1,6 +1,6 @@
-"""A controller makes itself known (KIP-919), to itself when it is the active one, else by a request to the one that is.
+"""Registration of a controller (KIP-919) with the active controller, which may be itself.
 
-Without registrations the active controller could not tell whether every voter supports a feature before raising its level.
+By the registrations the active controller checks that every voter supports a feature before it raises the feature's level.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RETRY_MS = 100
 
 
 class ControllerRegistrar:
-    """A publisher: it registers again whenever the metadata does not show this incarnation."""
+    """A publisher that registers again whenever the metadata lacks this incarnation."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ControllerRegistrar:
         endpoints: Sequence[Endpoint],
         connect: Callable[[], Channel | None],
     ) -> None:
-        """`connect` gives a channel to the active controller, None while there is none that is known."""
+        """`connect` returns a channel to the active controller, or None if that is unknown."""
         self._world = world
         self._controller = controller
         self._incarnation_id = incarnation_id
@@ -60,7 +60,7 @@ class ControllerRegistrar:
         self.check()
 
     def check(self) -> None:
-        """Register unless it is done or under way; called whenever the metadata or the leader changes."""
+        """Registers unless that is done or in progress. It is called after each change of the metadata or the leader."""
         if not self._running and not self._stopped and self._needed():
             self._running = True
             self._world.spawn(self._register(), "controller-registration")
@@ -79,7 +79,7 @@ class ControllerRegistrar:
         try:
             while self._needed() and not self._stopped:
                 if await self._attempt():
-                    return  # the metadata will show it
+                    return  # the metadata will contain the registration
                 await pause(self._world.clock, RETRY_MS)
         finally:
             self._running = False

@@ -1,8 +1,8 @@
-"""What a controller's listeners answer, one row per API. The quorum's own APIs (Vote, Fetch, ...) come from raft/routes.py.
+"""Routes of a controller's listeners, one row per API. The quorum's own APIs (Vote, Fetch, ...) are in raft/routes.py.
 
 A request that is one decision is a row with that decision; a handler that does more is a file in handlers/.
 
-ApiVersions is answered by the server from exactly these rows. What else a new API needs: broker/routes.py.
+The server generates ApiVersions from these rows. broker/routes.py lists the other steps of a new API.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
 
 
 def controller_routes(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
-    """All rows of a controller's listener, bound to the parts of one controller."""
+    """Returns all rows of a controller's listener, bound to the dependencies of one controller."""
     routes = [Route(api_key, partial(handler, parts)) for api_key, handler in ROUTES]
     routes += guard_quorum(parts, quorum)
     inner = RouteTable(routes)

@@ -6,10 +6,10 @@
 
 From a decision to the end of its replay nothing awaits, so there are no locks and nothing to undo. What was decided is
 answered when it is committed; what was only read is answered once the newest record it could have seen is. When the
-leadership is lost, the image that ran ahead is dropped and everybody who waits is told NOT_CONTROLLER: whether their
-records survive is for the next leader to say.
+leadership is lost, the image with uncommitted records is dropped and all pending responses are NOT_CONTROLLER: the next
+leader decides whether their records survive.
 
-What is decided is in decisions/; the requests are in handlers/; when the periodic duties run is in periodic.py.
+The decisions are in decisions/, the requests in handlers/, the scheduled tasks in periodic.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Controller:
         self.leader_id = -1
         self.epoch = -1
         self.is_active = False
-        # Told when this controller becomes active and when it no longer is: the periodic duties.
+        # Called when this controller becomes active and when it no longer is: they start and stop the scheduled tasks.
         self.on_activated: Callable[[], None] = lambda: None
         self.on_deactivated: Callable[[], None] = lambda: None
         self.on_decided: Callable[[], None] = lambda: None
@@ -98,7 +98,7 @@ class Controller:
 
     # The quorum's side
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Being leader is told only when everything before this epoch is committed and loaded."""
+        """Handles a leader change. This node becomes leader only after everything before its epoch is committed and loaded."""
         if self.is_active:
             self._deactivate()
         self.leader_id, self.epoch, self._indexing = leader_id, epoch, None
@@ -219,7 +219,7 @@ class Controller:
         except KafkaError:
             raise  # RECORD_LIST_TOO_LARGE: this node is the active controller all the same, and nothing has been changed
         except Exception:
-            # Not leader any more, or a failed disk: the quorum tells us what follows. Nothing has been changed.
+            # This node is no longer the leader, or its disk failed: the quorum notifies it of both. Nothing has been changed.
             log.warning("Could not append to the metadata log", exc_info=True)
             raise self.not_controller() from None
         assert last == first + len(records) - 1, f"{len(records)} records from {first} on end at {last}"
@@ -284,7 +284,7 @@ class Controller:
         for broker_id, broker in sorted(image.cluster.brokers.items()):
             self.heartbeats.assume(broker_id, broker.fenced, now_ms)
         # A combined node that lost the quorum has most likely died, and its broker with it; if not, that broker sends a
-        # heartbeat as soon as it hears of the new leader.
+        # heartbeat as soon as it is notified of the new leader.
         self.heartbeats.connection_lost(former_id, now_ms, self.settings.lost_connection_grace_ms)
         self._last_offset = self.loader.last_offset
         self.loader.appended.clear()

@@ -1,4 +1,4 @@
-"""What a node tells operators: the admin listener with its checks, and every source of metrics of the node."""
+"""Administration of a node: the admin listener with its checks, and every source of metrics of the node."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
 
 
 def live(node: NodeState) -> Iterator[Check]:
-    """Whether a restart could help: the loop turns (or nobody would answer), and the disks that it cannot do without work."""
+    """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
     yield Check("event loop", True)
     if node.started_metadata:
         failure = node.metadata.raft.failure

@@ -1,4 +1,4 @@
-"""The log directories of a node before it starts: formatted if they are empty, refused if they are somebody else's.
+"""The log directories of a node before it starts: formatted if they are empty, rejected if they belong to another node.
 
 Kafka wants `kafka-storage format` first. Here an empty directory is formatted by the node itself; one with files but without
 meta.properties is taken for Kafka's accident that it is and refused: it may be the wrong mount point.
@@ -64,7 +64,7 @@ def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: 
             )
         if cluster_id is not None and meta.cluster_id != cluster_id:
             raise InconsistentLogDirectory(
-                f"{path} belongs to cluster {meta.cluster_id}, and this node is told to be in {cluster_id}: "
+                f"{path} belongs to cluster {meta.cluster_id}, and this node is configured for {cluster_id}: "
                 "give it another log.dirs, or leave cluster.id out"
             )
         cluster_id = meta.cluster_id
@@ -81,7 +81,7 @@ def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: 
 def _keep(files: Files, path: str) -> None:
     """Puts the directory's own name on the disk: a power loss would take it away with all that is synced inside.
 
-    And the names of those above it, which may be as new: how many of them a start made that was cut short, nobody knows.
+    It also syncs the entries of the directories above it, which may be new: an interrupted start may have created some of them.
     """
     above = os.path.dirname(os.path.abspath(path))
     while True:

@@ -5,8 +5,7 @@
 
 So requests pay nothing for it, and an idle node wakes up 28 times a second for it, 0.08 ms each (a timer every 25 ms and a look every
 50 were 0.5 % of a core, and a twentieth of what it takes to serve a consumer).
-What holds the interpreter itself (a C function that does not let go of it) is taken down when it returns, which names the line that
-called it.
+A C function that does not release the GIL is recorded when it returns, with the line that called it.
 """
 
 from __future__ import annotations

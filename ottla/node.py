@@ -3,7 +3,7 @@
 1  log directories      formatted if empty, locked, checked
 2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
 3  the logs             opened, recovered after a crash
-4  the broker           takes its ports, registers, hears of all metadata up to that and on, is let in, accepts
+4  the broker           binds its ports, registers, applies all metadata from then on, is unfenced, accepts
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Node(NodeState):
             await self.stop()
             raise
         log.info("%s Kafka Server started", self.name)
-        # As a broker of ZooKeeper's time said it: testcontainers wait for this line unless they are told of KRaft.
+        # The line of a broker with ZooKeeper: testcontainers wait for it unless they are configured for KRaft.
         log.info("[KafkaServer id=%d] started", config.node_id)
 
     async def _start_metadata(self, directory: LogDir) -> None:

@@ -35,7 +35,7 @@ OWN_RAFT_DEFAULTS: Mapping[str, str] = {
 
 
 def registered_host(endpoint: Endpoint) -> str:
-    """What others are told of a listener without a host: this machine's name, as Kafka does."""
+    """Returns the advertised host of a listener without one: this machine's name, as in Kafka."""
     return endpoint.advertised_host or endpoint.host or socket.gethostname()
 
 
@@ -62,7 +62,7 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         )
     endpoints = tuple(RaftEndpoint(e.name, registered_host(e), e.port) for e in config.controller_endpoints)
     if not config.voters and not config.bootstrap_servers:
-        # A node that knows nobody is a quorum of one.
+        # A node without configured voters is a quorum of one.
         voters = VoterSet.of([Voter(ReplicaKey(config.node_id), endpoints[:1])])
     return RaftConfig(
         node_id=config.node_id,

@@ -28,7 +28,7 @@ GC_THRESHOLDS = (10_000, 4, 2_500)
 
 
 def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
-    """Run a node until it is told to stop; the process's exit code."""
+    """Runs a node until a signal stops it; returns the process's exit code."""
     log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
@@ -86,7 +86,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
 
 
 async def _started(server: Node) -> BaseException | None:
-    """What is expected to go wrong is a result: as an exception of a task it would be logged as our own mistake."""
+    """Starts the node; returns an expected error as a result, because a task's exception would be logged as a bug."""
     try:
         await server.start()
     except FAILED_TO_START as failure:

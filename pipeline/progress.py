@@ -67,7 +67,7 @@ def listener(folder: str, out: TextIO) -> Any:
     is_for_people = out.isatty()
 
     class Progress(StreamingQueryListener):
-        #: Runs of which everything was heard: Spark tells its listeners late.
+        #: Runs of which all events were received: Spark notifies its listeners late.
         ended: ClassVar[set[str]] = set()
 
         def onQueryStarted(self, event: Any) -> None: ...

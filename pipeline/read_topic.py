@@ -42,7 +42,7 @@ def records(config: Config, topic: str) -> Iterator[Record]:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         while ends:
             message = consumer.poll(1)
-            # Compaction leaves holes, also at the end: the position tells, not the last record.
+            # Compaction leaves holes, also at the end: the position decides, not the last record.
             if message is not None and message.error() is None and message.offset() < ends.get(message.partition(), 0):
                 # The first of equal names is ours: those the record came with follow it.
                 headers = dict(reversed(message.headers() or []))

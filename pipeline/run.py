@@ -1,4 +1,4 @@
-"""Runs stages: starts each when there is something for it to read, until told to stop or, with trigger "once", until all is read.
+"""Runs stages: starts each when there is something for it to read, until a signal stops it or, with trigger "once", until all is read.
 
 A stage that reads files waits for the first batch of the stage before it. Before that the folder has no log of finished
 files, and Spark would take what is still being written for finished.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 #: A micro-batch is waited for so long when the user ends the stages; a second signal ends them at once.
 BATCH_SECONDS_MAX = 30
-HEAR_OUT_SECONDS_MAX = 5
+EVENTS_WAIT_SECONDS_MAX = 5
 
 
 class Stage(NamedTuple):
@@ -72,7 +72,7 @@ def run(config: Config, names: Sequence[str], stop: threading.Event | None = Non
     finally:
         for query in queries:
             end(query)
-        hear_out(watcher, queries)
+        await_events(watcher, queries)
         spark.streams.removeListener(watcher)
 
 
@@ -113,9 +113,9 @@ def end(query: StreamingQuery) -> None:
     query.stop()
 
 
-def hear_out(watcher: Any, queries: list[StreamingQuery]) -> None:
+def await_events(watcher: Any, queries: list[StreamingQuery]) -> None:
     """Waits for the lines of the last micro-batches."""
-    deadline = time.monotonic() + HEAR_OUT_SECONDS_MAX
+    deadline = time.monotonic() + EVENTS_WAIT_SECONDS_MAX
     while not {str(query.runId) for query in queries} <= watcher.ended and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)
 

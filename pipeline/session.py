@@ -104,7 +104,7 @@ def start(config: Config) -> SparkSession:
     except Exception as error:  # PySparkRuntimeError when the JVM ends at once
         raise PipelineError(
             f"Spark did not start: {str(error).strip().splitlines()[0][:300]}",
-            remedy="its own lines above tell why: most often an unreachable registry for the connector (make spark-jars) or a Java that is too old",
+            remedy="its own lines above show why: most often an unreachable registry for the connector (make spark-jars) or a Java that is too old",
         ) from None
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")  # else it logs to a file, see log4j2.properties
@@ -113,7 +113,7 @@ def start(config: Config) -> SparkSession:
 
 
 def own_settings(config: Config) -> dict[str, str]:
-    """What spark-submit would be told on its command line."""
+    """Returns the options of a spark-submit command line."""
     log = Path(config.path("spark.log"))
     log.parent.mkdir(parents=True, exist_ok=True)
     found = {
@@ -145,7 +145,7 @@ def send_package(spark: SparkSession) -> None:
 
 
 def stop() -> None:
-    """Ends the session, after its listeners have heard everything: else they complain of a Python that is gone."""
+    """Ends the session, after its listeners have received all events: otherwise they log errors about the ended Python."""
     if "pyspark" in sys.modules:
         from pyspark.sql import SparkSession
 

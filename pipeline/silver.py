@@ -1,7 +1,7 @@
 """Silver: events decoded, validated and without doubles, to Parquet; rows that fail to the dead-letter topic.
 
 Two queries over the same bronze rows, so that each has one sink and one checkpoint: the file sink is exactly once; the
-Kafka sink is at least once, and the source position in its headers tells a repeated dead letter.
+Kafka sink is at least once, and a duplicate dead letter has the same source position in its headers.
 `ottla-pipeline run silver`, or `spark-submit pipeline/silver.py --config FILE`.
 """
 

@@ -1,8 +1,8 @@
 """Sessions of one user as spans of time: merging is pure, so streams, batches and the truth share it.
 
 A span holds events of which none is further than the gap from its neighbour. Events may come in any order: a late one
-can widen a span or join two, and then the span that is no more has to be taken back from whoever was told of it. A span
-is known by its start, so `merged` answers what to write and which starts to delete.
+can widen a span or join two, and then the span that no longer exists must be deleted where it was written. A span is
+identified by its start, so `merged` returns the spans to write and the starts to delete.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def ensure(config: Config) -> None:
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):
-        raise unreachable(config, told(failures))
+        raise unreachable(config, listed(failures))
     admin = AdminClient(client_settings(config))
     try:
         found = admin.list_topics(timeout=ANSWER_SECONDS_MAX)
@@ -95,18 +95,18 @@ def bootstrap_addresses(config: Config) -> list[tuple[str, int]]:
 
 
 def check_brokers(config: Config, addresses: list[tuple[str, int]]) -> None:
-    """The addresses the cluster tells its clients: the first answer may come by another, and then all others fail."""
+    """Returns the advertised addresses of the cluster: the bootstrap address may work while all others fail."""
     failures = closed(addresses)
     if failures and len(failures) == len(addresses):
         raise PipelineError(
-            f"the cluster answers at {config.kafka.bootstrap_servers}, but tells its clients to use {told(failures)}",
+            f"the cluster answers at {config.kafka.bootstrap_servers}, but advertises {listed(failures)}",
             remedy="correct the brokers' advertised.listeners, or bootstrap from the listener made for this side",
         )
     if failures:
-        print(f"ottla-pipeline: not every broker can be reached: {told(failures)}", file=sys.stderr)
+        print(f"ottla-pipeline: not every broker can be reached: {listed(failures)}", file=sys.stderr)
 
 
-def told(failures: Mapping[str, str]) -> str:
+def listed(failures: Mapping[str, str]) -> str:
     return ", ".join(f"{address} ({why})" for address, why in failures.items())
 
 

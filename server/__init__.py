@@ -1,1 +1,1 @@
-"""What every node is made of whatever its role: listeners, dispatch, peer channels, config, metrics, clock. No topics, no groups."""
+"""The common base of every node, independent of its role: listeners, dispatch, peer channels, config, metrics, clock. No topics, no groups."""

@@ -1,8 +1,9 @@
 """The admin listener: `/healthz`, `/readyz` and `/metrics` over plain HTTP, for orchestrators and Prometheus.
 
-It runs on the node's own event loop, so that an answer proves that the loop turns, and gives way to it: a scrape is made
-in slices (prometheus.py), one at a time, and is shared by all who asked meanwhile. Not a web server: GET and HEAD, no
-bodies, no TLS, no authentication. It belongs on an address that only operators reach, and is off unless configured.
+It runs on the node's own event loop, so that a response proves that the loop is not blocked. A scrape is made in slices
+(prometheus.py), one at a time, and its result is shared by all requests that arrived meanwhile. It is not a web server: it
+has GET and HEAD, no bodies, no TLS, no authentication. It belongs on an address that only operators can reach, and is off
+unless configured.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Check(NamedTuple):
-    """One condition of being alive or ready, as an operator reads it."""
+    """One condition of health or readiness, with its text for operators."""
 
     name: str
     passed: bool
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
 
 
 def verdict(checks: Iterable[Check]) -> Answer:
-    """200 if all passed; a line for each either way."""
+    """Returns status 200 if all checks passed, and a line for each check."""
     found = list(checks)
     lines = [
         f"[{'+' if check.passed else '-'}] {check.name}{f': {check.why}' if check.why else ''}\n" for check in found
@@ -59,7 +60,7 @@ def verdict(checks: Iterable[Check]) -> Answer:
 
 
 class AdminServer:
-    """A part of a node: start, stop, and the port it got."""
+    """The admin server of a node: start, stop, and the bound port."""
 
     def __init__(self, world: World, host: str, port: int, registry: Registry, live: Checks, ready: Checks) -> None:
         self.world = world
@@ -103,12 +104,12 @@ class AdminServer:
     async def _metrics(self) -> bytes:
         if self._scraping is None or self._scraping.done():
             self._scraping = self.world.spawn(scrape(self._registry, self.world.clock), "metrics scrape")
-        # Shielded: whoever hangs up does not take the scrape from the others.
+        # Shielded: a client that disconnects must not cancel the scrape of the others.
         return await asyncio.shield(self._scraping)
 
 
 class AdminConnection(asyncio.Protocol):
-    """One request after the other; what comes while one is answered waits in the buffer."""
+    """Serves one request after the other; bytes that arrive meanwhile wait in the buffer."""
 
     def __init__(self, server: AdminServer) -> None:
         self._server = server
@@ -118,7 +119,7 @@ class AdminConnection(asyncio.Protocol):
         self._idle: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
         if len(self._server.connections) >= CONNECTIONS_MAX:
             transport.abort()
             return
@@ -139,7 +140,7 @@ class AdminConnection(asyncio.Protocol):
         if self._task is None:
             self._next()
         elif len(self._buffer) > REQUEST_BYTES_MAX:
-            self.close()  # nobody pipelines that much
+            self.close()  # no client pipelines that much
 
     def close(self) -> None:
         if self._transport is not None:
@@ -151,7 +152,7 @@ class AdminConnection(asyncio.Protocol):
         self._idle = self._server.world.clock.call_later(IDLE_TIMEOUT_MS, self.close)
 
     def _next(self) -> None:
-        """Begin with the next whole request in the buffer, if there is one."""
+        """Begins the next complete request in the buffer, if there is one."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             if len(self._buffer) > REQUEST_BYTES_MAX:
@@ -201,7 +202,7 @@ class Request(NamedTuple):
 
 
 def read_request(head: bytes) -> Request | Answer:
-    """The request of a head (without its empty line), or the refusal of it."""
+    """Parses a request's head (without its empty line); returns the request, or the error response."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
@@ -219,7 +220,7 @@ def read_request(head: bytes) -> Request | Answer:
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """`ottla.admin.listener`: HOST:PORT, or a port alone for all addresses. ValueError for anything else."""
+    """Parses `ottla.admin.listener`: HOST:PORT, or a port alone for all addresses. Raises ValueError for anything else."""
     host, _, port = text.strip().removeprefix("http://").rstrip("/").rpartition(":")
     number = int(port)
     if not 0 <= number <= 65_535:

@@ -1,4 +1,4 @@
-"""The only reader of the clock. Everything else is given a `Clock`, which the simulator replaces by virtual time."""
+"""The only module that reads the clock. Other modules get a `Clock`, which the simulator implements with virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TimerHandle(Protocol):
 
 
 class Clock(Protocol):
-    """Wall time for what people and peers see; monotonic time for everything that waits or measures."""
+    """Wall-clock time for timestamps; monotonic time for timeouts and durations."""
 
     def wall_ms(self) -> int: ...
     def mono_ms(self) -> int: ...
@@ -32,7 +32,7 @@ class SystemClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # The builtin itself, not a method around it: every request reads it.
+        # The builtin itself, because every request calls it and a method around it would take longer.
         self.mono_ns: Callable[[], int] = time.monotonic_ns
 
     def wall_ms(self) -> int:
@@ -55,7 +55,7 @@ async def pause(clock: Clock, delay_ms: float) -> None:
 
 
 async def in_turns(clock: Clock, work: Work[T]) -> T:
-    """Do the work here, a slice in each turn of the loop; it has nothing for a worker."""
+    """Runs the work, a slice in each turn of the event loop. The work must not yield callables for a worker."""
     while True:
         try:
             next(work)

@@ -1,4 +1,4 @@
-"""Logging: one line per event in Kafka's form, written by a thread, so that a slow terminal or pipe never holds the loop.
+"""Logging: one line per event in Kafka's form, written by a thread, so that a slow terminal or pipe never blocks the event loop.
 
 [2026-11-21 09:00:00,123] INFO [PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092. (ottla.server.network.listener)
 """
@@ -12,16 +12,16 @@ import queue
 import sys
 from typing import TextIO
 
-#: Events that may wait to be written. Above that they are counted and dropped: a log is no reason to stop serving.
+#: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
 FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
-#: What clients name (client ids, topics) must not look like further lines.
+#: Names from clients (client ids, topics) must not look like further lines.
 UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n", 13: "\\r"}
 
 
 class OneLine(logging.Formatter):
-    """The message in one line; a traceback, which is ours, follows as it is."""
+    """Formats the message in one line; a traceback follows unchanged."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = record.message.translate(UNPRINTABLE)
@@ -29,7 +29,7 @@ class OneLine(logging.Formatter):
 
 
 class Enqueue(logging.handlers.QueueHandler):
-    """Hands events to the writing thread, and counts those there is no room for."""
+    """Queues events for the writing thread, and counts those that are dropped because the queue is full."""
 
     def __init__(self, events: queue.Queue[logging.LogRecord]) -> None:
         super().__init__(events)
@@ -37,7 +37,7 @@ class Enqueue(logging.handlers.QueueHandler):
         self.dropped = 0
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        # The arguments may change before the thread gets to them.
+        # The arguments may change before the thread formats them.
         record.msg, record.args = record.getMessage(), None
         return record
 
@@ -55,7 +55,7 @@ class Enqueue(logging.handlers.QueueHandler):
 
 
 class LogWriter:
-    """What `set_up` began; `close` writes what is left."""
+    """The result of `set_up`; `close` writes the remaining events."""
 
     def __init__(self, enqueue: Enqueue, listener: logging.handlers.QueueListener) -> None:
         self._enqueue = enqueue
@@ -70,7 +70,7 @@ class LogWriter:
 
 
 def set_up(level: str = "INFO", stream: TextIO | None = None) -> LogWriter:
-    """Log to `stream` (standard output by default, as Kafka does)."""
+    """Starts logging to `stream` (by default to standard output, as Kafka does)."""
     writer = logging.StreamHandler(stream if stream is not None else sys.stdout)
     writer.setFormatter(OneLine(FORMAT, DATE_FORMAT))
     events: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED_MAX)

@@ -1,7 +1,7 @@
-"""How busy the node's event loop is, under the names of Kafka's thread pools: one loop does the work of both.
+"""Idle ratio of the node's event loop, under the names of Kafka's thread pools: one loop does the work of both.
 
-Taken from scrape to scrape as the share of time in which the loop's thread used no CPU. Both spellings of the names are
-given, because exporters differ in how they write "percent".
+It is the share of time between two scrapes in which the loop's thread used no CPU. Both spellings of the names are
+exported, because exporters differ in how they write "percent".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POOLS = (
 
 @dataclass(slots=True)
 class LoopMetrics:
-    """A source of metrics; called on the loop's own thread."""
+    """A source of metrics, which is called on the event loop's thread."""
 
     clock: Clock
     _last_cpu_s: float = -1.0

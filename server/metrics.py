@@ -1,7 +1,7 @@
-"""What a node counts, and how it is asked for. Hot paths add to plain ints on their own objects; only a scrape looks at them.
+"""Metrics of a node. Hot paths increment plain ints of their own objects; a scrape reads them.
 
-A source is a function that reads such ints and gives families of samples. Names are those that Kafka's metrics get in
-Prometheus, so that dashboards and alerts made for Kafka work.
+A source is a function that reads such ints and yields families of samples. The names are those of Kafka's metrics in
+Prometheus, so that dashboards and alerts for Kafka work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All samples of one name. A counter's name is given without `_total`, which the exposition adds."""
+    """All samples of one name. A counter's name has no `_total`, which the exposition adds."""
 
     name: str
     kind: str
@@ -54,9 +54,9 @@ class Registry:
         self._sources.append(source)
 
     def families(self) -> Iterator[Family]:
-        """What the sources give, one after the other; a name may come more than once. A source that fails is logged and left.
+        """Yields the families of all sources; a name may occur more than once. An exception of a source is logged, and the next one follows.
 
-        Sources with many samples give them in portions, so that a scrape can let others run in between.
+        Sources with many samples yield them in portions, so that a scrape can end its turn in between.
         """
         for source in list(self._sources):
             try:
@@ -65,7 +65,7 @@ class Registry:
                 log.exception("A source of metrics failed")
 
     def collect(self) -> list[Family]:
-        """One family per name, in the order the sources were added; a source that fails is left out and logged."""
+        """Returns one family per name, in the order of the sources; an exception of a source is logged."""
         families: dict[str, Family] = {}
         for source in self._sources:
             try:
@@ -81,7 +81,7 @@ class Registry:
 
 
 def quantile_of_buckets(buckets: list[int], quantile: float) -> float:
-    """The value below which `quantile` of the counts lie, where bucket i counts values of i bits; linear inside a bucket."""
+    """Returns the quantile; bucket i counts values of i bits, and inside a bucket it interpolates linearly."""
     total = sum(buckets)
     if not total:
         return 0.0

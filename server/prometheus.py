@@ -1,6 +1,6 @@
-"""Metrics for Prometheus: the text of a scrape, for the admin listener, and an endpoint served from a thread of its own.
+"""Metrics for Prometheus: the text of a scrape, for the admin listener, and an endpoint with a thread of its own.
 
-That thread only waits: reading the counts is done on the event loop, where they are changed, so a scrape sees one moment.
+That thread only waits: the event loop, which changes the counts, also reads them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ottla.server.metrics import COUNTER, Family, Registry
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-#: What one turn of the loop may spend on a scrape, and how many samples are written between two looks at the clock.
+#: The time of a scrape in one turn of the event loop, and the number of samples between two reads of the clock.
 SLICE_MS = 2
 RENDERED_AT_ONCE = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: A loop that cannot answer a scrape within this long has other troubles; Prometheus gives up after 10 s by default.
+#: The timeout of a scrape; Prometheus' own default is 10 s.
 COLLECT_TIMEOUT_S = 5.0
 
 
 def to_metrics(families: list[Family]) -> Iterator[Metric]:
-    """The families as prometheus_client has them."""
-    # Imported here: it takes a tenth of a node's start, and most nodes are never scraped.
+    """Converts the families to those of prometheus_client."""
+    # Imported here: the import takes a tenth of a node's start, and most nodes are never scraped.
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
     for family in families:
@@ -34,13 +34,13 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
         metric = (CounterMetricFamily if is_counter else GaugeMetricFamily)(family.name, family.doc)
         name = f"{family.name}_total" if is_counter else family.name
         for sample in family.samples:
-            # Not by add_metric: labels may differ within a name, as the sum over all topics has none.
+            # Not by add_metric, because labels may differ within a name: the sum over all topics has none.
             metric.add_sample(name, dict(sample.labels), sample.value)
         yield metric
 
 
 async def scrape(registry: Registry, clock: Clock) -> bytes:
-    """The text of one scrape, with the process's own metrics, made on the event loop in slices that others run between."""
+    """Returns the text of one scrape, with the process's own metrics, made on the event loop in slices."""
     from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR
 
     pause = _Pause(clock)
@@ -60,7 +60,7 @@ async def scrape(registry: Registry, clock: Clock) -> bytes:
 
 
 class _Pause:
-    """Awaited often, it lets the loop go on when this turn has been long enough."""
+    """Ends the turn of the event loop when it is long enough; it is awaited often."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -79,7 +79,7 @@ def _render(metrics: Any) -> bytes:
 
 
 class _Once:
-    """Metrics as generate_latest wants them, behind a `collect`."""
+    """An adapter of metrics for generate_latest, which calls `collect`."""
 
     def __init__(self, metrics: Any) -> None:
         self._metrics = metrics
@@ -89,7 +89,7 @@ class _Once:
 
 
 def _without_header(text: bytes) -> bytes:
-    """HELP and TYPE may stand only once before the samples of a name."""
+    """Removes HELP and TYPE, which may occur only once, before the samples of a name."""
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
 
@@ -101,12 +101,12 @@ class _Collector:
         return to_metrics(self._collect())
 
     def describe(self) -> list[Metric]:
-        """Nothing: describing would collect."""
+        """Returns nothing, because a description would need a collection."""
         return []
 
 
 class PrometheusEndpoint:
-    """Serves `/metrics` on a port, as a part of a node."""
+    """Serves `/metrics` on a port of a node."""
 
     def __init__(self, registry: Registry, host: str, port: int) -> None:
         self._registry = registry
@@ -117,7 +117,7 @@ class PrometheusEndpoint:
 
     @property
     def port(self) -> int:
-        """The port that was bound."""
+        """The bound port."""
         port: int = self._server.server_port
         return port
 
@@ -139,6 +139,6 @@ class PrometheusEndpoint:
 
     async def stop(self) -> None:
         if self._server is not None:
-            # It waits for the server's thread, which may be waiting for this loop.
+            # shutdown waits for the server's thread, which may wait for this event loop.
             await asyncio.get_running_loop().run_in_executor(None, self._server.shutdown)
             self._server.server_close()

@@ -1,8 +1,8 @@
 """The tasks of a node.
 
-This is the one place that makes tasks. A bare create_task would lose its exceptions, and its task at a garbage
-collection; here every task has a name, and a failure is logged at once and given to `on_failure`. The parts without which a
-node would be a zombie, the Raft replica and the broker's lifecycle, catch their own failures and end the node.
+Only this module creates tasks. A bare create_task would lose its exceptions, and the garbage collector may take its task;
+here every task has a name, and an exception is logged at once and passed to `on_failure`. The components without which a
+node cannot work, the Raft replica and the broker's lifecycle, catch their own exceptions and end the node.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Never, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
-#: Tasks that ignore being cancelled for so long are left behind.
+#: Tasks that ignore their cancellation for this long are abandoned.
 STOP_TIMEOUT_S = 30.0
 
 T = TypeVar("T")
@@ -33,14 +33,14 @@ class Tasks:
         self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:
         self._loop = loop
-        self._tasks: dict[asyncio.Task[object], None] = {}  # in order, so that a simulated run can be repeated
+        self._tasks: dict[asyncio.Task[object], None] = {}  # in order, so that simulations are reproducible
         self.on_failure = on_failure
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def spawn(self, coroutine: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]:
-        """Run the coroutine until it ends or the node stops."""
+        """Runs the coroutine until it ends or the node stops."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._done)
@@ -57,7 +57,7 @@ class Tasks:
                 self.on_failure(failure)
 
     async def close(self) -> None:
-        """Cancel what still runs, and wait for it."""
+        """Cancels running tasks, and waits for their end."""
         while self._tasks:
             tasks = list(self._tasks)
             for task in tasks:

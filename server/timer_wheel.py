@@ -1,8 +1,7 @@
-"""Deadlines of thousands of waits behind one timer of the clock, cheap to add and cheaper to take back.
+"""Timer wheel: the deadlines of thousands of delayed operations behind one timer of the clock. Entries are cheap to add and to remove.
 
-Most waits end before their deadline: an acks=all produce with a 30 s timeout is answered within a millisecond. So an
-entry leaves its slot at once when it is removed, and no dead entries pile up until they would have expired. Entries that
-expire do so a little late, never early.
+Most operations complete before their deadline: an acks=all produce with a 30 s timeout completes within a millisecond. So a
+removed entry leaves its slot at once, and does not stay until its expiry. Entries expire a little late, never early.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Protocol
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.isolation import isolated
 
-#: How late an entry may expire. Kafka's wheel ticks every millisecond; the shortest waits that clients ask for are
-#: librdkafka's fetch.wait.max.ms of 100, so 5 ms are within them by far and spare an idle node most of its wake-ups.
+#: The longest delay of an expiry. Kafka's wheel ticks every millisecond. The shortest waits of clients are librdkafka's
+#: fetch.wait.max.ms of 100, compared with which 5 ms are short, and they save an idle node most of its wake-ups.
 TICK_MS = 5
 
 
@@ -26,13 +25,13 @@ class Expiring(Hashable, Protocol):
 
 
 class TimerWheel:
-    """`add` gives the slot that `remove` wants back."""
+    """`add` returns a slot, which is an argument of `remove`."""
 
     def __init__(self, clock: Clock, tick_ms: int = TICK_MS) -> None:
         self._clock = clock
         self._tick_ms = tick_ms
         self._slots: dict[int, dict[Expiring, None]] = {}
-        self._order: list[int] = []  # heap of the slots that exist
+        self._order: list[int] = []  # heap of the used slots
         self._armed_slot = -1
         self._handle: TimerHandle | None = None
 
@@ -40,7 +39,7 @@ class TimerWheel:
         return sum(len(entries) for entries in self._slots.values())
 
     def add(self, entry: Expiring, delay_ms: int) -> int:
-        """Call `entry.expire()` after `delay_ms`."""
+        """Schedules a call of `entry.expire()` after `delay_ms`."""
         slot = (self._clock.mono_ms() + delay_ms) // self._tick_ms + 1
         entries = self._slots.get(slot)
         if entries is not None:
@@ -53,13 +52,13 @@ class TimerWheel:
         return slot
 
     def remove(self, entry: Expiring, slot: int) -> None:
-        """Forget the entry; nothing happens when it has expired already."""
+        """Removes the entry; without effect if it has expired already."""
         entries = self._slots.get(slot)
         if entries is not None:
             entries.pop(entry, None)
 
     def close(self) -> None:
-        """Forget all entries."""
+        """Removes all entries."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,10 +1,10 @@
-"""A process of its own for work made of Python bytecode: a thread would take the event loop's time (GIL).
+"""Worker process for long work in Python: on a thread it would take the event loop's time (GIL).
 
-An object lives in the process and its methods are called from here, one at a time; arguments, results and exceptions are
-pickled. The process is started with the first object, and inherits nothing but two pipes: no lock of a log directory, no
-listening socket. It ends with the pipes, however the node ended: a thread in it does nothing but wait for that.
+The process has an object, whose methods the node calls, one at a time; arguments, results and exceptions are pickled. The
+process is started with the first object, and inherits only two pipes: no lock of a log directory, no listening socket. It
+ends when the pipes are closed, even if the node was killed: a thread in it waits for that.
 
-The simulator's processes are objects called in place (`tests/sim/world.py`).
+In the simulator the object is called directly (`tests/sim/world.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import IO, Any, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 _LENGTH = Struct(">Q")
-#: -P and the parent's own path: a file in the working directory must not pass for one of our modules.
+#: -P and the parent's own path: a file in the working directory must not be imported in place of a module of Ottla.
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from ottla.server.worker_process import serve; serve()"
-#: Clients come first where there are not enough processors for both.
+#: The event loop has priority if there are not enough processors for both.
 _NICENESS = 5
 
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class WorkerEnded(Exception):
-    """The process ended in the middle of a call: killed, or out of memory."""
+    """The process ended during a call: it was killed, or out of memory."""
 
 
 class WorkFailed(Exception):
@@ -43,15 +43,15 @@ class WorkFailed(Exception):
 
 
 class WorkerProcess(Protocol):
-    """Somewhere to keep an object that works for long."""
+    """A process with an object for long work."""
 
     async def make(self, factory: Callable[..., object], *args: object) -> None:
-        """The object, in place of the one before: `factory(*args)`."""
+        """Creates the object, `factory(*args)`, which replaces the previous one."""
 
     async def call(self, method: str, *args: object) -> Any: ...
 
     async def close(self) -> None:
-        """Ends what runs, and the process. It may be used again: that starts another one."""
+        """Ends a running call, and the process. Later calls start another process."""
 
 
 class Thread(Protocol):
@@ -61,7 +61,7 @@ class Thread(Protocol):
 
 
 class OwnProcess:
-    """See `WorkerProcess`. `thread` waits for the pipes, and is used for nothing else."""
+    """See `WorkerProcess`. `thread` only waits for the pipes."""
 
     def __init__(self, thread: Thread) -> None:
         self._thread = thread
@@ -80,7 +80,7 @@ class OwnProcess:
     async def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()  # it has nothing to lose, and the thread that waits for it goes on at once
+            process.kill()  # it has no state to save, and the thread that waits for it returns at once
             await self._thread.run(_reap, process)
 
     def _exchange(self, request: tuple[object, tuple[object, ...]]) -> object:
@@ -109,7 +109,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         try:
             pipe.close()
         except OSError:
-            log.debug("the worker process had not read all", exc_info=True)
+            log.debug("the worker process has not read the whole call", exc_info=True)
     process.wait()
 
 
@@ -138,9 +138,9 @@ def serve() -> None:
     """The main function of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node ends this process itself
     os.nice(_NICENESS)
-    gc.disable()  # the work makes no cycles, and many tuples
+    gc.disable()  # the work creates many tuples and no reference cycles
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a stray print must not pass for an answer
+    os.dup2(2, 1)  # a print must not look like a result
     requests: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     worker: object = None
@@ -150,7 +150,7 @@ def serve() -> None:
             if isinstance(what, str):
                 answer = (True, getattr(worker, what)(*arguments))
             else:
-                worker = None  # what it holds goes before the next one takes as much
+                worker = None  # its memory is freed before the next object allocates as much
                 worker = what(*arguments)
                 answer = (True, None)
         except Exception as error:
@@ -163,7 +163,7 @@ def _read(requests: queue.SimpleQueue[tuple[Any, Any]]) -> None:
         while True:
             requests.put(_receive(sys.stdin.buffer))
     except (EOFError, OSError):
-        os._exit(0)  # the node is gone
+        os._exit(0)  # the node has ended
 
 
 def _portable(error: Exception) -> Exception:

@@ -1,6 +1,6 @@
-"""Threads for work that leaves the interpreter: fsync, compression, directory scans, password hashing.
+"""Threads for functions that release the GIL: fsync, compression, directory scans, password hashing.
 
-Work made of Python bytecode does not belong on a thread: it would take the event loop's time. It has a process of its own.
+Long work in Python does not belong on a thread, because it would take the event loop's time. It has a process of its own.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from ottla.server.worker_process import OwnProcess, WorkerProcess
 
 T = TypeVar("T")
 
-#: Kafka's background.threads is 10; ours share one interpreter. What they do is mostly waiting for the disk, where syncs that wait
-#: at the same time share a journal commit: eight close 500 partitions in half the time that four take.
+#: Kafka's background.threads is 10; here they share one interpreter. They mostly wait for the disk, where concurrent syncs share
+#: a journal commit: eight threads close 500 partitions in half the time of four.
 THREADS = 8
-#: Callers beyond this many wait before their work is queued, so that a slow disk cannot fill the memory with closures.
+#: The limit of queued functions. Further callers wait, so that a slow disk cannot fill the memory with closures.
 QUEUED_MAX = 256
 
 
 class Workers(Protocol):
-    """Somewhere to run a blocking function."""
+    """A pool that runs blocking functions."""
 
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
     def process(self) -> WorkerProcess:
-        """A process for work made of Python bytecode. It is started when it is first used, and its user closes it."""
+        """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
 
 
 class ThreadWorkers:
@@ -46,5 +46,5 @@ class ThreadWorkers:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
 
     def close(self) -> None:
-        """Let running work end; drop what has not begun."""
+        """Waits for running functions; drops those that have not begun."""
         self._executor.shutdown(wait=True, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""Everything of the outside world that a part of a node may touch, in one object.
+"""World: all access of a node's components to the outside world, in one object.
 
-The real one is made here; the simulator makes its own, with virtual time, seeded chance, and a disk and a network that
-fail on request.
+This module makes the real one; the simulator makes its own, with virtual time, seeded randomness, and a disk and a network
+with faults.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class World:
 
 
 class RealWorld:
-    """The world outside the simulator, with what has to be closed when the node stops."""
+    """The world outside the simulator, which must be closed when the node stops."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.tasks = Tasks(loop)

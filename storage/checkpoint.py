@@ -21,7 +21,7 @@ CLEANER = "cleaner-offset-checkpoint"
 
 
 def read_lines(files: Files, path: str) -> list[list[str]]:
-    """The entries, split at blanks; no file is no entries.
+    """Returns the entries, split at blanks; a missing file has no entries.
 
     Raises:
         CorruptFile: not text, another version, or another number of lines than the second line says.
@@ -40,7 +40,7 @@ def read_lines(files: Files, path: str) -> list[list[str]]:
         raise CorruptFile(path, "is cut off: the last line has no end")
     entries = [line.split() for line in lines[2:] if line]
     if len(entries) != count:
-        raise CorruptFile(path, f"{count} entries promised, {len(entries)} found")
+        raise CorruptFile(path, f"{count} entries declared, {len(entries)} found")
     return entries
 
 

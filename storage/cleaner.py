@@ -1,17 +1,17 @@
-"""The log cleaner's side of the log: which log is cleaned next, and what becomes of the segments that a pass has written.
+"""The log cleaner: it chooses the next log to clean, and swaps its segments for the ones that a pass has written.
 
-`Cleaner.run` asks for the work step by step and does none of it: a driver does (`broker/log_cleaner.py` in a process of its
-own, tests at once), and sends back what came of it. Between two steps appends, reads and everything else go on. The rules:
+`Cleaner.run` is a generator that yields requests for work. A driver carries them out (`broker/log_cleaner.py` in a process of
+its own, tests at once) and sends the results back. Between two steps appends and reads continue. The rules:
 
 - Only sealed segments below the last stable offset take part, and none is changed. New ones are written as `.cleaned` and
   synced; in one turn of the log's own thread they become `.swap`, the old ones go, and they take their names. A crash at any
   point leaves the old segments, the new ones, or a swap that recovery finishes: directories are journaled in order.
-- The log is flushed first: a power loss must not take the newer record of a key, or the marker of a transaction, for
-  whose sake an older record has gone that was on the disk.
-- The directory is synced before the next segment is swapped: a tombstone must not be gone before what it deletes.
-- A truncation ends the pass: its map may name records that are no more. It also lowers `log.cleaned_until`, as whatever is
-  appended in place of the old records was never cleaned. Retention may take segments away: they need no cleaning.
-- A log that cannot be cleaned, for whatever reason, is passed over until the node is started again; others go on.
+- The log is flushed first. Otherwise a power loss could take the newer record of a key (or a transaction's marker) from an
+  unflushed segment, after the cleaner has removed the older, flushed record because of it.
+- The directory is synced before the next segment is swapped: a tombstone must not be gone before the records that it deletes.
+- A truncation ends the pass, because its map may name truncated records. It also lowers `log.cleaned_until`, because records
+  that are appended in their place were never cleaned. Segments that retention removes during a pass need no cleaning.
+- A log that cannot be cleaned is skipped until the node is restarted; other logs are cleaned.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ logger = logging.getLogger(__name__)
 
 #: log.cleaner.dedupe.buffer.size, for 5 million keys a pass.
 MEMORY_BYTES = 128 << 20
-#: Segments looked at before the loop goes on: each may have to be read for its first timestamp.
+#: The number of segments that are checked in one turn of the event loop: each may have to be read for its first timestamp.
 SEGMENTS_PER_TURN = 100
 
 
 class LogChanged(Exception):
-    """The log was truncated, deleted or closed under a pass; what the pass wrote is dropped."""
+    """The log was truncated, deleted or closed during a pass; the segments that the pass wrote are dropped."""
 
 
 class Begin(NamedTuple):
-    """Asks for a `CleaningPass` over this job."""
+    """Requests a `CleaningPass` over this job."""
 
     job: Job
 
 
 class Advance(NamedTuple):
-    """Asks for the pass's next piece: its `Progress` is sent back."""
+    """Requests the pass's next piece of work: its `Progress` is sent back."""
 
     first_base: int
 
 
 class Sync(NamedTuple):
-    """Asks for a call that waits for the disk, on any thread."""
+    """Requests a call that waits for the disk; it may run on any thread."""
 
     function: Callable[[], None]
 
 
 class Pause(NamedTuple):
-    """Lets the loop go on."""
+    """Ends the turn of the event loop."""
 
 
 Step: TypeAlias = Begin | Advance | Sync | Pause
@@ -70,7 +70,7 @@ Steps: TypeAlias = Generator[Step, Progress | None, bool]
 
 
 class Cleaner:
-    """Chooses the dirtiest log and cleans it. How far each log is clean is `Log.cleaned_until`, which `Logs` keeps."""
+    """Chooses the dirtiest log and cleans it. Below `Log.cleaned_until`, which `Logs` writes to the checkpoint, a log is clean."""
 
     def __init__(self, logs: Logs, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9) -> None:
         self._logs = logs
@@ -78,7 +78,7 @@ class Cleaner:
         self.load_factor = load_factor
 
     def run(self, now_ms: int) -> Steps:
-        """One pass over the log that needs it most. Returns False when none does."""
+        """Runs one pass over the log with the greatest dirty ratio. Returns False if no log is due."""
         due = yield from self._next_due(now_ms)
         if due is None:
             return False
@@ -125,7 +125,7 @@ class Cleaner:
 
 
 def _pass_over(log: Log, error: Exception) -> None:
-    """Whatever it is, trying again would meet it again, and other logs are waiting."""
+    """Skips the log from now on: a retry would most likely fail again, and delay the other logs."""
     log.uncleanable = f"{type(error).__name__}: {error}"
     logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
@@ -155,10 +155,10 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:
 def clean(
     log: Log, plan: Plan, now_ms: int, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9
 ) -> Generator[Step, Progress | None, int]:
-    """One pass; the offset up to which the log is clean then.
+    """Runs one pass; returns the offset up to which the log is clean afterwards.
 
     Raises:
-        LogChanged: the log is no longer what the plan was made for.
+        LogChanged: the log has changed since the plan was made.
     """
     segments = {segment.base_offset: segment for segment in log.segments if segment.base_offset < plan.end}
     if not segments:
@@ -184,7 +184,7 @@ def clean(
             try:
                 progress = yield Advance(log.segments[0].base_offset)
             except Exception:
-                # A source that is no longer there is the likeliest reason.
+                # The likeliest reason is that a source segment has been removed.
                 _check_unchanged(log, truncations, segments.values())
                 raise
             _check_unchanged(log, truncations, ())
@@ -204,18 +204,18 @@ def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | N
     if log.recovery_point < offset:
         yield Sync(partial(log.flush, now_ms))
         if log.recovery_point < offset:
-            raise LogChanged("truncated or closed under the flush before compaction")
+            raise LogChanged("truncated or closed during the flush before compaction")
 
 
 def _check_unchanged(log: Log, truncations: int, segments: Iterable[Segment]) -> None:
     if log.closed:
-        raise LogChanged("closed under compaction")
+        raise LogChanged("closed during compaction")
     if log.truncations != truncations:
-        raise LogChanged("truncated under compaction")
+        raise LogChanged("truncated during compaction")
     if not log.config.compact:
         raise LogChanged("no longer compacted")
     if any(segment.removed for segment in segments):
-        raise LogChanged("a segment was removed under compaction")
+        raise LogChanged("a segment was removed during compaction")
 
 
 def _remove_unfinished(log: Log) -> None:
@@ -228,14 +228,14 @@ def _remove_unfinished(log: Log) -> None:
 
 
 def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
-    """Swaps a group of segments for the one written anew. False when retention has removed the group."""
+    """Swaps a group of segments for the rewritten one. Returns False if retention has removed the group."""
     if log.failure is not None:
         raise LogChanged("its directory failed")
     if any(segment.removed for segment in old):
         if all(segment.removed for segment in old):
             _remove_unfinished(log)
             return False
-        raise LogChanged("a segment was removed under compaction")
+        raise LogChanged("a segment was removed during compaction")
     cleaned = Segment(
         log.files,
         log.mappings,
@@ -256,7 +256,7 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
 
 
 def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
-    """One step for readers, who run on this thread; for a crash, renames in an order that recovery understands."""
+    """Swaps atomically for readers, which run on this thread. The order of the renames lets recovery finish the swap after a crash."""
     following = min(segment.base_offset for segment in log.segments if segment.base_offset > old[-1].base_offset)
     _remove_snapshots(log, following)
     cleaned.change_suffix(SWAP_SUFFIX)
@@ -269,5 +269,5 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
 
 
 def _remove_snapshots(log: Log, before: int) -> None:
-    """A producer snapshot from before a marker that is gone would make its transaction an open one again, for ever."""
+    """Removes producer snapshots from before a removed marker: with such a snapshot, recovery would leave the transaction open for ever."""
     snapshot_files.forget(log, lambda offset: offset < before)

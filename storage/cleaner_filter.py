@@ -1,12 +1,12 @@
-"""What compaction leaves of each batch, and why. Pure.
+"""The filter of the log cleaner: which records of each batch survive, and why. Pure.
 
 A record of the dirty part stays if it is the last one of its key; a record of the clean part, if its key is not in the dirty
-part. A tombstone stays until its delete horizon: the first pass that meets it writes "now + delete.retention.ms" into its
-batch (KIP-534), a later one drops it. Records of aborted transactions go at once. A transaction's marker gets a horizon once
-no batch of the transaction is left, and goes when that has passed.
+part. A tombstone stays until its delete horizon: the first pass that sees it writes "now + delete.retention.ms" into its
+batch (KIP-534), a later one drops it. Records of aborted transactions are dropped at once. A transaction's marker gets a
+delete horizon once no batch of the transaction is left, and is dropped when the horizon has passed.
 
-Emptied batches go, but for two: the last one of a producer that is still active, because its sequence must survive, and
-the last one of the pass, because the offset where the next segment begins must.
+Empty batches are dropped, with two exceptions: the last batch of an active producer, because its sequence number must
+survive, and the last batch of the pass, because it holds the last offset before the next segment.
 
 Records that stay are copied as they are: only a new delete horizon changes them, as their timestamps are relative to it.
 """
@@ -42,9 +42,9 @@ from ottla.storage.txn_index import AbortedTxn
 
 @dataclass(slots=True)
 class TransactionsSeen:
-    """Walks over batches in offset order and knows of each whether its transaction was aborted.
+    """Receives batches in offset order and decides for each whether its transaction was aborted.
 
-    Markers may be missing, of segments that retention removed: an aborted transaction ends at its last offset all the same.
+    Markers may be missing if retention removed their segments: an aborted transaction ends at its last offset nevertheless.
     """
 
     cleaned_index: list[AbortedTxn] = field(default_factory=list)  # aborted transactions of which batches are left
@@ -69,7 +69,7 @@ class TransactionsSeen:
         return False
 
     def marker_is_superfluous(self, batch: BatchView, commit: bool) -> bool:
-        """Whether the marker in `batch` ends a transaction of which no batch is left."""
+        """Returns True if the marker in `batch` ends a transaction of which no batch is left."""
         self._begin_up_to(batch.last_offset)
         producer_id = batch.producer_id
         if commit:
@@ -90,7 +90,7 @@ class TransactionsSeen:
 
 
 def commits(batch: BatchView) -> bool | None:
-    """Whether a control batch commits; None when it is not a transaction's marker."""
+    """Returns True if a control batch commits, False if it aborts, None if it is not a transaction's marker."""
     if batch.count == 0 or batch.producer_id < 0:
         return None
     marker, _ = read_marker(batch)
@@ -103,7 +103,7 @@ def last_of_producers(states: Iterable[ProducerState]) -> dict[int, tuple[int, i
 
 @dataclass(slots=True)
 class Keep:
-    """What a pass decides by. `ordinal` is that of the next record of the dirty part (`OffsetMap`)."""
+    """The inputs of a pass's decisions. `ordinal` is that of the next record of the dirty part (`OffsetMap`)."""
 
     offsets: OffsetMap
     end: int
@@ -113,7 +113,7 @@ class Keep:
     ordinal: int = 0
 
     def filtered(self, batch: BatchView, transactions: TransactionsSeen) -> bytes | memoryview:
-        """What stays of a batch: its own bytes, a smaller batch, or nothing."""
+        """Returns the surviving part of a batch: its own bytes, a smaller batch, or nothing."""
         if batch.is_control:
             return self._marker(batch, transactions)
         if transactions.belongs_to_aborted(batch):
@@ -179,7 +179,7 @@ class Keep:
 
 
 def encoded_records(batch: BatchView, bytes_max: int) -> tuple[bytes, list[EncodedRecord]]:
-    """The payload of a batch, decompressed, and the places of the records in it."""
+    """Returns the decompressed payload of a batch, and the positions of the records in it."""
     if batch.count == 0:
         return b"", []
     payload = batch.payload
@@ -190,7 +190,7 @@ def encoded_records(batch: BatchView, bytes_max: int) -> tuple[bytes, list[Encod
 def _rebuilt(
     batch: BatchView, data: bytes, survivors: Sequence[EncodedRecord], config: LogConfig, horizon: int | None
 ) -> bytes:
-    """The batch with the survivors only; with a `horizon` that takes the place of the base timestamp."""
+    """Returns the batch with the surviving records only. A `horizon` replaces the base timestamp."""
     attributes, base_timestamp = batch.attributes & ~CODEC_MASK, batch.base_timestamp
     timestamps = [base_timestamp + timestamp_delta(data, record) for record in survivors]
     if horizon is None:

@@ -1,10 +1,10 @@
-"""One pass of the log cleaner over sealed segments: the work without the log. It runs in a process of its own.
+"""One pass of the log cleaner over sealed segments: it reads and writes files only. It runs in a process of its own.
 
-The dirty part is read into an `OffsetMap`, then every segment from the start of the log is written anew as `.cleaned`, as
-`cleaner_filter` says, group by group. Source segments are never changed, so nothing here minds what the log does meanwhile;
-what becomes of a written group is decided by `storage.cleaner`, which owns the log.
+The dirty part is read into an `OffsetMap`. Then every segment from the start of the log is filtered by `cleaner_filter` into
+a new `.cleaned` file, group by group. Source segments are never changed, so the log may be used meanwhile;
+`storage.cleaner`, which owns the log, decides whether a written group is swapped in.
 
-`advance` does a bounded piece of the work and says how far it came.
+`advance` does a bounded piece of the work and returns the progress.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from ottla.storage.segment_file import REACH_BYTES
 from ottla.storage.txn_index import AbortedTxn
 from ottla.storage.walk import walk
 
-#: One piece of work. What it costs the caller is the wait before a pass can be given up, and the step of the throttle.
+#: The size of one piece of work: between two pieces a pass can be stopped, and the throttle applies.
 PIECE_BYTES = 4 << 20
-#: Small batches cost more than their bytes.
+#: The cost of a batch beside that of its bytes.
 BATCH_COST_BYTES = 200
-#: Keys that are gathered before they go into the map: what is superseded among them is never hashed.
+#: The number of keys that are collected before they are put into the map: keys superseded among them are never hashed.
 GATHERED_KEYS_MAX = 32_768
-#: Batches that stay are written together.
+#: Surviving batches are buffered up to this size and written together.
 WRITE_BYTES = 1 << 20
 _COUNT = Struct(">i")
 
@@ -55,7 +55,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that a pass needs to know of a log. `sources` are the sealed segments below `end`."""
+    """The input of a pass. `sources` are the log's sealed segments below `end`."""
 
     directory: str
     sources: tuple[Source, ...]
@@ -71,12 +71,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A piece of work. `written` are the base offsets of the segments that a finished `.cleaned` segment of `size` replaces."""
+    """The result of a piece of work. `written` are the base offsets of the segments that a finished `.cleaned` segment of `size` replaces."""
 
     moved_bytes: int
     written: tuple[int, ...] = ()
     size: int = 0
-    #: With the last piece: everything below is clean once all groups are in their places.
+    #: Set with the last piece: all below this offset is clean once all groups are swapped in.
     clean_until: int | None = None
     records: int = 0
 
@@ -124,15 +124,15 @@ class _Output:
 
 
 class CleaningPass:
-    """See the module. Whoever gives it up removes the `.cleaned` files (`remove_cleaned`)."""
+    """See the module. A caller that stops a pass early removes the `.cleaned` files (`remove_cleaned`)."""
 
     def __init__(self, files: Files, job: Job) -> None:
         self._files = files
         self._job = job
         self._mappings = Mappings()
-        # base offset of a dirty segment -> the ordinals of its first record, and of the record behind its last one
+        # Base offset of a dirty segment -> the ordinal of its first record, and the ordinal after that of its last record.
         self._ordinals: dict[int, tuple[int, int]] = {}
-        # base offset of a segment -> the last offset that can be in it
+        # Base offset of a segment -> the highest offset that it can contain.
         following = [*(source.base_offset for source in job.sources[1:]), job.end]
         self._limits = {source.base_offset: end - 1 for source, end in zip(job.sources, following, strict=True)}
         self._work = _Work()
@@ -140,7 +140,7 @@ class CleaningPass:
         self._steps = self._run()
 
     def advance(self, first_base: int = 0) -> Progress:
-        """The next piece. Segments below `first_base` are no longer there."""
+        """Does the next piece of work. Segments below `first_base` have been removed meanwhile."""
         self._first_base = first_base
         return next(self._steps)
 
@@ -172,7 +172,7 @@ class CleaningPass:
                 yield source
 
     def _count_dirty(self) -> int:
-        """How many records the dirty part has by its headers, as far as memory allows to look at them."""
+        """Counts the records of the dirty part by its batch headers, up to the number for which there is memory."""
         count, most = 0, ordinals_max(self._job.memory_bytes)
         for source in self._dirty_sources():
             mapped = self._mapped(source)
@@ -229,7 +229,7 @@ class CleaningPass:
                 f"{batch!r} does not fit into a map for {offsets.keys_max} keys: log.cleaner.dedupe.buffer.size is too small",
             )
 
-    # Writing anew
+    # Writing
 
     def _rewrite(self, group: list[Source], keep: Keep, transactions: TransactionsSeen) -> Iterator[Progress]:
         if group[-1].base_offset < self._first_base:
@@ -268,13 +268,13 @@ class CleaningPass:
         for batch in self._batches(source):
             _check_crc(
                 batch
-            )  # a damaged batch must not get a checksum that is right, and a damaged key decides nothing
+            )  # a damaged batch must not get a valid checksum, and a damaged key must not remove other records
             kept = keep.filtered(batch, transactions)
             if len(kept):
                 output.add(kept)
             if self._work.add(batch.size + len(kept)):
                 yield self._work.take()
-        # Both readings of the dirty part must count the same records, or the byte of one would judge another.
+        # Both reads of the dirty part must count the same records, or the map's byte of one record would decide about another.
         assert keep.ordinal == end, f"segment {source.base_offset} ends with record {keep.ordinal}, not {end}"
 
     # Reading
@@ -287,7 +287,7 @@ class CleaningPass:
         return mapped
 
     def _batches(self, source: Source) -> Iterator[BatchView]:
-        """The batches of a source, by headers that are checked.
+        """Yields the batches of a source; their headers are checked.
 
         Raises:
             DamagedLog, StorageFailure
@@ -295,14 +295,14 @@ class CleaningPass:
         mapped = self._mapped(source)
         reached = 0
         for position, end in self._headers(mapped, source):
-            if end > reached:  # a page that the disk cannot read would kill the process
+            if end > reached:  # touching a page that the disk cannot read would kill the process (SIGBUS)
                 reached = min(max(end, position + REACH_BYTES), source.size)
                 mapped.populate(position, reached)
             yield BatchView(mapped.buffer, position)
         mapped.close()
 
     def _headers(self, mapped: MappedFile, source: Source) -> Iterator[tuple[int, int]]:
-        """Where each batch begins and ends. Only their headers are known to be in memory."""
+        """Yields the start and end of each batch. Only the headers are known to be in memory."""
 
         def reach(position: int) -> int:
             end = min(position + HEADER_BYTES, source.size)
@@ -315,7 +315,7 @@ class CleaningPass:
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
-    """What a pass that was given up left of a group."""
+    """Removes the `.cleaned` files of a group after a pass was stopped."""
     segment = Segment(
         files, Mappings(), directory, base_offset, LogConfig(), size=0, active=True, now_ms=0, suffix=CLEANED_SUFFIX
     )

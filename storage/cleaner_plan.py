@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.storage.config import LogConfig
 
-#: Each segment of a group is renamed when the new one takes its place, and the loop waits for that: some 0.05 ms each.
+#: The swap renames each segment of a group, at about 0.05 ms each, and the event loop waits for it.
 GROUP_SEGMENTS_MAX = 50
 
 
@@ -27,7 +27,7 @@ class SegmentFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pass over the segments below `end`, of which those from `first_dirty` on were never cleaned."""
+    """The plan of a pass over the segments below `end`. Those from `first_dirty` on were never cleaned."""
 
     first_dirty: int
     end: int  # base offset of the first segment that stays as it is
@@ -54,7 +54,7 @@ def make_plan(
     last_stable_offset: int,
     now_ms: int,
 ) -> Plan:
-    """What could be cleaned now. The last of `segments` is the active one, which is never touched."""
+    """Returns the plan of a pass that is possible now. The last of `segments` is the active one, which is never cleaned."""
     if not log_start_offset <= first_dirty <= log_end_offset:
         first_dirty = log_start_offset
     end = segments[-1].base_offset
@@ -62,7 +62,7 @@ def make_plan(
     if config.min_compaction_lag_ms > 0:
         young = [s for s in dirty if s.largest_timestamp > now_ms - config.min_compaction_lag_ms]
         end = min([end, *(s.base_offset for s in young)])
-    # Whole segments only: the one that holds the last stable offset stays.
+    # Only complete segments are cleaned: the one that contains the last stable offset is not.
     end = min(
         [end, *(s.base_offset for i, s in enumerate(segments[:-1]) if segments[i + 1].base_offset > last_stable_offset)]
     )
@@ -80,7 +80,7 @@ def make_plan(
 
 
 def group_segments(segments: Sequence[SegmentFacts], config: LogConfig, end: int) -> list[list[int]]:
-    """Neighbours (as indexes) whose sizes together fit into one segment, and whose offsets can be relative to one base."""
+    """Groups adjacent segments (as indexes) whose total size fits into one segment, and whose offsets can be relative to one base."""
     groups: list[list[int]] = []
     size = index_bytes = 0
     for i, segment in enumerate(segments):

@@ -1,8 +1,8 @@
-"""The bytes of a segment that a process before this one wrote: they are checked before they are given to anyone.
+"""Bytes of a segment that an earlier process wrote: their CRCs are checked before they are served.
 
-Below the recovery point nothing is read at a start, and a disk may have damaged it since. Kafka leaves it to the reader to find
-that out by the CRC; a batch's offset and length are not covered by it, and a reader that does not check serves wrong bytes.
-Each range is checked once (0.03 ms per MB and 0.3 us per batch); what this process has written or recovered counts as checked.
+Bytes below the recovery point are not read at start, and the disk may have damaged them since. In Kafka the consumer finds
+that out by the CRC, but the CRC does not cover a batch's offset and length, and a consumer that does not check it reads wrong bytes.
+Each range is checked once (0.03 ms per MB and 0.3 us per batch); bytes that this process has written or recovered count as checked.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from ottla.protocol.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PARTIT
 from ottla.protocol.records.crc import crc32c
 from ottla.storage.walk import DamagedLog
 
-# Of one read: 2,000 small batches take about 1 ms of the loop. A read that meets more is answered with fewer bytes.
+# The limit of one read: 2,000 small batches take about 1 ms of the event loop. A read of more batches returns fewer bytes.
 BATCHES_MAX = 2000
 
 
 class ColdBytes:
-    """`until`: bytes from there on were written by this process. One range below it is known to be right."""
+    """`until`: bytes from this position on were written by this process. Below it, one range is known to be valid."""
 
     __slots__ = ("_from", "_to", "epoch_at", "until")
 
     def __init__(self, until: int) -> None:
         self.until = until
-        # The leader epoch of an offset, -1 where it is not known: no CRC covers a batch's own.
+        # Returns the leader epoch of an offset, or -1 if unknown. The CRC does not cover the epoch in the batch.
         self.epoch_at: Callable[[int], int] | None = None
         self._from = self._to = 0
 
-    def vouch(self, start: int, end: int) -> None:
-        """[start, end) holds whole batches, and was found to be right."""
+    def mark_checked(self, start: int, end: int) -> None:
+        """Marks [start, end), which contains complete batches, as checked and valid."""
         if start <= self._to and end >= self._from:
             start, end = min(start, self._from), max(end, self._to)
         self._from, self._to = start, end
@@ -46,10 +46,10 @@ class ColdBytes:
     def check(
         self, buffer: memoryview, batches: Iterator[tuple[int, int, int, int]], start: int, end: int, path: str
     ) -> int:
-        """How much of [start, end) is right: up to the first damaged batch, and at most BATCHES_MAX. `batches` walks there.
+        """Returns the end of the valid part of [start, end): the first damaged batch, at most BATCHES_MAX batches on. `batches` yields them.
 
         Raises:
-            DamagedLog: the first batch is damaged already.
+            DamagedLog: the first batch is damaged.
         """
         position, before, count, known = start, start, 0, -1
         try:
@@ -74,5 +74,5 @@ class ColdBytes:
                 position = before
             if position == start:
                 raise
-        self.vouch(start, position)
+        self.mark_checked(start, position)
         return position

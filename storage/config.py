@@ -1,4 +1,4 @@
-"""What a log needs to know of its topic's configuration: Kafka's names with underscores, values parsed already."""
+"""The topic configuration of a log: Kafka's names with underscores, and parsed values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Kafka's topic configuration and its defaults, as far as the log itself reads it."""
+    """The part of Kafka's topic configuration that the log itself reads, with Kafka's defaults."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -41,10 +41,10 @@ class LogConfig:
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
-    # Broker-wide in Kafka, but read by each log.
+    # This is a broker's configuration in Kafka; each log reads it.
     producer_id_expiration_ms: int = 86_400_000
     transaction_max_timeout_ms: int = 900_000
-    # Ours: decode every produced record, not only those that the configuration needs.
+    # Ottla's own: decode every produced record, not only if the topic's configuration needs it.
     validate_records: bool = False
 
     @property
@@ -57,7 +57,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """After which the active segment is sealed. Compaction needs that done within max.compaction.lag.ms (KIP-354)."""
+        """The age at which the active segment is sealed. Compaction needs it sealed within max.compaction.lag.ms (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
@@ -74,7 +74,7 @@ class LogConfig:
 
     @classmethod
     def from_topic_configs(cls, values: Mapping[str, Any]) -> LogConfig:
-        """From parsed values by Kafka's dotted names; names that no log reads are passed over."""
+        """Makes it from parsed values by Kafka's dotted names; names that the log does not read are ignored."""
         names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {}
         for dotted, value in values.items():

@@ -1,8 +1,8 @@
-"""Which leader epoch began at which offset (`leader-epoch-checkpoint`): how replicas find where they diverged (KIP-101).
+"""The start offset of each leader epoch (`leader-epoch-checkpoint`): by it replicas find where their logs diverged (KIP-101).
 
 Entries grow in both epoch and start offset. The file is text: version 0, number of entries, then `epoch offset` lines.
-An epoch that begins is in memory until the next flush, as in Kafka: after a crash it is read from the batches, because the
-recovery point moves behind the file. What a truncation takes away leaves the file at once.
+A new epoch is kept in memory until the next flush, as in Kafka. After a crash it is read from the batches, because the recovery
+point only advances after the file is written. Epochs that a truncation removes are removed from the file at once.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class LeaderEpochs:
     __slots__ = ("_files", "_lock", "_outdated", "_unsynced", "assigned", "entries", "latest", "path", "stored")
 
     def __init__(self, files: Files, path: str, *, stored: bool = True) -> None:
-        """`stored` False: in memory only, because the log has no directory yet, or no longer."""
+        """`stored` is False while the log has no directory (not yet, or no longer): the epochs are then in memory only."""
         self._files = files
-        self._lock = Lock()  # of the file: flushes write it on another thread, truncations on the log's own
+        self._lock = Lock()  # guards the file: flushes write it on another thread, truncations on the log's own
         self._outdated = False  # the next flush writes the file
         self._unsynced = False
         self.stored = stored
         self.path = path
         self.entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
-        #: The latest that has a batch: an append of another one comes to `assign`.
+        #: The latest epoch that has a batch: an append with another epoch calls `assign`.
         self.assigned = NO_EPOCH
 
     def load(self) -> None:
-        """Reads the file; no file is an empty history.
+        """Reads the file; a missing file is an empty history.
 
         Raises:
             CorruptFile: the text is not valid, or the entries do not grow.
@@ -50,20 +50,20 @@ class LeaderEpochs:
         self.assigned = self.latest
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins, in memory. The file gets it once the epoch has a batch, because no replica asks where another one ended.
+        """Begins an epoch in memory. It is written to the file once it has a batch: no replica requests the end of an epoch without batches.
 
-        Recovery reads epochs from the batches by it, and saves once at its end.
+        Recovery calls it for the epochs that it reads from the batches, and saves once at its end.
         """
         self._set(self._with(epoch, start_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The first batch of `epoch` is about to be written at `start_offset`; entries that contradict it are dropped.
+        """Begins `epoch` with its first batch at `start_offset`; entries that contradict it are dropped.
 
-        No file is written here: after a failover each of thousands of partitions comes here with its first batch.
+        It does not write the file: after a failover it is called for the first batch of each of thousands of partitions.
         """
         self._set(self._with(epoch, start_offset))
         self.assigned = epoch
-        self._outdated = True  # last: a flush on another thread takes this back before it reads the entries
+        self._outdated = True  # set last: a flush on another thread resets it before it reads the entries
 
     def _with(self, epoch: int, start_offset: int) -> list[tuple[int, int]]:
         assert epoch >= 0 and start_offset >= 0
@@ -73,11 +73,11 @@ class LeaderEpochs:
         return [*kept, (epoch, start_offset)]
 
     def forget_from(self, offset: int) -> None:
-        """In memory: recovery reads the epochs from here on from the batches. The file may be from before a truncation."""
+        """Drops later epochs in memory. Recovery reads them from the batches, because the file may be from before a truncation."""
         self._set([entry for entry in self.entries if entry[1] < offset])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset): the largest known epoch at or below `epoch`, and where it ended; (-1, -1) if unknown."""
+        """Returns (epoch, end offset): the largest known epoch at or below `epoch`, and its end offset; (-1, -1) if unknown."""
         if epoch < 0 or not self.entries:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
@@ -86,7 +86,7 @@ class LeaderEpochs:
             return NO_EPOCH, NO_OFFSET
         at = bisect_right(self.entries, (epoch, 2**63))
         if at == 0:
-            # Older than all we know: it held nothing here, and ended where our first epoch starts.
+            # Older than all known epochs: it has no batches here, and ended where the first known epoch starts.
             return epoch, self.entries[0][1]
         return self.entries[at - 1][0], self.entries[at][1]
 
@@ -103,7 +103,7 @@ class LeaderEpochs:
             self._replace([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that ended at or before `start_offset`; the one that holds it starts there now."""
+        """Drops the epochs that ended at or before `start_offset`; the one that contains it now starts there."""
         at = 0
         for i, (_, start) in enumerate(self.entries):
             if start <= start_offset:
@@ -116,23 +116,23 @@ class LeaderEpochs:
             self._replace([])
 
     def store(self) -> None:
-        """From now on in the file, written anew by the next flush.
+        """From now on the epochs are kept in the file; the next flush rewrites it.
 
-        Also where it has the same bytes: if a sync of them failed in an earlier process, the kernel takes them for clean.
+        It is rewritten even with the same bytes: if their fsync failed in an earlier process, the kernel counts them as clean.
         """
         self.stored = True
         self.assigned = self.latest
         self._outdated = True
 
     def leave(self) -> None:
-        """The directory is about to lose its name: a flush that is on its way must not write into a successor's."""
+        """Stops writes before the directory is renamed: a running flush must not write into the directory of a new log of the same name."""
         with self._lock:
             self.stored = False
 
     def flush(self) -> bool:
-        """Brings the file up to date, on the disk. On any thread. True when the directory must be synced as well.
+        """Writes and syncs the file, on any thread. Returns True if the directory must be synced as well.
 
-        It comes before the recovery point moves, so that no epoch that has records is ever missing.
+        It runs before the recovery point advances, so that the file has every epoch with records below the recovery point.
         """
         with self._lock:
             if self._outdated and self.stored:
@@ -148,7 +148,7 @@ class LeaderEpochs:
         return unsynced
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        """At once, without waiting for the disk; with a full disk nothing has changed."""
+        """Replaces the entries, and the file without an fsync. If the disk is full, nothing changes."""
         with self._lock:
             if self.stored:
                 self._write(entries)

@@ -1,12 +1,12 @@
-"""What can go wrong with the disk, as types. A peer's mistake is a `protocol.errors.KafkaError` instead."""
+"""Exception types for failures of the disk. Errors in requests are `protocol.errors.KafkaError` instead."""
 
 from __future__ import annotations
 
 
 class StorageFailure(Exception):
-    """A write, fsync or read of the file system failed: the log directory is not to be trusted any more.
+    """A write, fsync or read of the file system failed: the log directory goes offline.
 
-    It is never retried: after a failed fsync the kernel may have dropped the dirty pages, and a second one would lie.
+    It is never retried: after a failed fsync the kernel may have dropped the dirty pages, and a second fsync would succeed nevertheless.
     """
 
     def __init__(self, path: str, cause: BaseException | str) -> None:
@@ -18,31 +18,31 @@ class StorageFailure(Exception):
         return type(self), (self.path, self.cause)
 
     def for_good(self) -> StorageFailure:
-        """Something was changed half-way: even a full disk then takes the log directory offline."""
+        """Returns the failure for a change that was partly made: even a full disk then takes the log directory offline."""
         return StorageFailure(self.path, self.cause)
 
 
 class DiskFull(StorageFailure):
-    """No room to grow a file or to write a new one. Nothing was changed, so the directory stays in use.
+    """The disk has no room to grow a file or to create one. Nothing was changed, so the directory stays online.
 
-    Appends are refused until there is room again; everything already written stays readable.
+    Appends fail until there is room again; everything already written stays readable.
     """
 
 
 class NoAddressSpace(DiskFull):
-    """No more of a file can be mapped (39-bit kernels, `ulimit -v`). As with a full disk nothing has changed, and it may pass."""
+    """The process has no address space to map more of a file (39-bit kernels, `ulimit -v`). As with a full disk, a retry may succeed."""
 
 
 class DamagedPartition(StorageFailure):
-    """The files of one partition cannot be opened. They are left as they are; the rest of the directory is in use."""
+    """The files of one partition cannot be opened. They are not changed; the other partitions of the directory stay online."""
 
 
 class LogDirectoryOffline(StorageFailure):
-    """The log directory failed earlier, and takes no more writes until the node is started again."""
+    """The log directory failed earlier and is offline until the node is restarted."""
 
 
 class CorruptFile(Exception):
-    """A file of ours does not hold what its format says; the caller knows whether it can be made again from the log."""
+    """The contents of a file violate its format. The caller decides whether the file can be rebuilt from the log."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -63,8 +63,8 @@ class UnexpectedAppendOffset(Exception):
 
 
 class LogDirectoryLocked(Exception):
-    """Another process uses this log directory."""
+    """Another process holds the lock of this log directory."""
 
 
 class InconsistentLogDirectory(Exception):
-    """meta.properties is damaged, or of another cluster or node; the message says which directory and what to try."""
+    """meta.properties is damaged, or of another cluster or node; the message names the directory and a remedy."""

@@ -1,7 +1,7 @@
-"""The only door to the file system. `OsFiles` is the real one; the simulator brings its own disk behind the same face.
+"""The only interface to the file system. `OsFiles` implements it; the simulator has an implementation with its own disk.
 
-Paths are `str`. A failed call raises `StorageFailure` (`DiskFull` when nothing was changed for want of room); a file
-that is not there is an answer (None, False), not a failure.
+Paths are `str`. A failed call raises `StorageFailure` (`DiskFull` if there was no room and nothing was changed). A missing
+file is a result (None, False), not a failure.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Files(Protocol):
 
 
 class OsFiles:
-    """The operating system's files."""
+    """The files of the operating system."""
 
     def __init__(self) -> None:
         self._descriptors = WriteDescriptors()
@@ -109,7 +109,7 @@ class OsFiles:
                 os.close(fd)
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
-        """Replaces the file in one step: readers and crashes see the old content or the new one, never a mixture."""
+        """Replaces the file atomically: readers, and recovery after a crash, see the old content or the new one, never a mixture."""
         new = path + ".tmp"
         try:
             with _writing(new), open(new, "wb") as file:
@@ -170,9 +170,9 @@ class OsFiles:
             os.truncate(path, size)
 
     def copy_start(self, path: str, size: int) -> None:
-        """Replaces the file by one that has only its first `size` bytes, on the disk when this returns.
+        """Replaces the file by a copy of its first `size` bytes, which is synced before this returns.
 
-        Unlike `truncate` it leaves what is mapped of the old one as it is.
+        Unlike `truncate` it does not change mappings of the old file.
         """
         new = path + ".tmp"
         try:
@@ -209,7 +209,7 @@ class OsFiles:
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
     def lock(self, path: str) -> FileLock:
-        """Kafka's `.lock` file: one process per log directory. The kernel drops it with the process."""
+        """Locks Kafka's `.lock` file: one process per log directory. The kernel releases the lock when the process ends."""
         with _failing(path):
             fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         try:
@@ -231,7 +231,7 @@ class _HeldLock:
 
 
 class _failing:
-    """Turns an OSError into a StorageFailure of this path; a missing file passes through for the caller to judge."""
+    """Turns an OSError into a StorageFailure of this path; FileNotFoundError is passed on to the caller."""
 
     __slots__ = ("path",)
 
@@ -249,7 +249,7 @@ class _failing:
 
 
 class _writing(_failing):
-    """The same where something is made or renamed: what is missing then is the directory, and with it the disk."""
+    """Turns an OSError of a create or rename into a StorageFailure: FileNotFoundError then means that the directory, or its disk, is gone."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, FileNotFoundError):

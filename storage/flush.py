@@ -1,4 +1,4 @@
-"""Putting a log on the disk: the flush, which moves the recovery point, and the close of a log."""
+"""Flush of a log, which advances the recovery point, and close of a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
-    """`names`: its directory has some to sync. `entry`: so has the one above; else that is synced once for all logs."""
+    """`names`: the log's directory must be synced. `entry`: the directory above as well; otherwise one sync of it serves all logs."""
     if log.closed:
         return  # deleted while the flush waited for a worker
     log.check_usable()
@@ -31,7 +31,7 @@ def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True
         active = log.segments.active
         mark = (active.base_offset, active.size)
         names |= not log.entry_synced
-        # From the segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
+        # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
         for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
             names |= _flush_segment(log, segment)
         if names:
@@ -67,7 +67,7 @@ def _flush_segment(log: LogState, segment: Segment) -> bool:
 
 
 def close(log: LogState, clean: bool, entry: bool) -> bool:
-    """False when not everything is on the disk: the next start then has to look."""
+    """Returns False if not everything was synced: the next start must then recover the log."""
     if log.closed:
         return False
     saved = not log.has_files
@@ -79,7 +79,7 @@ def close(log: LogState, clean: bool, entry: bool) -> bool:
             log.segments.active.close(trim=True)
             flush(log, 0, names=names, entry=entry)
             for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
-                if segment.trimmed:  # behind the recovery point, so that the flush passed it over
+                if segment.trimmed:  # it lies below the recovery point, so the flush skipped it
                     segment.flush()
             saved = True
         except StorageFailure as failure:

@@ -6,7 +6,7 @@
 An offset index entry says that the batch *ending* at that offset starts at that position. Both are sparse: one entry
 per index.interval.bytes of log, so a lookup ends with a short scan. Those of the active segment are native arrays in memory,
 searched by `bisect` (0.2 us); sealed segments' are searched in their files (`storage.index_file`). Files only ever grow at
-their end, and are written when the segment is flushed or sealed. A lost tail is no loss: recovery makes it again from the log.
+their end, and are written when the segment is flushed or sealed. A lost tail does no harm: recovery rebuilds it from the log.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ottla.storage.index_file import floor_entry
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
-RELATIVE_OFFSET_MAX = 2**31 - 1  # Kafka keeps relative offsets in a signed int
+RELATIVE_OFFSET_MAX = 2**31 - 1  # Kafka stores relative offsets in a signed int
 _OFFSET_ENTRY = Struct(">II")
 _TIME_ENTRY = Struct(">qi")
-#: Before the first entry of an offset index: the log begins at position 0.
+#: The result of a lookup before the first entry of an offset index: the log begins at position 0.
 NO_ENTRY = (-1, 0)
 
 
@@ -42,8 +42,8 @@ class OffsetIndex:
         self.entries_max = bytes_max // OFFSET_ENTRY_BYTES
         self.offsets = array("I")
         self.positions = array("I")
-        self._saved = 0  # entries that the file holds already; -1: it is written anew
-        self._cut = False  # the file has more than those, of batches that are gone
+        self._saved = 0  # number of entries in the file; -1: the file must be rewritten
+        self._cut = False  # the file has further entries, of truncated batches
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -54,7 +54,7 @@ class OffsetIndex:
 
     @property
     def is_new(self) -> bool:
-        """Whether the next save replaces the file."""
+        """Returns True if the next save replaces the file."""
         return self._saved < 0
 
     @property
@@ -68,19 +68,19 @@ class OffsetIndex:
         self.positions.append(position)
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """(last offset, position) of an indexed batch at or before the one that holds `offset`."""
+        """Returns (last offset, position) of an indexed batch at or before the one that contains `offset`."""
         at = bisect_right(self.offsets, offset - self.base_offset) if offset > self.base_offset else 0
         return self._entry(at)
 
     def floor_position(self, position: int) -> tuple[int, int]:
-        """(last offset, position) of the last indexed batch that starts at or before `position`."""
+        """Returns (last offset, position) of the last indexed batch that starts at or before `position`."""
         return self._entry(bisect_right(self.positions, position))
 
     def _entry(self, at: int) -> tuple[int, int]:
         return (self.base_offset + self.offsets[at - 1], self.positions[at - 1]) if at else NO_ENTRY
 
     def floor_in_file(self, files: Files, offset: int) -> tuple[int, int]:
-        """As `floor`, from the file; whether the log agrees is for the caller to see."""
+        """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
         return self._found(floor_entry(files, self.path, _OFFSET_ENTRY, 0, offset - self.base_offset))
 
     def floor_position_in_file(self, files: Files, position: int, log_bytes: int) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class OffsetIndex:
 
     def _found(self, entry: tuple[int, int] | None) -> tuple[int, int]:
         if entry is not None and not entry[1]:
-            raise CorruptFile(self.path, "an entry names position 0, as a page of zeros that was lost")
+            raise CorruptFile(self.path, "an entry has position 0: a page was lost and reads as zeros")
         return (self.base_offset + entry[0], entry[1]) if entry is not None else NO_ENTRY
 
     def truncate_to(self, offset: int) -> None:
@@ -107,11 +107,11 @@ class OffsetIndex:
             self._saved, self._cut = entries, True
 
     def save(self, files: Files) -> bool:
-        """Brings the file up to date; False when it was. Appends may go on meanwhile on another thread."""
+        """Writes new entries to the file; returns False if there were none. Appends may run meanwhile on another thread."""
         end = len(self.positions)
         start = max(self._saved, 0)
         if self._cut:
-            files.truncate(self.path, start * OFFSET_ENTRY_BYTES)  # in place: a full disk must not keep it
+            files.truncate(self.path, start * OFFSET_ENTRY_BYTES)  # in place, so that it works on a full disk
             self._cut = False
         elif end == self._saved:
             return False
@@ -140,7 +140,7 @@ class OffsetIndex:
         mixed = array("I", data)
         _to_big_endian(mixed)
         offsets, positions = mixed[0::2], mixed[1::2]
-        # The first batch has no entry, so position 0 is a page that was lost.
+        # The first batch has no entry, so position 0 means a lost page.
         if offsets and not (positions[0] and _grows(offsets) and _grows(positions) and positions[-1] < log_bytes):
             raise CorruptFile(self.path, "entries are out of order or beyond the end of the log")
         if offsets and offsets[-1] > RELATIVE_OFFSET_MAX:
@@ -152,7 +152,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """timestamp -> an offset such that every earlier batch of the segment has a smaller max timestamp."""
+    """Maps a timestamp to an offset: every earlier batch of the segment has a smaller max timestamp."""
 
     __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path", "timestamps")
 
@@ -170,7 +170,7 @@ class TimeIndex:
 
     @property
     def full(self) -> bool:
-        # One place is kept free for the entry that sealing adds.
+        # One slot is reserved for the entry that sealing adds.
         return len(self.timestamps) >= self.entries_max - 1
 
     @property
@@ -187,17 +187,17 @@ class TimeIndex:
         """Adds the entry if its timestamp is newer than the last entry's."""
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             relative = offset - self.base_offset
-            assert not self.offsets or relative >= self.offsets[-1], "time index offsets must not go back"
+            assert not self.offsets or relative >= self.offsets[-1], "time index offsets must not decrease"
             self.timestamps.append(timestamp)
             self.offsets.append(relative)
 
     def floor(self, timestamp: int) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry that is not later: no record before it has a timestamp beyond its own."""
+        """Returns (timestamp, offset) of the last entry at or before `timestamp`: no record before it has a greater timestamp."""
         at = bisect_right(self.timestamps, timestamp)
         return (self.timestamps[at - 1], self.base_offset + self.offsets[at - 1]) if at else (-1, self.base_offset)
 
     def floor_in_file(self, files: Files, timestamp: int) -> tuple[int, int]:
-        """As `floor`, from the file; whether the log agrees is for the caller to see."""
+        """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
         entry = floor_entry(files, self.path, _TIME_ENTRY, 0, timestamp)
         return (entry[0], self.base_offset + entry[1]) if entry is not None else (-1, self.base_offset)
 
@@ -209,7 +209,7 @@ class TimeIndex:
             self._saved, self._cut = entries, True
 
     def save(self, files: Files) -> bool:
-        """Brings the file up to date; False when it was. Appends may go on meanwhile on another thread."""
+        """Writes new entries to the file; returns False if there were none. Appends may run meanwhile on another thread."""
         end = len(self.offsets)
         start = max(self._saved, 0)
         if self._cut:
@@ -231,7 +231,7 @@ class TimeIndex:
         return True
 
     def last_in_file(self, files: Files) -> tuple[int, int] | None:
-        """(timestamp, offset) of the last entry in the file; None when it has none, or is damaged."""
+        """Returns (timestamp, offset) of the last entry in the file; None if it is empty or damaged."""
         size = files.size(self.path)
         if not size or size % TIME_ENTRY_BYTES:
             return None
@@ -260,7 +260,7 @@ class TimeIndex:
         if offsets and self.base_offset + offsets[-1] > last_offset:
             raise CorruptFile(self.path, f"offset {self.base_offset + offsets[-1]} is not in the segment")
         if timestamps and timestamps[0] == offsets[0] == 0:
-            raise CorruptFile(self.path, "begins with zeros, as a page that was lost")
+            raise CorruptFile(self.path, "begins with zeros: a page was lost")
         self.timestamps, self.offsets, self._saved, self._cut = timestamps, offsets, len(timestamps), False
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
 """A segment whose batches are found through its indexes: by offset, by position in the file, by timestamp.
 
-An index is a file that a crash or a disk may have damaged: an entry counts once the log agrees with it. Indexes that cannot be
-read, or do not fit the log, are made again from it.
+A crash or a disk may have damaged an index file, so each entry is checked against the log before it is used. Indexes that
+cannot be read, or do not match the log, are rebuilt from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 class IndexedSegment(SegmentFile):
-    """What `storage.segment.Segment` is made of, together with `SegmentFile`."""
+    """The base class of `storage.segment.Segment`; its own base is `SegmentFile`."""
 
     __slots__ = ("_first_timestamp", "_hints", "indexes")
 
@@ -58,7 +58,7 @@ class IndexedSegment(SegmentFile):
     # Finding
 
     def position_of(self, offset: int) -> int | None:
-        """Where the first batch that ends at or after `offset` starts; None when all batches end before it.
+        """Returns the position of the first batch that ends at or after `offset`; None if all batches end before it.
 
         Raises:
             DamagedLog, StorageFailure
@@ -77,18 +77,18 @@ class IndexedSegment(SegmentFile):
         return None
 
     def end_of_slice(self, start: int, limit: int, bytes_max: int, min_one: bool) -> int:
-        """The end of the whole batches from `start` on that fit into `bytes_max` and end by `limit`."""
+        """Returns the end of the complete batches from `start` on that fit into `bytes_max` and end before `limit`."""
         wanted = start + bytes_max
         if wanted >= limit:
             return limit
         if start >= self.in_memory_from:
-            # As below, without the generator and its checks of what another process wrote: half of the time of a read.
+            # The same walk as below, without the generator and its checks of an earlier process's bytes: it halves the time of a read.
             unpack, buffer = WALK.unpack_from, self.view()
             position = max(start, self.indexes.offsets.floor_position(wanted)[1])
             while (following := position + HEADER_BYTES) <= limit:
                 after: int = position + unpack(buffer, position)[1] + LOG_OVERHEAD_BYTES
                 if not following <= after <= limit:
-                    break  # a damaged page was read back: the walk says where
+                    break  # a damaged page was read back: the walk below raises with its position
                 if after > wanted:
                     return after if position == start and min_one else position
                 position = after
@@ -101,9 +101,9 @@ class IndexedSegment(SegmentFile):
         return limit
 
     def from_offset(self, offset: int, headers_only: bool = False) -> Iterator[tuple[int, int, int, int]]:
-        """As `walk`, from the batch that holds `offset` on, and of checked batches only. Appends may go on meanwhile.
+        """Walks from the batch that contains `offset`, over checked batches only. Appends may run meanwhile.
 
-        With `headers_only` the caller lets those be checked (`check`) of which it reads more.
+        With `headers_only` the caller must `check` a batch before it reads more than the header.
 
         Raises:
             DamagedLog, StorageFailure
@@ -120,16 +120,16 @@ class IndexedSegment(SegmentFile):
             except DamagedLog as damage:
                 if damage.position < self.size:
                     raise self._report(damage) from None
-                return  # what was to be walked was truncated away meanwhile
+                return  # the rest was truncated meanwhile
 
     def remember(self, offset: int, position: int) -> None:
-        """A reader will come back for the batch at `offset`, which starts at `position`."""
+        """Caches that the batch at `offset` starts at `position`, for a reader's next read."""
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position
 
     def last_offset(self) -> int | None:
-        """The last offset in the segment, or None when it is empty."""
+        """Returns the last offset in the segment, or None if it is empty."""
         last = None
         if self.size:
             for batch in self.walk(self._indexed(self.indexes.entry_for, OFFSET_MAX)):
@@ -137,7 +137,7 @@ class IndexedSegment(SegmentFile):
         return last
 
     def end_before(self, offset: int) -> int:
-        """The offset behind the last batch that ends before `offset`; the base offset if there is none."""
+        """Returns the offset after the last batch that ends before `offset`; the base offset if there is none."""
         end = self.base_offset
         if self.size:
             for _, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset - 1)):
@@ -147,7 +147,7 @@ class IndexedSegment(SegmentFile):
         return end
 
     def largest_timestamp(self) -> TimestampAndOffset:
-        """The largest max timestamp of all batches, and the last offset of the first batch that has it."""
+        """Returns the largest max timestamp of all batches, and the last offset of the first batch that has it."""
         indexes = self.indexes
         if indexes.largest is None:
             if not self.active and not indexes.loaded:
@@ -164,10 +164,10 @@ class IndexedSegment(SegmentFile):
         return found if found is not None and self._has_timestamp(*found) else None
 
     def _find_largest(self) -> TimestampAndOffset:
-        """From the last time index entry on, a walk: a sealed segment's last entry is the answer already."""
+        """Walks from the last time index entry on. A sealed segment's last entry is the result already."""
         timestamp, offset = self.indexes.times.last()
         if timestamp >= 0 and not self._has_timestamp(timestamp, offset):
-            self._remake_indexes(CorruptFile(self.indexes.times.path, "its last entry does not fit the log"))
+            self._remake_indexes(CorruptFile(self.indexes.times.path, "its last entry does not match the log"))
             timestamp, offset = self.indexes.times.last()
         largest = TimestampAndOffset(timestamp, offset if timestamp >= 0 else -1)
         for position, _, _, last in self.walk(self._indexed(self.indexes.entry_for, offset)):
@@ -177,7 +177,7 @@ class IndexedSegment(SegmentFile):
         return largest
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset at or before the first record whose timestamp is at least `timestamp`.
+        """Returns an offset at or before the first record whose timestamp is at least `timestamp`.
 
         Raises:
             DamagedLog, StorageFailure
@@ -187,7 +187,7 @@ class IndexedSegment(SegmentFile):
                 found, offset = self.indexes.time_entry(timestamp)
                 if found < 0 or attempt == 2 or self._has_timestamp(found, offset):
                     return offset
-                error = CorruptFile(self.indexes.times.path, "an entry does not fit the log")
+                error = CorruptFile(self.indexes.times.path, "an entry does not match the log")
             except CorruptFile as damage:
                 error = damage
             self._remake_indexes(error)
@@ -201,7 +201,7 @@ class IndexedSegment(SegmentFile):
         return found == timestamp
 
     def _indexed(self, find: Callable[..., tuple[int, int]], *arguments: int) -> int:
-        """A position that the offset index names, once the log agrees that a batch begins there."""
+        """Returns the position in an entry of the offset index after a check that a batch begins there."""
         for attempt in (1, 2):
             try:
                 last, position = find(*arguments)
@@ -209,14 +209,14 @@ class IndexedSegment(SegmentFile):
                     return position  # an entry of this process
                 if not position or attempt == 2 or self._fits(position, last):
                     return position
-                error = CorruptFile(self.indexes.offsets.path, f"its entry for byte {position} does not fit the log")
+                error = CorruptFile(self.indexes.offsets.path, f"its entry for byte {position} does not match the log")
             except CorruptFile as damage:
                 error = damage
             self._remake_indexes(error)
         return 0
 
     def _fits(self, position: int, last_offset: int) -> bool:
-        """Whether a batch begins at `position` that ends at `last_offset`, or before: Kafka indexes several as one."""
+        """Returns True if a batch begins at `position` and ends at or before `last_offset`: one entry of Kafka's may cover several batches."""
         if position + HEADER_BYTES > self.size:
             return False
         self.reach(position)
@@ -226,7 +226,7 @@ class IndexedSegment(SegmentFile):
         return in_order and magic == MAGIC and position + HEADER_BYTES <= following <= self.size
 
     def first_timestamp(self) -> int:
-        """The max timestamp of the first batch, -1 when there is none."""
+        """Returns the max timestamp of the first batch, or -1 if the segment is empty."""
         if self._first_timestamp is None:
             if self.size == 0:
                 return -1
@@ -239,7 +239,7 @@ class IndexedSegment(SegmentFile):
     # The indexes
 
     def load_indexes(self) -> None:
-        """Reads the index files when they are not in memory yet; makes them again when they are damaged."""
+        """Reads the index files unless they are in memory; rebuilds them if they are damaged."""
         if not self.indexes.loaded:
             try:
                 self.indexes.read(self.size)
@@ -249,8 +249,8 @@ class IndexedSegment(SegmentFile):
                     self.indexes.read(self.size)
 
     def _remake_indexes(self, error: CorruptFile) -> None:
-        """From the log. If it is damaged too, they lead up to there."""
-        logger.warning("%s: made again from the log", error)
+        """Rebuilds the indexes from the log. If the log is damaged too, they end at the damage."""
+        logger.warning("%s: rebuilt from the log", error)
         self.indexes.clear()
         try:
             for position, following, _, last in self.walk(0):
@@ -258,15 +258,17 @@ class IndexedSegment(SegmentFile):
                 self.indexes.add(position, following - position, last, timestamp)
         except DamagedLog as damage:
             self._report(damage)
-            self.indexes.largest = None  # of a part it would let retention remove the segment too early
+            self.indexes.largest = (
+                None  # the largest timestamp of a part would let retention remove the segment too early
+            )
         if self.active:
             return
         self.indexes.complete()
-        if self.sync_indexes():  # no flush comes here any more
+        if self.sync_indexes():  # no later flush syncs a sealed segment
             self.indexes.unload()
 
     def sync_indexes(self) -> bool:
-        """Indexes made again are on the disk when this returns True: part of a time index would pass for the whole of it."""
+        """Syncs rebuilt indexes; they are on the disk if it returns True. A partly written time index would count as complete after a crash."""
         saved = self._save_indexes()
         if saved and self.indexes.flush():
             self._files.sync_dir(self.path.rpartition("/")[0])
@@ -276,7 +278,7 @@ class IndexedSegment(SegmentFile):
         try:
             self.indexes.save()
         except DiskFull as failure:
-            # The batches have their room already, and of an index only a tail is missing, which a restart makes again.
-            logger.warning("%s: what is new in its indexes stays in memory: %s", self.path, failure)
+            # The batches have their room already. Only the tail of an index is missing on disk, and a restart rebuilds it.
+            logger.warning("%s: new index entries stay in memory only: %s", self.path, failure)
             return False
         return True

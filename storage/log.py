@@ -1,10 +1,10 @@
-"""One partition replica's log: the facade over segments, indexes, epochs and producers.
+"""The log of one replica: the facade over segments, indexes, epochs and producer states.
 
-    log start offset <= high watermark <= log end offset            and the recovery point: all below it is on the disk
+    log start offset <= high watermark <= log end offset            and the recovery point: all below it is flushed
 
 `append` is the hot path (about 3 us for a small batch): one header check, one copy into the mapped segment, no work per
-record. Whoever appends is the only writer and runs on one thread; `flush` alone may run beside it on another.
-Nothing here knows leaders, followers or clients: who appends is told by `origin`, and the high watermark by the caller.
+record. A log has a single writer, which runs on one thread; only `flush` may run beside it on another.
+The log does not know roles: `origin` says whose batches are appended, and the caller advances the high watermark.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ottla.storage.txn_index import AbortedTxn
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 
-CLIENT = Origin.CLIENT  # the member of an enum takes longer to find than a global name
+CLIENT = Origin.CLIENT  # a global name: the lookup of an enum's member takes longer
 
 
 class Log(LogState):
-    """See the module. Made by `storage.recovery.open_log` or `storage.logs.Logs`."""
+    """See the module. `storage.recovery.open_log` and `storage.logs.Logs` create it."""
 
     # Appending
 
@@ -55,15 +55,15 @@ class Log(LogState):
         transaction_version: int = 0,
         prepared: Prepared | Turn | None = None,
     ) -> Appended:
-        """Adds batches at the end; see `Origin` for what is checked and assigned. Never waits, never half done.
+        """Appends batches atomically and without waiting; `Origin` lists the checks and the assigned fields.
 
-        `prepared` is what `prepare` gave for a client's batch, or the turn that may be spent on that instead.
+        `prepared` is the result of `prepare` for a client's batch, or the turn in which `append` may prepare it itself.
 
         Raises:
-            KafkaError: the batch must be refused; nothing has changed.
-            TooLong: the batch has to be prepared first, or there is an `errand`; nothing has changed.
-            StorageFailure: the disk refused (`DiskFull`: for now); nothing has changed.
-            UnexpectedAppendOffset: replicated batches that do not continue this log.
+            KafkaError: the batch is invalid; nothing has changed.
+            TooLong: the batch must be prepared first, or there is an `errand`; nothing has changed.
+            StorageFailure: the disk failed (`DiskFull`: a later append may succeed); nothing has changed.
+            UnexpectedAppendOffset: the replicated batches do not continue this log.
         """
         view = records if type(records) is memoryview else memoryview(records)
         if origin is not CLIENT:
@@ -83,7 +83,7 @@ class Log(LogState):
                     producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, origin
                 )
             except KafkaError as error:
-                raise self._why_refused(error) from None
+                raise self._explain_order_error(error) from None
             if duplicate is not None:
                 return self._duplicate(duplicate)
         first = self.log_end_offset
@@ -112,16 +112,16 @@ class Log(LogState):
             )
         if not position:
             self.on_new_active()
-        # `Appended(...)` is a call of Python code: 0.15 us more.
+        # `Appended(...)` would be a call of Python code, which takes 0.15 us more.
         return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False, False))
 
     def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
-        """What `append` needs of a client's batch, if anything. `records` must stay as they are until it is done."""
+        """Prepares a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
         preparation = self.preparation
         try:
             header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
         except KafkaError:
-            return None  # `append` refuses it with the same words
+            return None  # `append` raises the same error
         errand = self.errand(
             len(records), self.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms
         )
@@ -132,13 +132,13 @@ class Log(LogState):
             return None if errand is None else Prepared(preparation, None)
         try:
             return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
-        except KafkaError as refusal:
-            refusal.__traceback__ = refusal.__context__ = None  # their frames keep the decompressed records
-            return Prepared(preparation, refusal)
+        except KafkaError as error:
+            error.__traceback__ = error.__context__ = None  # their frames keep the decompressed records
+            return Prepared(preparation, error)
 
     @property
     def prepares(self) -> bool:
-        """Whether some batches have to be prepared."""
+        """Returns True if the configuration requires that some batches are prepared."""
         return self.needs_records or self.target_codec is not None
 
     def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
@@ -148,40 +148,41 @@ class Log(LogState):
         if isinstance(prepared, Turn):
             return do_at_once(prepare(BatchView(view), preparation, now_ms, prepared))
         if prepared.preparation is not preparation:
-            raise TooLong  # the configuration has changed meanwhile
+            raise TooLong  # the configuration has changed since the batch was prepared
         if isinstance(prepared.outcome, KafkaError):
             raise prepared.outcome
         assert prepared.outcome is not None, "the codec asks for it, as it did then"
         return prepared.outcome
 
-    def _why_refused(self, error: KafkaError) -> KafkaError | StorageFailure:
-        """A batch behind one that the disk refused is out of order by no fault of its producer.
+    def _explain_order_error(self, error: KafkaError) -> KafkaError | StorageFailure:
+        """Returns the failure of the earlier append if it explains an out-of-order sequence, else `error`.
 
-        Told so, librdkafka begins another epoch, and what is under way to other partitions may be written twice.
+        After a failed append the producer's next batch is out of order. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump
+        its epoch, and in-flight batches of other partitions could then be duplicated.
         """
-        refusal = self.refusal
-        if refusal is None or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        failure = self.append_failure
+        if failure is None or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return error
-        return type(refusal)(refusal.path, refusal.cause)
+        return type(failure)(failure.path, failure.cause)
 
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
 
     def errand(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Callable[[], None] | None:
-        """What waits for the file system before such an append: to be called on any thread, so that the loop need not.
+        """Returns the file system calls that such an append needs first, for a worker thread: the event loop must not wait for them.
 
-        It does not fail: where it could not do its work the append tries again, and says why not.
+        The returned function does not raise: if it fails, the append tries again and raises the error.
         """
         return roll.errand(self, size, last_offset, max_timestamp, now_ms)
 
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, up_to_offset: int = NEVER, min_one: bool = True) -> Read:
-        """Whole batches from the one that holds `offset` on, all of them below `up_to_offset`.
+        """Returns complete batches from the one that contains `offset` on, all of them below `up_to_offset`.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the first of them is damaged.
-            StorageFailure: the disk cannot read them; the log takes no more writes.
+            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the first of them is damaged.
+            StorageFailure: the disk cannot read them; the log directory goes offline.
         """
         try:
             return self._read(offset, max_bytes, up_to_offset, min_one)
@@ -208,7 +209,7 @@ class Log(LogState):
             segment = segments[index]
         start = segment.position_of(offset)
         while start is None or start == segment.size:
-            index += 1  # the end of a segment, or a gap that compaction left
+            index += 1  # at the end of a segment, or in a gap of compaction
             if index == len(segments):
                 return Read(NO_BYTES, offset, offset)
             segment = segments[index]
@@ -231,32 +232,32 @@ class Log(LogState):
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 
     def batches(self, start: int, end: int = NEVER) -> Iterator[BatchView]:
-        """Every batch that overlaps [start, end), for replay. Appends may go on meanwhile."""
+        """Yields every batch that overlaps [start, end), for replay. Appends may run meanwhile."""
         return lookup.batches(self, start, end)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
-        """The aborted transactions that a read_committed reader of [start, end) must skip."""
+        """Returns the aborted transactions that a read_committed consumer of [start, end) must skip."""
         return lookup.aborted_transactions(self, start, end)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
+        """Returns (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
         return do_now(lookup.offset_for_timestamp(self, timestamp, Turn()))
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        """Returns (timestamp, offset, leader epoch) of the first record with the largest timestamp."""
         return do_now(lookup.max_timestamp(self, Turn()))
 
     def largest_timestamp(self) -> TimestampAndOffset:
         return max((segment.largest_timestamp() for segment in self.segments), key=lambda largest: largest.timestamp)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
+        """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # Moving the offsets
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raises the high watermark, to the log end offset at most. False when it was there already."""
+        """Raises the high watermark, at most to the log end offset. Returns False if it did not change."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -274,15 +275,15 @@ class Log(LogState):
         return snapshot_files.decoding(self, offset)
 
     def truncate_to(self, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
-        """Removes everything at or after `offset`; False when there was nothing."""
+        """Removes all batches that end at or after `offset`; returns False if there were none."""
         return truncate.truncate_to(self, offset, decoded)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Removes everything; the log goes on at `offset`."""
+        """Removes all batches; the next append starts at `offset`."""
         truncate.truncate_fully_and_start_at(self, offset, log_start_offset)
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """A follower hears of its leader's log start offset. Segments before it go with the next retention run."""
+        """Applies the leader's log start offset on a follower. The next retention run removes the segments before it."""
         return log_start.advance_log_start_offset(self, offset)
 
     def delete_records(self, before_offset: int) -> int:
@@ -294,7 +295,7 @@ class Log(LogState):
         return log_start.delete_records(self, before_offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Removes the segments that retention lets go and returns how many those were."""
+        """Removes the segments that retention no longer keeps; returns their number."""
         return log_start.apply_retention(self, now_ms)
 
     def roll(self, now_ms: int = 0) -> int:
@@ -309,7 +310,7 @@ class Log(LogState):
 
     @property
     def unflushed_bytes(self) -> int:
-        """How much a restart after a crash must check again."""
+        """Returns the number of bytes that recovery must check after a crash."""
         base, flushed = self.flush_mark
         unflushed = 0
         for segment in self.segments.from_offset(self.recovery_point):
@@ -317,7 +318,7 @@ class Log(LogState):
         return max(unflushed, 0)
 
     def snapshot_producers(self) -> None:
-        """Writes the producers' state as it is now, so that a restart after a crash need not read all batches of the segment."""
+        """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
         if len(self.producers):
             try:
                 snapshot_files.take(self)
@@ -326,36 +327,36 @@ class Log(LogState):
                 raise
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms ask for a flush now."""
+        """Returns True if flush.messages or flush.ms require a flush now."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
         return unflushed >= self.config.flush_messages or now_ms - self.flushed_ms >= self.config.flush_ms
 
     def flush(self, now_ms: int = 0) -> None:
-        """Puts everything appended so far on the disk and moves the recovery point there. May run on another thread.
+        """Syncs all batches appended so far and advances the recovery point to their end. It may run on another thread.
 
         Raises:
-            StorageFailure: the log takes no more writes.
+            StorageFailure: the log directory goes offline.
         """
         flush.flush(self, now_ms)
 
     def leave(self) -> None:
-        """The log is deleted or set aside: nothing is written any more, not even by a flush that is under way."""
+        """Stops all writes, also of a running flush, because the log is deleted or set aside."""
         with self.files_lock:
-            self.closed = True  # from now on it has files or it has none
+            self.closed = True  # from now on no thread creates its files
         for segment in self.segments:
             segment.removed = True
 
     def unmap(self) -> None:
-        """Gives its mappings back. On any thread, once nothing uses the log but a flush that is on its way."""
+        """Unmaps the segments, on any thread. Only a running flush may still use the log."""
         self.epochs.leave()
         for segment in self.segments:
             segment.unmap()
 
     def close(self, clean: bool = True, *, entry: bool = True) -> bool:
-        """Trims, snapshots producers, flushes and lets go of the files. False when the disk did not let it.
+        """Trims the active segment, writes a producer snapshot, flushes and closes the files. Returns False if the disk failed.
 
-        Without `entry` the caller syncs the directory above, in which a new log has its name.
+        Without `entry` the caller must sync the parent directory, which has the entry of a new log.
         """
         return flush.close(self, clean, entry)

@@ -16,7 +16,7 @@ META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 VERSION = "1"
-# Directory ids that mean something else (KIP-858): unassigned, lost, migrating; and what Kafka keeps back.
+# Directory ids with a special meaning (KIP-858): unassigned, lost, migrating; and those that Kafka reserves.
 RESERVED_IDS = 100
 
 
@@ -24,7 +24,7 @@ RESERVED_IDS = 100
 class MetaProperties:
     cluster_id: str
     node_id: int
-    directory_id: bytes | None  # directories of before KIP-858 have none
+    directory_id: bytes | None  # directories from before KIP-858 have none
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class LogDir:
 
 
 def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
-    """The identity of a directory, None when it is not formatted.
+    """Returns the identity of a directory, or None if it is not formatted.
 
     Raises:
         InconsistentLogDirectory: the file is damaged or of an unknown version.
@@ -65,7 +65,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except (ValueError, KeyError) as error:
         raise InconsistentLogDirectory(
-            f"{path} is damaged ({error}): restore it, or format the directory anew"
+            f"{path} is damaged ({error}): restore it, or format the directory again"
         ) from error
 
 
@@ -79,11 +79,11 @@ def write_meta_properties(files: Files, directory: str, meta: MetaProperties) ->
 
 
 def open_log_dirs(files: Files, paths: Iterable[str], cluster_id: str | None, node_id: int) -> list[LogDir]:
-    """Locks the directories and checks that they are this node's. One that fails is offline; the others are used.
+    """Locks the directories and checks that they belong to this node. A directory that fails is offline; the others are used.
 
     Raises:
-        LogDirectoryLocked: another process uses one of them.
-        InconsistentLogDirectory: one is not formatted, or is of another cluster or node, or no directory is left.
+        LogDirectoryLocked: another process holds the lock of one of them.
+        InconsistentLogDirectory: one is not formatted, or belongs to another cluster or node, or all are offline.
     """
     dirs = [_open(files, path, node_id) for path in paths]
     online = [directory for directory in dirs if directory.online]
@@ -118,7 +118,7 @@ def _open(files: Files, path: str, node_id: int) -> LogDir:
 
 
 def id_to_text(uuid: bytes) -> str:
-    """A UUID as Kafka writes it: 22 characters of URL-safe base64."""
+    """Returns a UUID in Kafka's text form: 22 characters of URL-safe base64."""
     return urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
@@ -130,7 +130,7 @@ def id_from_text(text: str) -> bytes:
 
 
 def _properties(text: str) -> Iterable[tuple[str, str]]:
-    """The plain part of Java's properties format; nothing in our files needs escapes."""
+    """Parses Java's properties format without escapes, which these files do not need."""
     for line in text.splitlines():
         if line.strip() and line.lstrip()[0] not in "#!":
             key, found, value = line.partition("=")

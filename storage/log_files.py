@@ -1,4 +1,4 @@
-"""The files of a log: made with the first write, one more segment at a time, renamed away when a segment goes."""
+"""The files of a log: created before the first append, then segment by segment, and renamed when a segment is deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ottla.storage.segment import DELETED_SUFFIX, Segment
 
 
 def create_files(log: LogState) -> None:
-    """The first write is near. A directory without the topic's id would be taken for a stray, so a full disk leaves none."""
+    """Creates the partition directory and its files before the first append.
+
+    If the disk is full the directory is removed again: one without partition.metadata is treated as a stray replica.
+    """
     with log.files_lock:
         if log.has_files or log.closed:
             return
@@ -45,8 +48,8 @@ def remove_files(log: LogState, segment: Segment) -> None:
     segment.unmap()
     for name in segment.file_names():
         log.files.remove(name)
-    # The log goes on in the segment before. Found again after a power loss, the empty one would hide what is appended there.
-    if log.files.exists(log.directory):  # it may have been deleted meanwhile
+    # Appends continue in the previous segment. If the empty new one reappeared after a power loss, it would hide them.
+    if log.files.exists(log.directory):  # the log may have been deleted meanwhile
         log.files.sync_dir(log.directory)
 
 

@@ -1,4 +1,4 @@
-"""What moves the log start offset: DeleteRecords, the leader's word to a follower, and retention, which removes segments."""
+"""Changes of the log start offset: by DeleteRecords, by the leader's Fetch response on a follower, and by retention."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def apply_retention(log: LogState, now_ms: int) -> int:
             except DiskFull:
                 if count == 1:
                     raise
-                count -= 1  # the others make room
+                count -= 1  # the earlier segments make room
         gone = segments[:count]
         log.segments.remove(gone)
         log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
@@ -77,7 +77,7 @@ def _forget_epochs(log: LogState) -> None:
     try:
         log.epochs.truncate_from_start(log.log_start_offset)
     except DiskFull as failure:
-        # What makes room must not wait for room, and epochs from before the log's start do no harm.
+        # Deletion must succeed on a full disk; epochs from before the log start that stay in the file do no harm.
         logger.warning("epochs of %s: %s", log, failure)
     except StorageFailure as failure:
         log.fail(failure)
@@ -90,9 +90,9 @@ def _facts(log: LogState, index: int) -> SegmentFacts:
     try:
         timestamp = segment.largest_timestamp().timestamp
     except DamagedLog:
-        timestamp = -1  # retention goes by size and by the file's own time: a damaged segment does not fill the disk
+        timestamp = -1  # size and the file's modification time decide instead: damaged segments must not fill the disk
     if timestamp < 0 and (segment.size or following is None):
         timestamp = log.files.modified_ms(segment.log_path)
-    # Else compaction has emptied it: younger than all others by its file, it would keep them from being removed.
+    # Otherwise compaction has emptied it. Its file is newer than all others and would prevent their removal.
     end = log.log_end_offset if following is None else following
     return SegmentFacts(segment.base_offset, end, segment.size, timestamp)

@@ -1,7 +1,7 @@
-"""What one log knows in memory, and what follows from that alone. Nothing here reads or writes a file.
+"""The in-memory state of one log, and values derived from it. This module does not read or write files.
 
-What changes a log on the disk, or looks things up in it, are functions of this state in modules of their own (`roll`,
-`truncate`, `flush`, `lookup`, ...). They import this one; `storage.log.Log` adds them to it as methods and appends.
+Changes of a log on the disk, and lookups in it, are functions of this state in modules of their own (`roll`, `truncate`,
+`flush`, `lookup`, ...). They import this module; `storage.log.Log` appends, and has them as methods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.storage.segments import Segments
 
 
 class LogState:
-    """See the module. `Log` inherits it: to reach each field through another object would cost every append and read."""
+    """See the module. `Log` inherits it, because access to the fields through another object would slow down every append and read."""
 
     def __init__(
         self,
@@ -53,31 +53,31 @@ class LogState:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.flushed_ms = 0
-        self.looked_at_end = -1  # where the log ended when it was found to need no flush
+        self.flush_checked_end_offset = -1  # log end offset at the last flush check that found nothing to do
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
-        self.frozen: dict[int, list[ProducerState]] = {}  # producers at an offset, for the next flush to write
-        self.unsynced_snapshot = -1  # the newest of them, while a power loss may still take it
+        self.frozen: dict[int, list[ProducerState]] = {}  # producer states at an offset, which the next flush writes
+        self.unsynced_snapshot = -1  # the newest snapshot, until it is synced
         self.failure: StorageFailure | None = None
-        # Why the disk refused the last append, also where it is full for now.
-        self.refusal: StorageFailure | None = None
+        # The failure of the last append, also if the disk was only full.
+        self.append_failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
-        self.deleted_files: list[str] = []  # renamed, to be removed after file.delete.delay.ms
+        self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
         self.closed = False
-        self.has_files = True  # a log that was never written has none, not even its directory
-        self.entry_synced = False  # whether the directory itself is known to be on the disk
-        self.rolls = self.rolls_synced = 0  # whether the name of the newest segment is
-        self.files_lock = Lock()  # held while the first files are made, on whichever thread
-        # While a truncation is under way: where the log will end, and begin. A checkpoint written then says no more.
-        self.cut_to = NEVER
-        self.cut_start: int | None = None
-        self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log goes on behind them
-        self.truncations = 0  # a flush that runs meanwhile must not move the recovery point
-        self.recovery_lock = Lock()  # of recovery point and truncations, which a flush changes on its own thread
-        # Told of a truncation (and of a new log start) before it begins, to write it into the checkpoints.
-        self.on_cut: Callable[[int, int | None], None] | None = None
-        self.cleaned_until = 0  # the log cleaner has been over everything below (cleaner-offset-checkpoint)
-        self.uncleanable: str | None = None  # why the log cleaner passes it over
+        self.has_files = True  # False for a log without appends: it has no directory yet
+        self.entry_synced = False  # True once the entry of its directory is synced
+        self.rolls = self.rolls_synced = 0  # the newest segment's entry is synced if both are equal
+        self.files_lock = Lock()  # held while the first files are created, on any thread
+        # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
+        self.truncating_to = NEVER
+        self.truncating_start: int | None = None
+        self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log continues after them
+        self.truncations = 0  # a flush that runs during one must not advance the recovery point
+        self.recovery_lock = Lock()  # guards recovery point and truncations: a flush changes them on another thread
+        # Called before a truncation (with the new log start, if any), to lower the checkpoints.
+        self.before_truncation: Callable[[int, int | None], None] | None = None
+        self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
+        self.uncleanable: str | None = None  # why the log cleaner skips it
         for segment in segments:
             segment.cold.epoch_at = epochs.epoch_of
         self._jitter = jitter
@@ -86,33 +86,34 @@ class LogState:
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The size of all batches in bytes."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def recovery_point_to_write(self) -> int:
-        """Up to there a restart finds batches, or the file has changed since."""
-        return self.before_gap(min(self.recovery_point, self.cut_to))
+        """The recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
+        return self.before_gap(min(self.recovery_point, self.truncating_to))
 
     def before_gap(self, offset: int) -> int:
         gap_from, gap_to = self.end_gap
         return gap_from if gap_from < offset <= gap_to else offset
 
     def leave_gap(self) -> tuple[int, int]:
-        """The gap that the log ended in once, before it is forgotten: no recovery point may be left inside it.
+        """Moves a recovery point inside the gap at the log's end to the gap's start, before the gap is forgotten; returns the gap.
 
-        A power loss may take the batches that were appended behind it, and the log would seem to have lost what was flushed.
+        A power loss may take the batches that were appended after the gap. Recovery would then find the log to end below its
+        recovery point, and treat it as damaged.
         """
         gap_from, gap_to = self.end_gap
         if gap_from < gap_to:
             with self.recovery_lock:
-                self.truncations += 1  # a flush that runs meanwhile must not move the recovery point
+                self.truncations += 1  # a flush that runs meanwhile must not advance the recovery point
                 self.recovery_point = self.before_gap(self.recovery_point)
         return self.end_gap
 
     @property
     def log_start_to_write(self) -> int:
-        return self.log_start_offset if self.cut_start is None else self.cut_start
+        return self.log_start_offset if self.truncating_start is None else self.truncating_start
 
     @property
     def latest_epoch(self) -> int:
@@ -120,10 +121,10 @@ class LogState:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below belongs to no transaction that is open, or ended by a marker not yet replicated."""
+        """The last stable offset: no transaction below it is open, or ended by a marker that is not yet replicated."""
         if not self.producers.in_transaction:
             return self.high_watermark
-        # DeleteRecords and retention may pass the first record of an open transaction.
+        # DeleteRecords and retention may remove the first record of an open transaction.
         return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
 
     def __repr__(self) -> str:
@@ -151,7 +152,7 @@ class LogState:
         return int(self._jitter * min(self.config.segment_jitter_ms, self.config.roll_ms))
 
     def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether `size` bytes can be written to the active segment as it is; if not, ask `make_room`."""
+        """Returns True if `size` bytes can be written to the active segment as it is; if not, call `make_room`."""
         segment = self.segments.active
         return (
             segment.size + size <= segment.room
@@ -164,7 +165,7 @@ class LogState:
         segment = self.segments.active
         self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self.config, self.roll_jitter_ms())
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-        self.looked_at_end = -1
+        self.flush_checked_end_offset = -1
 
     def check_usable(self) -> None:
         if self.failure is not None:
@@ -172,9 +173,9 @@ class LogState:
         assert not self.closed, f"{self} is closed"
 
     def fail(self, failure: StorageFailure) -> None:
-        """The disk failed: no more writes. A full disk is no such failure, as nothing was changed."""
-        self.refusal = failure
-        self.segments.active.room = 0  # the next append goes to make_room, and is refused there
+        """Takes the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
+        self.append_failure = failure
+        self.segments.active.room = 0  # the next append calls make_room, which raises
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
             if self.on_failure is not None:

@@ -1,7 +1,7 @@
 """All logs of a node over its log directories: open, create, find, delete, checkpoint, close.
 
-Which partitions there should be is not known here: the broker compares with the metadata and asks for `create`,
-`delete` or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these: the quorum opens it itself.
+This module does not know the cluster's metadata: the broker compares the partitions with it and calls `create`, `delete`
+or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these logs: the quorum opens it itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.storage.walk import REMEDY, DamagedLog
 logger = logging.getLogger(__name__)
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
-# A restart after a crash reads what was not flushed: this much of a log takes about 0.1 s (1 s with 100-byte batches).
+# Recovery after a crash reads the unflushed part of each log: this many bytes take about 0.1 s (1 s with 100-byte batches).
 RECOVERY_BYTES_MAX = 64 << 20
 
 CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.LOG_START, checkpoint.REPLICATION, checkpoint.CLEANER)
@@ -42,7 +42,7 @@ class Logs:
         self.files = files
         self.directories = directories
         self.mappings = mappings or Mappings()
-        self.previous_broker_epoch = -1  # of the last clean stop, -1 after a crash (KIP-966)
+        self.previous_broker_epoch = -1  # the broker epoch at the last clean stop, -1 after a crash (KIP-966)
         self.on_directory_failed: Callable[[LogDir], None] | None = None
         self._rng = rng
         self._logs: dict[Key, Log] = {}
@@ -50,14 +50,14 @@ class Logs:
         self._dir_of: dict[Key, LogDir] = {}
         self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
         self._removals = Removals(files, self.directory_failed)
-        self._opened: set[str] = set()  # directories whose logs are all open, and recovered if need be
+        self._opened: set[str] = set()  # directories whose logs are all open and recovered
         self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
-        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # what the checkpoint files hold, by path
-        # Checkpoints are written on worker threads, each by one at a time.
+        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # the contents of the checkpoint files, by path
+        # Workers write the checkpoints; the lock serializes the writes of one.
         self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
-        self._written: set[str] = set()  # those of them that this process wrote, and that hold nothing else
+        self._written: set[str] = set()  # checkpoints that only this process has written
 
     # Finding
 
@@ -82,7 +82,7 @@ class Logs:
     # Opening
 
     def open_all(self, config_for: ConfigFor, now_ms: int) -> None:
-        """Opens every partition found. A directory that fails goes offline, the others are opened all the same."""
+        """Opens every partition in the directories. A directory that fails goes offline; the others are opened nevertheless."""
         epochs: list[int] = []
         for directory in self.directories:
             if directory.online:
@@ -120,7 +120,7 @@ class Logs:
     def _open_partition(
         self, directory: LogDir, name: tuple[str, int], config_for: ConfigFor, clean: bool, now_ms: int
     ) -> Log | None:
-        """None for a partition that was set aside."""
+        """Opens a partition. Returns None if it was set aside."""
 
         def known(checkpoint_name: str) -> int:
             return self._checkpointed[f"{directory.path}/{checkpoint_name}"].get(name, 0)
@@ -130,11 +130,11 @@ class Logs:
             topic_id = read_topic_id(self.files, path)
         except CorruptFile as error:
             if known(checkpoint.RECOVERY_POINT):
-                raise  # it was on the disk once
+                raise  # partition.metadata was on the disk once, so it is damaged
             logger.warning("%s: the partition is set aside", error)
             topic_id = None
         if topic_id is None:
-            # As in Kafka: it is written before a flush vouches for any record, so none is lost that was acknowledged.
+            # Kafka does the same. partition.metadata is synced before the first flush of records, so no acknowledged record is lost.
             self._rename_away(directory, *name, STRAY)
             return None
         log = open_log(
@@ -155,14 +155,14 @@ class Logs:
         return log
 
     def _leave_closed(self, path: str, name: tuple[str, int], error: Exception) -> None:
-        """One partition cannot be opened: its files stay as they are, and the node goes on without it."""
+        """Records that a partition cannot be opened: its files are not changed, and the node runs without it."""
         self._damaged[name] = DamagedPartition(path, error)
         known = isinstance(error, DamagedLog | CorruptFile)
         remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
         logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
 
     def _take_clean_mark(self, directory: LogDir) -> tuple[bool, int]:
-        """Whether the last stop was clean, and the broker epoch then. The mark goes now: a crash while opening counts."""
+        """Returns whether the last stop was clean, and the broker epoch then. Removes the mark, so that a crash while opening is noticed."""
         path = f"{directory.path}/{CLEAN_SHUTDOWN}"
         data = self.files.read(path)
         if data is None:
@@ -175,12 +175,12 @@ class Logs:
             return True, -1
 
     def _read_checkpoint(self, directory: LogDir, name: str) -> None:
-        """A damaged checkpoint is as good as none: the log is read from its start."""
+        """Reads a checkpoint. A damaged one counts as missing: the logs are then read from their start."""
         path = f"{directory.path}/{name}"
         try:
             offsets = checkpoint.read_offsets(self.files, path)
         except CorruptFile as error:
-            logger.warning("%s: passed over", error)
+            logger.warning("%s: ignored", error)
             offsets = {}
         self._checkpointed[path] = offsets
 
@@ -194,7 +194,7 @@ class Logs:
         self._dir_of[key] = directory
         self._in[directory.path][key] = log
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
-        log.on_cut = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
+        log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
     # Creating and deleting
 
@@ -208,22 +208,22 @@ class Logs:
         now_ms: int = 0,
         directory_id: bytes | None = None,
     ) -> Log:
-        """An empty log, in the directory given or in the one with the fewest logs; the log itself if it is there.
+        """Returns the existing log, or a new one in the given directory or in the one with the fewest logs.
 
-        A directory id that none of ours has is of one that is no more (KIP-858), unless one of ours has failed.
+        An unknown directory id belongs to a removed directory (KIP-858), unless one of this node's directories is offline.
         Nothing is written yet (`recovery.new_log`).
 
         Raises:
-            LogDirectoryOffline: no directory is in use, or not the one where the log may be.
-            DamagedPartition: it is there, and could not be opened.
+            LogDirectoryOffline: all directories are offline, or one is that may contain the log.
+            DamagedPartition: the log exists and could not be opened.
             StorageFailure, DiskFull
         """
         if (damaged := self._damaged.get((topic, partition))) is not None:
             self._set_damaged_aside(damaged, topic, partition, topic_id)
         if (log := self._logs.get((topic_id, partition))) is not None:
             return log
-        if (namesake := self._by_name.get((topic, partition))) is not None:
-            self.set_aside(namesake)  # of a topic that had this name before
+        if (same_name := self._by_name.get((topic, partition))) is not None:
+            self.set_aside(same_name)  # of a topic that had this name before
         self._removals.settle(topic, partition)
         directory = self._choose(directory_id)
         try:
@@ -238,7 +238,7 @@ class Logs:
         return log
 
     def _set_damaged_aside(self, damaged: DamagedPartition, topic: str, partition: int, topic_id: bytes) -> None:
-        """Files that could not be opened are in the way of a new topic of that name; they stay where they are its own."""
+        """Sets aside the damaged files of an earlier topic of the same name; raises if they belong to this topic."""
         try:
             owner = read_topic_id(self.files, damaged.path)
         except CorruptFile:
@@ -257,12 +257,12 @@ class Logs:
             raise LogDirectoryOffline(self.directories[0].path, "no log directory is in use")
         failed = self.offline_directories
         if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
-            # The log is in there, as far as anybody knows: an empty one elsewhere would be taken for it.
+            # The log may be in the failed directory: an empty one elsewhere would count as this replica and lose its records.
             raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
         return min([d for d in online if not d.cordoned] or online, key=lambda d: len(self._in[d.path]))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
-        """Takes the log out at once, without a system call. Its files go with `rename_deleted` and `remove_deleted`."""
+        """Removes the log from memory, without a system call. `rename_deleted` and `remove_deleted` remove its files."""
         log = self._logs.get((topic_id, partition))
         if log is None:
             return
@@ -273,11 +273,11 @@ class Logs:
 
     @property
     def deleted_to_rename(self) -> int:
-        """How many deleted logs still have their directory's name."""
+        """Returns the number of deleted logs whose directories are not yet renamed."""
         return len(self._removals)
 
     def rename_deleted(self) -> None:
-        """Renames the directories of deleted logs, with one sync per log directory. On any thread.
+        """Renames the directories of deleted logs, with one sync per log directory, on any thread.
 
         Raises:
             StorageFailure: some were not renamed; on a full disk (`DiskFull`) the next call tries again.
@@ -287,7 +287,7 @@ class Logs:
             raise failure
 
     def set_aside(self, log: Log) -> None:
-        """The metadata does not know this partition: its files are kept under a name that nothing reads."""
+        """Renames a stray replica, which the metadata does not know, to a name that is not opened. Its files are kept."""
         directory = self._take_out(log)
         log.unmap()
         if log.has_files:
@@ -317,19 +317,19 @@ class Logs:
             raise
 
     def remove_deleted(self, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
-        """Unlinks what was deleted long enough ago, and returns how many files and directories went, `limit` at most.
+        """Unlinks files and directories whose file.delete.delay.ms has passed, at most `limit`; returns their number.
 
-        On any thread, one at a time.
+        It runs on any thread, one call at a time.
         """
         for log in self:
             while log.deleted_files:
                 self._removals.add_file(log.deleted_files.pop(), now_ms + log.config.file_delete_delay_ms)
         return self._removals.remove_due(now_ms, limit)
 
-    # Upkeep
+    # Scheduled tasks
 
     def apply_retention(self, now_ms: int) -> int:
-        """Over all logs in use that delete; returns how many segments went."""
+        """Applies retention to all logs with cleanup.policy=delete; returns the number of removed segments."""
         count = 0
         for log in self:
             if log.failure is None:
@@ -338,21 +338,23 @@ class Logs:
                 except StorageFailure as failure:
                     logger.warning("retention of %s: %s", log, failure)
                 except Exception:
-                    logger.exception("retention of %s", log)  # the logs behind it must not fill the disk
+                    logger.exception(
+                        "retention of %s", log
+                    )  # retention of the remaining logs must go on, or the disk would fill up
         if count:
-            self.write_log_starts()  # one sync instead of one per log: what was removed does not come back after a crash
+            self.write_log_starts()  # one sync for all logs: removed segments must not come back after a crash
         return count
 
     def flush_due(self, now_ms: int) -> list[Log]:
-        """The logs to flush now (`Log.flush`, on any thread). Called on the thread that appends.
+        """Returns the logs to flush now (`Log.flush`, on any thread). It runs on the thread that appends.
 
-        They are those whose configuration says so, and those whose restart after a crash would take too long; of the
-        latter the producers' state is written here, while nobody appends.
+        These are the logs whose configuration requires a flush, and those whose recovery after a crash would take too long. For the
+        latter it writes a producer snapshot here, because no append runs meanwhile.
         """
         due: list[Log] = []
         for log in self._logs.values():
             end = log.log_end_offset
-            if end == log.looked_at_end or log.failure is not None or log.recovery_point >= end:
+            if end == log.flush_checked_end_offset or log.failure is not None or log.recovery_point >= end:
                 continue
             if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
                 try:
@@ -367,27 +369,27 @@ class Logs:
             elif log.flush_due(now_ms):
                 due.append(log)
             elif log.config.flush_ms == NEVER:
-                log.looked_at_end = end  # only another append can change it: most of 10,000 logs get none
+                log.flush_checked_end_offset = end  # only an append can make it due: most of 10,000 logs get none
         return due
 
     def write_recovery_points(self) -> None:
-        """Also the log start offsets, which belong to them. On any thread, as are the other checkpoints."""
+        """Writes the recovery points, and the log start offsets that belong to them, on any thread (as the other checkpoints)."""
         self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write)
         self.write_log_starts()
 
     def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
-        """On the disk when this returns: what DeleteRecords removed does not come back. The directories where it may."""
+        """Writes and syncs the log start offsets, so that DeleteRecords survives a crash. Returns the directories where this failed."""
         return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None, only)
 
     def write_high_watermarks(self) -> None:
-        self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.cut_to))
+        self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.truncating_to))
 
     def write_cleaned(self) -> None:
-        """How far each log is compacted. May run on another thread."""
+        """Writes up to which offset each log is clean. It may run on another thread."""
         self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None)
 
     def _write(self, name: str, value: Callable[[Log], int | None], only: LogDir | None = None) -> list[LogDir]:
-        """Gives the directories whose file is out of date."""
+        """Writes a checkpoint; returns the directories whose file is out of date."""
         missed: list[LogDir] = []
         for directory in self.directories:
             if only is not None and directory is not only:
@@ -396,7 +398,7 @@ class Logs:
                 missed.append(directory)
                 continue
             if directory.path not in self._opened:
-                continue  # what a start cut short has not looked at is not vouched for either
+                continue  # an interrupted start has not opened all of its logs: their entries must stay
             try:
                 with self._checkpoint_locks[name]:
                     offsets = {
@@ -421,13 +423,13 @@ class Logs:
     def _replace_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
         path = f"{directory.path}/{name}"
         if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
-            return  # still there: a disk that is gone is noticed though nobody writes to it
+            return  # the file still exists: a missing disk is noticed even without writes
         checkpoint.write_offsets(self.files, path, offsets)
         self._checkpointed[path] = offsets
         self._written.add(path)
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Before a truncation: no checkpoint may say more of the log than will be left of it (see `Log.on_cut`)."""
+        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`)."""
         key = (log.topic, log.partition)
         for name in CHECKPOINTS:
             with self._checkpoint_locks[name]:
@@ -440,7 +442,7 @@ class Logs:
                     self._replace_checkpoint(directory, name, {**known, key: wanted})
 
     def _lower_to_ends(self, directory: LogDir) -> None:
-        """A log that ends before what a checkpoint says will soon have other records there, of which it would say too much."""
+        """Lowers checkpoints beyond a log's end: they would wrongly cover the records that are appended there next."""
         ends = {(log.topic, log.partition): log.log_end_offset for log in self.in_directory(directory)}
         for name in CHECKPOINTS:
             known = self._checkpointed.get(f"{directory.path}/{name}", {})
@@ -449,15 +451,17 @@ class Logs:
                 self._write_checkpoint(directory, name, lowered)
 
     def _forget_checkpoints(self, directory: LogDir, key: tuple[str, int]) -> None:
-        """What they say of a deleted topic must not be taken for a new one of its name."""
+        """Removes a deleted partition from the checkpoints, so that they do not apply to a new topic of the same name."""
         for name in CHECKPOINTS:
             with self._checkpoint_locks[name]:
                 known = self._checkpointed.get(f"{directory.path}/{name}", {})
-                if known.get(key):  # 0 is true of a new one, too, and each write costs as much as there are partitions
+                if known.get(
+                    key
+                ):  # an entry of 0 is valid for a new topic, too; each write costs time for all partitions
                     self._replace_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
 
     def _sync_entries(self) -> None:
-        """Names of partition directories that are new since the last flush: one sync for all of a log directory."""
+        """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""
         for directory in self.directories:
             logs = self.in_directory(directory)
             if directory.online and any(log.has_files and not log.entry_synced for log in logs):
@@ -477,7 +481,7 @@ class Logs:
         return [directory for directory in self.directories if not directory.online]
 
     def directory_failed(self, directory: LogDir, failure: StorageFailure) -> None:
-        """The directory takes no more writes; its logs stay readable as far as the disk can. May come from a worker."""
+        """Takes the directory offline; its logs stay readable as far as the disk can read them. Workers may call it."""
         if directory.failure is not None:
             return
         directory.failure = failure
@@ -489,28 +493,28 @@ class Logs:
             self.on_directory_failed(directory)
 
     def close_all(self, broker_epoch: int = -1) -> None:
-        """A clean stop: everything on the disk, and the mark that says so. A directory where that failed gets none.
+        """Stops cleanly: syncs everything and writes the mark of a clean stop. A directory where that failed gets none.
 
-        The same in steps, for a node whose loop goes on meanwhile: `begin_close`, `close_some` on several threads at a
-        time, `end_close`. No log is appended to or read any more then.
+        A node whose event loop keeps running does the same in steps: `begin_close`, `close_some` on several threads,
+        `end_close`. No log may be appended to or read meanwhile.
         """
         self.close_some(self.begin_close())
         self.end_close(broker_epoch)
 
     def begin_close(self) -> list[Log]:
-        """All logs, each of which has to go through `close_some`."""
-        # Threads that unmap their own segments must not unmap each other's.
+        """Returns all logs; each must be passed to `close_some`."""
+        # Threads that close logs must not unmap each other's segments.
         self.mappings.limit = sys.maxsize
         return list(self)
 
     def close_some(self, logs: Iterable[Log]) -> None:
-        """Puts these logs on the disk and closes them. On any thread, each log once."""
+        """Flushes and closes these logs, on any thread, each log once."""
         for log in logs:
             if not log.close(entry=False):
                 self._unclean.add(self.directory_of(log).path)
 
     def end_close(self, broker_epoch: int = -1) -> None:
-        """Every log is closed: their entries in the log directories, the checkpoints and the marks. On any thread."""
+        """Syncs the log directories and writes the checkpoints and marks, after every log is closed, on any thread."""
         try:
             self.rename_deleted()
         except StorageFailure as failure:
@@ -527,7 +531,7 @@ class Logs:
                 try:
                     self.files.write_atomic(f"{directory.path}/{CLEAN_SHUTDOWN}", mark.encode())
                 except StorageFailure as failure:
-                    logger.warning("%s: the next start will look at every log: %s", directory.path, failure)
+                    logger.warning("%s: the next start will recover every log: %s", directory.path, failure)
             if directory.lock is not None:
                 directory.lock.release()
         self._logs.clear()

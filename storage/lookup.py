@@ -1,7 +1,7 @@
-"""Finding things in a log: by timestamp, by transaction, by replay. Changes nothing.
+"""Lookups in a log: by timestamp, of aborted transactions, for replay. They do not change the log.
 
-Searches by timestamp decode batches that a client wrote, and headers may send them through the whole log: they are work in
-turns (`protocol.work`), and decode no more of a record than its offset and timestamp.
+Searches by timestamp decode clients' batches, and their headers may make a search read the whole log. So the searches are work
+in turns (`protocol.work`), and decode only the offset and timestamp of a record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.storage.txn_index import AbortedTxn
 # Timestamp, offset, leader epoch of a record.
 Found: TypeAlias = tuple[int, int, int]
 NONE_FOUND: Found = (-1, -1, -1)
-# In records (`protocol.work`): to ask a segment for its largest timestamp, and to find a place in a log.
+# Costs in records (`protocol.work`): of a segment's largest timestamp, and of finding a position in a log.
 SEGMENT_COST = 32
 SEARCH_COST = 16
 
@@ -47,7 +47,7 @@ def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTxn
 
 
 def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Found | None]:
-    """The first record whose timestamp is at least `timestamp`."""
+    """Finds the first record whose timestamp is at least `timestamp`."""
     offset = start = log.log_start_offset
     while True:
         batch = yield from _next_claiming(log, offset, timestamp, turn)
@@ -66,10 +66,10 @@ def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Foun
 
 
 def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
-    """The first record with the largest timestamp.
+    """Finds the first record with the largest timestamp.
 
-    A header's max timestamp is only a claim, which Produce does not check. Where the largest one is not kept, or its
-    record lies below the log's start, every batch that claims more than the best record so far is looked at.
+    Produce does not verify a header's max timestamp. If no record has the largest one, or its record lies below the log start
+    offset, every batch whose header has a larger max timestamp than the best record so far is decoded.
     """
     start = log.log_start_offset
     largest = yield from _largest_claim(log, start, turn)
@@ -101,7 +101,7 @@ def _largest_claim(log: LogState, start: int, turn: Turn) -> Work[TimestampAndOf
 
 
 def _largest_of(log: LogState, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
-    """The first record of the batch, from `start` on, with the largest timestamp."""
+    """Finds the first record of the batch, from `start` on, with the largest timestamp."""
     claimed, epoch = batch.max_timestamp, batch.partition_leader_epoch
     best = NONE_FOUND
     data, times = yield from _times(log, batch, turn)
@@ -119,9 +119,9 @@ def _largest_of(log: LogState, batch: BatchView, start: int, turn: Turn) -> Work
 
 
 def _next_claiming(log: LogState, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
-    """The first batch from `offset` on whose header claims a timestamp of `timestamp` or more.
+    """Finds the first batch from `offset` on whose header has a max timestamp of at least `timestamp`.
 
-    The log is looked at anew after each turn: it may have been cut, trimmed or compacted meanwhile.
+    Positions are looked up again after each turn, because the log may have been truncated or compacted meanwhile.
     """
     while True:
         if turn.spend(SEARCH_COST):
@@ -151,7 +151,7 @@ def _next_claiming(log: LogState, offset: int, timestamp: int, turn: Turn) -> Wo
 
 
 def _times(log: LogState, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
-    """The batch's records, and the offset and timestamp of each. The batch itself may be gone when this is done."""
+    """Decompresses the batch's records and decodes the offset and timestamp of each. The batch's buffer may be invalid afterwards."""
     count, base_offset, base_timestamp = batch.count, batch.base_offset, batch.base_timestamp
     append_time = batch.append_time
     data = yield from batch.expanded(turn, log.config.max_decompressed_message_bytes)

@@ -3,9 +3,9 @@
 Python's `mmap` cannot do this: it keeps a duplicate descriptor per mapping, cannot map beyond the end of the file, and
 cannot grow while views are out. Here the whole capacity is reserved as address space at once (a segment of 1 GB costs
 nothing until it is touched) and the file grows below it, so views handed out stay valid, page tables stay filled, and
-10,000 open logs hold no descriptors. The price: touching a page beyond the end of the file kills the process (SIGBUS),
-so `ensure` comes before every write, and bytes that a view may show are never cut off (truncation writes zeros; `shown`).
-A page that the disk cannot read does the same, so `populate` comes before every read of what may not be in memory.
+10,000 open logs hold no descriptors. The hazard: access to a page beyond the end of the file kills the process (SIGBUS).
+So `ensure` must be called before every write, and bytes under a live view are never cut off (truncation writes zeros; see
+`shown`). A page that the disk cannot read has the same effect, so `populate` must be called before reads of cold bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE = 0x01, 0x10
 MAP_FAILED = ctypes.c_void_p(-1).value
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Far below the usual limit of 1,024 open files, and more than the logs that a node writes large batches to at one time.
+# It is far below the usual limit of 1,024 open files, and above the number of logs that get large writes at one time.
 WRITE_DESCRIPTORS_MAX = 256
 ZEROS = bytes(1 << 20)
 
@@ -41,7 +41,7 @@ _populate_works = sys.platform == "linux"
 
 
 class WriteDescriptors:
-    """Descriptors of the files that take large writes; the one used longest ago makes room for another."""
+    """LRU cache of the descriptors of files that get large writes."""
 
     def __init__(self, limit: int = WRITE_DESCRIPTORS_MAX) -> None:
         self.limit = limit
@@ -112,7 +112,7 @@ class OsMappedFile:
                 self._map(fd, size)
                 self._prefaulted = 0
         except OSError as error:
-            # What a failed allocation got would be missing for everything else: ext4 keeps it.
+            # ext4 keeps the blocks of a failed allocation, which other files would then lack.
             with suppress(OSError):
                 os.ftruncate(fd, self.size)
             raise _map_failure(self.path, error) from error
@@ -130,13 +130,13 @@ class OsMappedFile:
         if _libc.madvise(self._address + start, end - start, MADV_POPULATE_WRITE) == 0:
             self._prefaulted = end
         elif ctypes.get_errno() == errno.EINVAL:
-            _populate_works = False  # a kernel before 5.14: plain page faults do the same, slower
+            _populate_works = False  # kernels before 5.14: ordinary page faults have the same effect, slower
 
     def populate(self, start: int, end: int) -> None:
-        """Reads the pages under [start, end) unless they are in memory (1 us then).
+        """Reads the pages under [start, end); it takes 1 us if they are in memory.
 
         Raises:
-            StorageFailure: the disk cannot, and touching them would kill the process.
+            StorageFailure: the disk cannot read them, and access to them would kill the process (SIGBUS).
         """
         begin, end = start // PAGE_BYTES * PAGE_BYTES, min(end, self.size)
         if begin >= end:
@@ -151,7 +151,7 @@ class OsMappedFile:
         self._read_through(begin, end)
 
     def _read_through(self, start: int, end: int) -> None:
-        """The same without madvise: what a read has brought into the page cache the mapping finds there."""
+        """Populates the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""
         try:
             fd = os.open(self.path, os.O_RDONLY)
             try:
@@ -163,9 +163,9 @@ class OsMappedFile:
             raise StorageFailure(self.path, error) from error
 
     def zero(self, start: int, end: int) -> None:
-        """Overwrites [start, end) with zeros, from its end: whatever a crash leaves, what lies before the first is whole.
+        """Overwrites [start, end) with zeros, from the end: after a crash the bytes before the first zeroed one are unchanged.
 
-        The file system does it without writing where it can: 128 MiB took 113 ms through the mapping.
+        If possible the file system does it without writing: 128 MiB took 113 ms through the mapping.
         """
         whole_from, whole_to = -(-start // PAGE_BYTES) * PAGE_BYTES, end // PAGE_BYTES * PAGE_BYTES
         if whole_to - whole_from > len(ZEROS) and self._deallocate(whole_from, whole_to):
@@ -180,7 +180,7 @@ class OsMappedFile:
             end = begin
 
     def _deallocate(self, start: int, end: int) -> bool:
-        """Turns the blocks into such as read zeros; False where the file system does not know how."""
+        """Turns the blocks into unwritten ones, which read as zeros; returns False if the file system does not support it."""
         if sys.platform != "linux":
             return False
         fd = self._descriptors.of(self)
@@ -192,7 +192,7 @@ class OsMappedFile:
         Large writes are several times cheaper so: no page fault, no zeroing of pages that are about to be overwritten,
         and large folios (on ext4 under Linux 6.18: 0.13 s of CPU per GB against 0.2-2 s through fresh mapped pages).
         """
-        assert position + len(data) <= self.size, "allocated by `ensure`, so it cannot meet a full disk"
+        assert position + len(data) <= self.size, "`ensure` has allocated the blocks, so the disk cannot be full"
         try:
             fd = self._descriptors.of(self)
             written = os.pwrite(fd, data, position)
@@ -202,7 +202,7 @@ class OsMappedFile:
             raise StorageFailure(self.path, error) from error
 
     def touch(self, start: int, end: int) -> None:
-        """Makes the pages under [start, end) dirty, as if they had just been written with what they hold."""
+        """Makes the pages under [start, end) dirty, as if their contents had just been written."""
         self.populate(start, end)
         buffer = self.buffer
         for position in range(start, end, PAGE_BYTES):
@@ -211,7 +211,7 @@ class OsMappedFile:
             buffer[end - 1] = buffer[end - 1]
 
     def flush(self) -> None:
-        """Puts every byte written so far on the disk. Leaves the interpreter while it waits."""
+        """Syncs all bytes written so far. It releases the GIL while it waits."""
         try:
             fd = os.open(self.path, os.O_RDWR)
             try:
@@ -222,14 +222,14 @@ class OsMappedFile:
             raise StorageFailure(self.path, error) from error
 
     def close(self) -> None:
-        """Lets go of the mapping, which ends when the last view of it does."""
+        """Drops the reference to the mapping. The kernel's mapping ends with the last view of it."""
         self._descriptors.close(self)
         self.buffer = memoryview(b"")
         self._address = 0
 
     @property
     def shown(self) -> bool:
-        """Whether a view of this mapping, which its segment has given up, is still alive."""
+        """Returns True if a view of this closed mapping is still alive."""
         return any(array() is not None for array in self._arrays)
 
     def _map(self, fd: int, length: int) -> None:
@@ -242,7 +242,7 @@ class OsMappedFile:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
         array = (ctypes.c_char * length).from_address(address)
-        # Views keep the array alive and the array keeps the mapping: it ends with the last view, never under one.
+        # Views keep the array alive and the array keeps the mapping: munmap runs only after the last view is gone.
         weakref.finalize(array, _libc.munmap, address, length).atexit = False
         view = memoryview(array).cast("B")
         self._arrays = [known for known in self._arrays if known() is not None]

@@ -1,7 +1,7 @@
-"""Bounds how many segments are mapped at once: 10,000 idle partitions must not use up the kernel's map count (65,530).
+"""Limit of the number of mapped segments: 10,000 idle partitions must not exceed the kernel's map count (65,530).
 
-Second chance: the oldest mapping goes first, unless its segment was used since it was last looked at. A mapping that
-readers still hold views of ends with the last of them.
+The replacement policy is second chance: the oldest mapping is closed, unless its segment was used since the last check. If
+readers hold views of a mapping, it ends with the last of these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Mappings:
         return len(self._open)
 
     def opened(self, segment: Mapped) -> None:
-        """`segment` has just been mapped; others are unmapped to stay within the limit."""
+        """Registers a newly mapped segment; others are unmapped to stay within the limit."""
         self._open[id(segment)] = segment
         segment.recently_used = True
         while len(self._open) > self.limit:
@@ -39,12 +39,12 @@ class Mappings:
                 oldest.recently_used = False
                 self._open[key] = oldest
             elif oldest is segment:
-                self._open[key] = oldest  # it comes round again; all others had their second chance by then
+                self._open[key] = oldest  # it is checked again after all others have had their second chance
             else:
                 oldest.unmap()
 
     def shrink(self) -> None:
-        """There is no address space for another mapping: half of them go, the oldest first."""
+        """Unmaps half of the segments, the oldest first, because there is no address space for another mapping."""
         for _ in range(max(len(self._open) // 2, 1)):
             if self._open:
                 self._open.popitem(last=False)[1].unmap()

@@ -1,11 +1,11 @@
-"""What a pass of the log cleaner knows of the dirty part of a log: the last record of every key, within a bound of memory.
+"""The offset map of the log cleaner: the last record of every key in the dirty part of a log, in bounded memory.
 
 Kafka's SkimpyOffsetMap: open addressing over 16-byte hashes of the keys, 20 bytes a slot here (a Python dict takes 140).
-Two keys of one hash would be taken for one key: with 5 million keys the chance of that is 10^-26, which Kafka accepts, too.
+Two keys with the same hash would count as one key: with 5 million keys the probability is 10^-26, which Kafka accepts, too.
 
-Beside the table there is one byte for every record of the dirty part, by its ordinal in the order of the log: whether that
-record is the last one of its key. So most batches of the dirty part are judged without a second look at their keys:
-whether all of a batch stays, or nothing, is a `count` over a slice.
+Beside the table there is one byte for every record of the dirty part, by its ordinal in the order of the log: it says whether
+that record is the last one of its key. So for most batches of the dirty part the keys are not read a second time: a `count`
+over a slice shows whether all records of a batch survive, or none.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from struct import Struct
 
 #: Two halves of the hash, and the ordinal.
 SLOT_BYTES = 20
-#: log.cleaner.io.buffer.load.factor at most: beyond it probing would take longer than another pass.
+#: The upper limit of log.cleaner.io.buffer.load.factor: above it probing would take longer than another pass.
 LOAD_FACTOR_MAX = 0.95
-#: The part of the memory that the bytes of the ordinals may take: 4 records a key fill both at the same time.
+#: One sixth of the memory is for the bytes of the ordinals: with 4 records per key both parts are full at the same time.
 _ORDINALS_SHARE = 6
 _ORDINALS_MIN = 1024
 _SLOTS_MIN = 32
 _FREE = 0xFFFF_FFFF
 _HALVES = Struct("<QQ")
-#: What an ordinal stands for: a record that goes, the last record of a key with a value, and one without.
+#: The values of an ordinal's byte: a superseded record, the last record of a key with a value, and a tombstone.
 GONE, VALUE, TOMBSTONE = 0, 1, 2
 
 
 class OffsetMap:
-    """Of the records in [first_offset, latest_offset]; `latest_offset` ends the last batch that was taken in."""
+    """The map of the records in [first_offset, latest_offset]; `latest_offset` is the last offset of the last batch added."""
 
     __slots__ = (
         "_high",
@@ -46,9 +46,9 @@ class OffsetMap:
     )
 
     def __init__(self, first_offset: int, records: int, memory_bytes: int, load_factor: float = 0.9) -> None:
-        """For `records` records, or as many of them as there is memory for."""
+        """Makes a map for `records` records, or for as many as fit into the memory."""
         span = min(max(records, 1), ordinals_max(memory_bytes))
-        # Half of the slots free keep the probes short; few records need few slots.
+        # Probes are short if half of the slots are free; few records need few slots.
         self._slots = max(min((memory_bytes - span) // SLOT_BYTES, 2 * span), _SLOTS_MIN)
         self.keys_max = int(self._slots * min(max(load_factor, 0.1), LOAD_FACTOR_MAX))
         self.keys = 0
@@ -64,7 +64,7 @@ class OffsetMap:
         return self.records + records <= len(self.kinds) and self.keys + keys <= self.keys_max
 
     def put_all(self, latest: Mapping[bytes, int]) -> None:
-        """Takes in keys with twice their last ordinal, plus one for a tombstone. Ordinals grow from call to call."""
+        """Adds keys, each with twice its last ordinal, plus one for a tombstone. Ordinals grow from call to call."""
         high, low, ordinals, slots, kinds = self._high, self._low, self._ordinals, self._slots, self.kinds
         unpack, keys = _HALVES.unpack, self.keys
         for key, packed in latest.items():
@@ -95,5 +95,5 @@ class OffsetMap:
 
 
 def ordinals_max(memory_bytes: int) -> int:
-    """How many records of the dirty part one pass can look at."""
+    """Returns the number of records of the dirty part that fit into one pass."""
     return min(max(memory_bytes // _ORDINALS_SHARE, _ORDINALS_MIN), _FREE - 1)

@@ -3,7 +3,7 @@
 <topic>-<partition>                      a partition
 <topic>-<partition>.<32 hex>-delete      deleted, removed later
 <topic>-<partition>.<32 hex>-future      a copy that moves here from another log directory
-<topic>-<partition>.<32 hex>-stray       not in the metadata when the node started; kept for a human
+<topic>-<partition>.<32 hex>-stray       not in the metadata when the node started; kept for the operator
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ottla.storage.files import Files
 from ottla.storage.log_dirs import id_from_text, id_to_text
 
 PARTITION_METADATA = "partition.metadata"
-# There while batches are being removed from the end of a log. A process that is killed meanwhile leaves the page cache and
-# the disk in different states, and only this tells the next one that it must not build upon what it sees.
+# This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk
+# differ; by this file the next process knows that it must bring the end of the log to the disk before it appends.
 TRUNCATION = "truncation-in-progress"
 DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
@@ -24,7 +24,7 @@ _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 
 
 def partition_of(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition's directory name, None for any other."""
+    """Returns (topic, partition) of a partition's directory name, None for any other name."""
     if name.endswith((DELETE, FUTURE, STRAY)) and "." in name:
         return None
     found = _NAME.fullmatch(name)
@@ -32,13 +32,13 @@ def partition_of(name: str) -> tuple[str, int] | None:
 
 
 def name_with_suffix(topic: str, partition: int, uuid: bytes, suffix: str) -> str:
-    """The name of a partition that is on its way out (or in), cut to what file systems take."""
+    """Returns the directory name of a deleted, stray or future replica, shortened to the file system's limit."""
     tail = f"-{partition}.{uuid.hex()}{suffix}"
     return topic[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 def read_topic_id(files: Files, directory: str) -> bytes | None:
-    """The topic id in `partition.metadata`, None when there is no such file.
+    """Returns the topic id in `partition.metadata`, None if the file is missing.
 
     Raises:
         CorruptFile
@@ -57,20 +57,20 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 
 def sync_topic_id(files: Files, directory: str) -> None:
-    """Without it a partition's records are not found again."""
+    """Syncs `partition.metadata`: a restart sets aside a partition without it."""
     path = f"{directory}/{PARTITION_METADATA}"
     if files.exists(path):
         files.sync_file(path)
 
 
 def rewrite_topic_id(files: Files, directory: str) -> None:
-    """With the same bytes, so that they are dirty: if a sync of them failed earlier, the kernel takes them for clean."""
+    """Rewrites the file with the same bytes to make them dirty: if their fsync failed earlier, the kernel counts them as clean."""
     path = f"{directory}/{PARTITION_METADATA}"
     if data := files.read(path):
         files.pwrite(path, 0, data)
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Into a directory without records: what a kill leaves half written is set aside with it. `sync_topic_id` follows."""
+    """Writes `partition.metadata` into a directory without records; a partly written one is set aside. `sync_topic_id` must follow."""
     text = f"version: 0\ntopic_id: {id_to_text(topic_id)}\n"
     files.pwrite(f"{directory}/{PARTITION_METADATA}", 0, text.encode())

@@ -1,7 +1,7 @@
-"""What a leader does to a produced batch before it is appended where the topic needs its records: check them, compress anew.
+"""Preparation of a produced batch before its append, if the topic needs its records: validation and recompression.
 
-A batch of a few bytes can hold millions of records, so this is work in turns (`protocol.work`). `Log.append` does what fits
-into one turn by itself; for the rest its caller runs `prepare` and appends with the outcome.
+A batch of a few bytes can hold millions of records, so this is work in turns (`protocol.work`). `Log.append` prepares batches
+that fit into one turn; for others its caller runs `prepare` and appends with the outcome.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from ottla.protocol.work import Turn, Work
 
 
 class Preparation(NamedTuple):
-    """What a topic's configuration asks for; codec None: as the producer chose."""
+    """The requirements of a topic's configuration. If codec is None, the producer's codec stays."""
 
     rules: RecordRules
     codec: int | None
     level: int | None
 
     def asks(self, codec: int) -> bool:
-        """Whether a batch of this codec has to be prepared."""
+        """Returns True if a batch of this codec must be prepared."""
         return self.rules.needs_records or (self.codec is not None and self.codec != codec)
 
 
 class Prepared(NamedTuple):
-    """The batch as it is to be appended, or why it must not be; None: as it came, and its errand has been run."""
+    """The batch to append, or the error; None: the batch is appended unchanged, and its errand has been run."""
 
     preparation: Preparation
     outcome: memoryview | KafkaError | None
 
 
 def prepare(batch: BatchView, preparation: Preparation, now_ms: int, turn: Turn) -> Work[memoryview]:
-    """The batch that is to be appended. After the first yield its bytes must stay as they are.
+    """Returns the batch to append. The bytes of `batch` must not change before the work is done.
 
     Raises:
-        KafkaError: the batch must be refused.
+        KafkaError: the batch is invalid.
     """
     rules, codec, level = preparation
     payload: bytes | None = None

@@ -4,9 +4,9 @@
     producer id i64, epoch i16, last sequence i32, last offset i64, offset delta i32, timestamp i64,
     coordinator epoch i32, first offset of the current transaction i64
 
-The file holds the state after every batch below its offset. A producer has a row for each of its remembered batches, the
-newest last. Kafka writes that one only, and of several rows takes the last: a pipelining producer whose leader loads such a
-state finds its retries refused as out of order, and what it then sends in a new epoch is there twice.
+The file has the state after every batch below its offset. A producer has a row for each of its remembered batches, the
+newest last. Kafka writes only the newest, and reads the last of several rows. With that alone, a leader that loads the state
+rejects the retries of a pipelining producer as out of order; the producer sends them in a new epoch, and they are duplicated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUFFIX = ".snapshot"
 _HEADER = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _CRC_END = 6
-# Of a producer of which only a marker is known.
+# The row of a producer that has only a marker.
 NO_BATCH = BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 assert _HEADER.size == 10 and _ENTRY.size == 46
 
@@ -44,10 +44,10 @@ def encode(states: Iterable[ProducerState]) -> bytes:
 
 
 def decode(path: str, data: bytes) -> list[ProducerState]:
-    """The states of a snapshot file.
+    """Decodes the states of a snapshot file.
 
     Raises:
-        CorruptFile: another version, a wrong CRC, or not the length that the count asks for.
+        CorruptFile: the version is unknown, the CRC is wrong, or the length does not match the count.
     """
     if len(data) < _HEADER.size:
         raise CorruptFile(path, f"{len(data)} bytes are too few for a header")

@@ -1,15 +1,15 @@
-"""What a partition knows of its producers: sequences and epochs (KIP-98), open transactions, the last stable offset.
+"""The producer state of a partition: sequences and epochs (KIP-98), open transactions, the last stable offset.
 
 Pure: the state is a function of the batches appended in order (invariant 28), so the leader, a follower and a replay
-from the log come to the same state. `check` judges a client's batch and changes nothing; `update` and `end_transaction`
+of the log compute the same state. `check` validates a client's batch and changes nothing; `update` and `end_transaction`
 are the only places where the state changes.
 
-A producer's batch is in order when its first sequence follows the last one (2^31 - 1 wraps to 0). One of the last five
-batches sent again is a duplicate: it gets the offsets of its first append. A new epoch starts at sequence 0. A producer
-that is not known here may start anywhere: its records may have gone by retention.
+A producer's batch is in order if its first sequence follows the last one (2^31 - 1 wraps to 0). A retry of one of the last
+five batches is a duplicate: it gets the offsets of the first append. A new epoch starts at sequence 0. An unknown producer
+may start at any sequence, because retention may have removed its records.
 
-A transaction is open from its first batch to its marker. After the marker it still holds the last stable offset back
-until the marker itself is below the high watermark, because until then the decision could be truncated away.
+A transaction is open from its first batch to its marker. After the marker it still bounds the last stable offset until the
+marker is below the high watermark, because until then the marker could be truncated.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ EPOCH_MAX = 0x7FFF
 NO_PRODUCER_EPOCH = -1
 NO_COORDINATOR_EPOCH = -1
 NO_OFFSET = -1
-# How long a transaction may outlive the largest timeout before it counts as hanging (KIP-664).
+# A transaction that is open this much longer than the largest timeout counts as hanging (KIP-664).
 
 
 class Origin(Enum):
-    """Who appends, which decides what is checked and what is assigned."""
+    """The origin of an append; it decides which fields are checked and which are assigned."""
 
     CLIENT = "client"  # everything is checked; offsets and epochs are assigned
-    COORDINATOR = "coordinator"  # our own coordinators: markers, group offsets; sequences are not checked
-    REPLICATION = "replication"  # a leader's batches: offsets and epochs stay; the leader has checked already
-    RAFT = "raft"  # the quorum leader's: offsets and epochs are in the batches already
+    COORDINATOR = "coordinator"  # this node's coordinators: markers, group offsets; sequences are not checked
+    REPLICATION = "replication"  # the leader's batches: offsets and epochs are kept; the leader has validated them
+    RAFT = "raft"  # the quorum leader's batches: offsets and epochs are kept
 
 
 class BatchMetadata(NamedTuple):
@@ -69,7 +69,7 @@ class EndTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer on one partition. `epoch` is -1 until a batch or a marker of it was seen."""
+    """The state of one producer on one partition. `epoch` is -1 until its first batch or marker."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -102,9 +102,9 @@ class ProducerState:
 
 @dataclass(slots=True)
 class Verification:
-    """KIP-890: a transactional append is expected, once the coordinator has confirmed that the partition takes part.
+    """Transaction verification (KIP-890): a transactional append is expected once the coordinator has confirmed the partition.
 
-    Each is good for one transaction: the object itself is the ticket, and it is gone when that one has begun or ended.
+    It is valid for one transaction and compared by identity; it is dropped when that transaction has begun or ended.
     """
 
     started_ms: int
@@ -129,14 +129,16 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
-        self.end_offset = 0  # every batch below has been taken in
+        self.end_offset = 0  # the state includes every batch below
         self._generation = 0
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
-        # First offset -> marker's offset, in the order of the markers: those that the high watermark has not passed.
+        # First offset -> marker's offset, in the order of the markers, of transactions whose marker is not below the high watermark.
         self.unreplicated: dict[int, int] = {}
-        self._ended_firsts: list[int] = []  # a heap of those first offsets, and of some that are replicated since
+        self._ended_firsts: list[
+            int
+        ] = []  # a heap of those first offsets; entries of replicated ones are removed lazily
         self._verifications: dict[int, Verification] = {}
-        # Set for partitions that clients write to: the first batch of a transaction needs a ticket (KIP-890).
+        # True for partitions that clients write to: the first batch of a transaction needs a verification (KIP-890).
         self.requires_verification = False
 
     def __len__(self) -> int:
@@ -150,7 +152,7 @@ class ProducerStates:
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, count: int, transactional: bool, origin: Origin
     ) -> BatchMetadata | None:
-        """The earlier append that this batch repeats, or None when it may be appended now.
+        """Returns the earlier append that this batch repeats, or None if it may be appended now.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; nothing has changed.
@@ -180,7 +182,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, producer_id: int, epoch: int, marker: EndTransaction, transaction_version: int = 0) -> bool:
-        """Whether the marker is new; False when it repeats one of a transaction that has ended (KIP-890, version 2).
+        """Returns True if the marker is new, False if it repeats one of an ended transaction (KIP-890, version 2).
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing has changed.
@@ -209,12 +211,12 @@ class ProducerStates:
             f"marker of producer {producer_id} has epoch {epoch}, the partition has seen {current}",
         )
 
-    # KIP-890: no transactional append without the coordinator's word
+    # KIP-890: verification of transactional appends
 
     def expect_append(
         self, producer_id: int, first_sequence: int, epoch: int, now_ms: int, supports_epoch_bump: bool
     ) -> Verification:
-        """The broker is asking the coordinator whether the partition is in the transaction."""
+        """Begins a verification: the broker is about to request it from the coordinator."""
         known = self._verifications.get(producer_id)
         if known is None:
             known = Verification(now_ms, first_sequence, epoch, supports_epoch_bump)
@@ -225,9 +227,9 @@ class ProducerStates:
             known.lowest_sequence = min(known.lowest_sequence, first_sequence)
         return known
 
-    def may_append(self, producer_id: int, epoch: int, ticket: Verification) -> bool:
-        """Whether the coordinator's word still holds: nothing ended meanwhile, or the transaction is open here already."""
-        if self._verifications.get(producer_id) is ticket and ticket.epoch == epoch:
+    def may_append(self, producer_id: int, epoch: int, verification: Verification) -> bool:
+        """Returns True if the verification is still valid: no transaction has ended meanwhile, or this one is open here already."""
+        if self._verifications.get(producer_id) is verification and verification.epoch == epoch:
             return True
         return self.has_open_transaction(producer_id, epoch)
 
@@ -245,7 +247,7 @@ class ProducerStates:
             and (expected is None or expected.epoch != epoch)
             and not self.has_open_transaction(producer_id, epoch)
         ):
-            # The transaction was open when the request came, and has ended while the request waited for something else.
+            # The transaction was open when the request arrived, and ended while the request was delayed.
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {producer_id} has no transaction open here, and none is expected",
@@ -272,7 +274,7 @@ class ProducerStates:
         timestamp: int,
         transactional: bool,
     ) -> None:
-        """Takes in a data batch that was appended."""
+        """Updates the state with an appended data batch."""
         state = self.states.get(producer_id)
         if state is None or state.generation != self._generation:
             state = self._to_change(producer_id, state)
@@ -294,7 +296,7 @@ class ProducerStates:
     def end_transaction(
         self, producer_id: int, epoch: int, marker: EndTransaction, offset: int, timestamp: int
     ) -> AbortedTxn | None:
-        """Takes in a marker that was appended at `offset`; the entry for the transaction index if it aborts something."""
+        """Updates the state with a marker appended at `offset`; returns the entry for the transaction index if it aborts a transaction."""
         state = self.states.get(producer_id)
         if state is None or state.generation != self._generation:
             state = self._to_change(producer_id, state)
@@ -334,14 +336,14 @@ class ProducerStates:
         return changed
 
     def freeze(self) -> list[ProducerState]:
-        """The states as they are now, for another thread. Each producer that goes on does so in a copy of its state."""
+        """Returns the current states for another thread. Later changes are made to a copy of a producer's state."""
         self._generation += 1
         return list(self.states.values())
 
     # Offsets
 
     def first_unstable_offset(self) -> int:
-        """The first offset of the oldest transaction without a replicated marker, or -1."""
+        """Returns the first offset of the oldest transaction without a replicated marker, or -1."""
         undecided, unreplicated = self._undecided, self.unreplicated
         if not undecided and not unreplicated:
             return NO_OFFSET
@@ -351,9 +353,9 @@ class ProducerStates:
         return min(next(iter(undecided), 2**63), ended[0] if ended else 2**63)
 
     def on_high_watermark(self, offset: int) -> None:
-        """Markers below `offset` are decided for good."""
+        """Drops transactions whose markers are below the high watermark, and so can no longer be truncated."""
         if self.unreplicated:
-            # In the order of the markers: those that are decided come first.
+            # The order is that of the markers, so the replicated ones come first.
             done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self.unreplicated.items())]
             for first in done:
                 del self.unreplicated[first]
@@ -365,7 +367,7 @@ class ProducerStates:
     # Keeping
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that were silent for producer.id.expiration.ms and have no transaction open."""
+        """Removes producers without an append for producer.id.expiration.ms and without an open transaction."""
         expired = [pid for pid, state in self.states.items() if is_expired(state, now_ms, expiration_ms)]
         for pid in expired:
             del self.states[pid]
@@ -373,7 +375,7 @@ class ProducerStates:
             del self._verifications[pid]
 
     def load(self, states: list[ProducerState], end_offset: int) -> None:
-        """Starts from a snapshot."""
+        """Replaces the state by that of a snapshot."""
         self.clear()
         self.states = {state.producer_id: state for state in states}
         opened = [s for s in states if s.current_txn_first_offset != NO_OFFSET]
@@ -403,7 +405,7 @@ def _check_sequence(state: ProducerState, epoch: int, first_sequence: int) -> No
                 state.producer_id, first_sequence, f"epoch {epoch} is new (last was {state.epoch}) and starts at 0"
             )
         return
-    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 after -1, that is when only a marker was seen
+    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 after -1, that is if there was only a marker
     if first_sequence != expected:
         raise _out_of_order(state.producer_id, first_sequence, f"expected {expected}")
 

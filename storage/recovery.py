@@ -1,19 +1,20 @@
-"""Opening a log: after a clean stop nothing is read but the end of the active segment; after a crash, what may be torn.
+"""Opening and recovery of a log. After a clean stop it reads the end of the active segment only; after a crash, all unflushed batches.
 
-What a crash can leave, and what becomes of it:
+What a crash can leave, and how recovery handles it:
 
-    zeros behind the last batch          allocated ahead; the log ends where they begin
-    a batch half written                 the log ends before it
-    indexes behind the log, or damaged   made again from the log
-    a producer snapshot missing          an older one is taken and the batches since are read
-    epochs or indexes not written yet    made from the batches, which name their leader epoch
-    a marker that cannot be read         ends no transaction (storage.replay)
+    zeros after the last batch           allocated ahead; the log ends where they begin
+    a partly written batch               the log ends before it
+    indexes shorter than the log, or     rebuilt from the log
+      damaged
+    a missing producer snapshot          an older one is loaded and the batches since are read
+    epochs or indexes not yet written    read from the batches, which have their leader epoch
+    a malformed marker                   ends no transaction (storage.replay)
     files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
 
-Everything below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic,
-offsets in order, CRC), and the log ends before the first that fails. Where it would end below the recovery point, or where a
-whole message of an old format lies, the medium or a human has changed the file: the partition is not opened, and nothing of it
-is changed (`DamagedLog`). What is below and was not met here is checked when it is read (`storage.cold`).
+All below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic, order of
+offsets, CRC), and the log ends before the first invalid one. If it would end below the recovery point, or at a complete message of
+an old format, the disk or an operator has changed the file: the partition is not opened, and its files are not changed
+(`DamagedLog`). Batches below the recovery point that are not read here are checked when they are read (`storage.cold`).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ CHECKED_BYTES = 1 << 20
 OFFSET_MAX = 2**63 - 1
 # Message formats v0 and v1 have 26 and 34 bytes before key and value.
 OLD_MAGICS, OLD_MESSAGE_BYTES_MIN = (0, 1), 26
-OLD_FORMAT_REMEDY = "let an Apache Kafka serve this directory, and copy the topic to a new one with its clients"
+OLD_FORMAT_REMEDY = "serve this directory with Apache Kafka, and copy the topic to a new one with its clients"
 ZEROS = bytes(ZERO_BYTES)
 
 
@@ -85,11 +86,11 @@ def open_log(
     now_ms: int = 0,
     jitter: float = 0.0,
 ) -> Log:
-    """Opens the log in `directory`, or starts an empty one there.
+    """Opens the log in `directory`, or creates an empty one there.
 
     Raises:
         StorageFailure: the directory cannot be read or written.
-        DamagedLog, CorruptFile: this partition cannot be opened, and nothing of it that could be lost was changed.
+        DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
     """
     files.make_dirs(directory)
     sizes = _tidy(files, directory)
@@ -129,17 +130,17 @@ def open_log(
     )
     log.snapshots = snapshots
     if not clean and recovery_point == 0 < end_offset:
-        rewrite_topic_id(files, directory)  # a recovery point tells that its sync did not fail
+        rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
         log.segments.active.settle_tail()
         files.sync_dir(directory)
         files.remove(f"{directory}/{TRUNCATION}")
     if start_offset > end_offset:
-        # The log lost more than its start allows (its files were removed): it can only go on empty, from there.
+        # The log ends before its start offset, because files were removed: it can only continue empty, from its start offset.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
     _settle(log, clean, epochs_in_file)
-    log.segments.active.unmap()  # most logs of a node are idle: the next use maps it again
+    log.segments.active.unmap()  # most logs of a node are idle: the next access maps it again
     return log
 
 
@@ -155,10 +156,10 @@ def new_log(
     now_ms: int = 0,
     jitter: float = 0.0,
 ) -> Log:
-    """A log to which nothing was written yet. It gets its directory and files with the first write.
+    """Returns an empty log in memory. Its directory and files are created before the first append.
 
-    A topic of 1,000 partitions is some 10,000 system calls on every replica, and all of them on the one thread that also
-    answers clients: so each partition pays its own when it is used. After a crash the metadata says that it is there.
+    Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
+    So each partition makes its own when it is first used. After a crash the partition is known from the metadata.
     """
     segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
     segment.indexes.clear()
@@ -183,25 +184,23 @@ def new_log(
 
 
 def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> None:
-    """Brings epochs, snapshots, transaction indexes and producers in line with the batches that are there."""
+    """Makes epochs, snapshots, transaction indexes and producer states consistent with the batches in the log."""
     if not epochs_in_file or (not clean and _begins_before_epochs(log)):
         _read_epochs(log)
     if clean:
-        log.epochs.truncate_from_end(log.log_end_offset + 1)  # of a log that ended in a gap
+        log.epochs.truncate_from_end(log.log_end_offset + 1)  # an epoch may have begun in a gap at the log's end
     if not clean or not epochs_in_file:
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
         if log.epochs.entries != epochs_in_file or log.log_end_offset > log.recovery_point:
             log.epochs.store()
     if not clean:
-        # What the recovery point does not vouch for may be newer than the transaction index next to it.
+        # Snapshots above the recovery point may be newer than the transaction index of their segment.
         snapshot_files.forget(log, lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
         for segment in log.segments.from_offset(log.recovery_point):
-            segment.txn_index.truncate_to(
-                log.files, max(log.recovery_point, segment.base_offset)
-            )  # made again just below
+            segment.txn_index.truncate_to(log.files, max(log.recovery_point, segment.base_offset))  # rebuilt just below
     replay.rebuild_producers(log)
 
 
@@ -210,7 +209,7 @@ def _is_numbered(name: str, suffix: str) -> bool:
 
 
 def _tidy(files: Files, directory: str) -> dict[str, int]:
-    """Removes what an interrupted change left behind; the names and sizes of what stays."""
+    """Removes the files of interrupted changes; returns the names and sizes of the others."""
     sizes = files.list_sizes(directory)
     for name in list(sizes):
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
@@ -227,12 +226,12 @@ def _tidy(files: Files, directory: str) -> dict[str, int]:
 
 
 def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
-    """A `.log.swap` replaces the segments it covers. Without it the swap had not begun, or is done but for its name."""
+    """Finishes a swap of the log cleaner: a `.log.swap` replaces the segments that it covers. Without one, no swap was interrupted."""
     swapped = {name[:20] for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
     for base in sorted(swapped):
         last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
         for old in [n[:20] for n in sizes if _is_numbered(n, LOG_SUFFIX) and int(base) <= int(n[:20]) <= last]:
-            # What was renamed to its own name already stays: its source is gone.
+            # A file that already has its final name stays: its `.swap` is missing.
             for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
                 if old != base or f"{base}{kind}{SWAP_SUFFIX}" in sizes:
                     files.remove(f"{directory}/{old}{kind}")
@@ -248,7 +247,7 @@ def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
 
 
 def _last_offset_in(files: Files, path: str) -> int:
-    """The last offset in a file that compaction has finished: it was flushed before it got its name.
+    """Returns the last offset in a file that compaction has finished, and so has flushed.
 
     Raises:
         DamagedLog, StorageFailure
@@ -263,31 +262,35 @@ def _last_offset_in(files: Files, path: str) -> int:
 
 
 def _load_epochs(history: LeaderEpochs) -> list[tuple[int, int]]:
-    """What the file says; nothing where it cannot be read."""
+    """Loads the epochs from the file; none if it is corrupt."""
     try:
         history.load()
     except CorruptFile as error:
-        logger.warning("%s: read again from the batches", error)
+        logger.warning("%s: rebuilt from the batches", error)
     return history.entries
 
 
 def _find_end(
     files: Files, directory: str, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
 ) -> tuple[list[Segment], int]:
-    """The segments that stay, and the log end offset."""
-    active, vouched = segments[-1], recovery_point
+    """Returns the segments that stay, and the log end offset."""
+    active, flushed_offset = segments[-1], recovery_point
     if clean and (end := _clean_end(active)) is not None:
-        if active.size and 0 < vouched != end:
-            # A clean stop has flushed all there was: the offset of the last batches, which no CRC covers, is another one.
-            # It may as well be a smaller one, in a gap or at the batch of the last index entry.
-            raise DamagedLog(active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {vouched}")
+        if active.size and 0 < flushed_offset != end:
+            # A clean stop has flushed everything, so the base offset of one of the last batches, which no CRC covers, has changed.
+            # The change may also be to a smaller one, in a gap or at the batch of the last index entry.
+            raise DamagedLog(
+                active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {flushed_offset}"
+            )
         return segments, end
     if clean:
         recovery_point = active.base_offset
-    # The segment behind which the recovery point lies: it was trimmed when it was sealed, after its last flush.
+    # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
     first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     expected = segments[first].base_offset
-    empty_behind: list[int | None] = [None] * first  # of a segment without batches behind a gap, where that begins
+    empty_behind: list[int | None] = [
+        None
+    ] * first  # for each segment without batches after a gap: where the gap begins
     if first + 1 < len(segments):
         # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
         # process may have been killed before that sync: without it a lost end would look like a gap.
@@ -296,18 +299,18 @@ def _find_end(
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point, clean), expected
         expected = valid.offset
-        lost = vouched > 0 if clean else valid.offset < vouched and not valid.zeros
+        lost = flushed_offset > 0 if clean else valid.offset < flushed_offset and not valid.zeros
         if valid.position < segment.size and lost:
-            # No crash takes back what was flushed. To cut it off would lose it here, and perhaps everywhere: this replica
-            # counts as in sync. (Zeros alone are no evidence after a crash: a log may end in a gap.)
-            reason = f"the batches end there, at offset {valid.offset}, and those up to {vouched} were on the disk once"
+            # A crash does not take back flushed batches. Truncation would lose them here, and perhaps on every replica, because this
+            # one counts as in sync. (Zeros alone are no proof of damage after a crash: a log may end in a gap.)
+            reason = f"the batches end there, at offset {valid.offset}, and those up to {flushed_offset} were flushed"
             raise DamagedLog(segment.log_path, valid.position, reason)
-        # Zeros may follow what a crash kept from being trimmed, if no batch is missing before the next segment.
+        # Zeros may follow if a crash prevented the trim, provided that no batch is missing before the next segment.
         whole = valid.position == segment.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
         empty_behind.append(before if valid.position == 0 and segment.base_offset > before else None)
         if empty_behind[i] is not None and (damaged or following is None):
-            # No batch is behind the gap, so it is none: the segment was begun, and what was before it is lost.
+            # No batch follows the gap, so it is no gap: the segment was created, and the batches before it are lost.
             while (gap_from := empty_behind[i - 1]) is not None:
                 i, before = i - 1, gap_from
             files.create(f"{directory}/{TRUNCATION}")
@@ -317,10 +320,8 @@ def _find_end(
         if damaged or not valid.zeros:
             files.create(f"{directory}/{TRUNCATION}")
         if damaged:
-            logger.warning(
-                "%s: damaged; the %d segments behind it are removed", segment.log_path, len(segments) - 1 - i
-            )
-            # Before the damage is mended, from the end: a crash in between finds it again, and no gap.
+            logger.warning("%s: damaged; the %d segments after it are removed", segment.log_path, len(segments) - 1 - i)
+            # Removed from the end, before the damage is truncated: after a crash in between, recovery finds the damage again, and no gap.
             _remove(files, directory, segments[i + 1 :])
             segments = segments[: i + 1]
         _mend(segment, valid)
@@ -341,7 +342,7 @@ def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
 def _mend(segment: Segment, valid: Valid) -> None:
     if not valid.zeros:
         logger.warning(
-            "%s: cut at byte %d of %d, offset %d", segment.log_path, valid.position, segment.size, valid.offset
+            "%s: truncated at byte %d of %d, offset %d", segment.log_path, valid.position, segment.size, valid.offset
         )
     segment.cut_back(valid.position, valid.offset, valid.zeros)
     segment.rewrite(valid.checked_from)
@@ -353,7 +354,7 @@ def _mend(segment: Segment, valid: Valid) -> None:
 
 
 def _clean_end(active: Segment) -> int | None:
-    """The log end offset, from the last batches of the active segment; None if they are not as a clean stop leaves them."""
+    """Returns the log end offset from the last batches of the active segment; None if these are not as a clean stop leaves them."""
     try:
         active.indexes.read(active.size)
     except CorruptFile as error:
@@ -363,13 +364,13 @@ def _clean_end(active: Segment) -> int | None:
     active.reach(position, active.size)
     end, offset = valid_until(active, position)
     if end != active.size:
-        _refuse_old_format(active.log_path, active.view(), end, active.size)
+        _check_old_format(active.log_path, active.view(), end, active.size)
         return None
     return offset
 
 
-def _refuse_old_format(path: str, buffer: memoryview, position: int, end: int) -> None:
-    """A whole message of the formats before 0.11 is no torn batch: nothing of the log may be cut off.
+def _check_old_format(path: str, buffer: memoryview, position: int, end: int) -> None:
+    """Raises if a complete message of a format before 0.11 starts here: it is no torn batch, so the log must not be truncated.
 
     offset i64, size i32, crc u32 (CRC-32 of what follows), magic i8 (0, 1), ...
 
@@ -388,7 +389,7 @@ def _refuse_old_format(path: str, buffer: memoryview, position: int, end: int) -
 
 
 def valid_until(segment: Segment, position: int, one: bool = False) -> tuple[int, int]:
-    """Where the run of valid batches (or just the first) from `position` ends, and the offset that would follow."""
+    """Returns where the run of valid batches (or only the first) from `position` ends, and the next offset."""
     buffer, expected = segment.view(), segment.base_offset
     with suppress(DamagedLog):
         for at, following, _, last in walk(buffer, position, segment.size, segment.log_path, expected, OFFSET_MAX):
@@ -403,28 +404,28 @@ def valid_until(segment: Segment, position: int, one: bool = False) -> tuple[int
 
 
 class Valid(NamedTuple):
-    """How far the batches of a segment are valid."""
+    """The valid part of a segment."""
 
-    checked_from: int  # byte where checking began
-    remade: bool  # the indexes were of no use
-    position: int  # byte behind the last valid batch
-    offset: int  # that follows it
-    zeros: bool  # nothing but zeros lies behind
+    checked_from: int  # position where checking began
+    remade: bool  # the indexes had to be rebuilt
+    position: int  # end of the last valid batch
+    offset: int  # the offset after it
+    zeros: bool  # only zeros follow
 
 
 def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
-    """Checks every batch above the recovery point, and completes indexes and epochs. Cuts nothing off.
+    """Checks every batch above the recovery point, and completes indexes and epochs. It does not truncate.
 
-    It does not use `walk`: a header that cannot be right is the end of the log here and no damage, and whether an offset that
-    goes back is wrong, or the one before it, is decided after the CRC.
+    It does not use `walk`, because an invalid header is the end of the log here, not damage. If an offset decreases, the CRCs
+    decide whether that offset is wrong or the one before it.
     """
     start, expected, remade = _resume(segment, recovery_point)
     buffer, end, position = segment.view(), segment.size, start
     unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     reached = start
-    # Of a batch that leapt ahead: where it lies, what was expected there, and what then follows if its offset is wrong.
-    leap: tuple[int, int, int] | None = None
+    # For a batch after a jump of offsets: its position, the expected offset, and the offset that follows if its base offset is wrong.
+    jump: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
         if position + HEADER_BYTES > reached:
             reached = segment.reach(position, min(position + CHECKED_BYTES, end))
@@ -432,11 +433,11 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
         following = position + length + LOG_OVERHEAD_BYTES
         last = base + delta
         if magic != MAGIC or length < BATCH_LENGTH_MIN or following > end or delta < 0 or last > offset_max:
-            _refuse_old_format(segment.log_path, buffer, position, end)
+            _check_old_format(segment.log_path, buffer, position, end)
             break
         if following > reached:
             reached = segment.reach(position, min(following + CHECKED_BYTES, end))
-        # No CRC covers the leader epoch either. It never falls; after a crash the history may be from before a truncation.
+        # The CRC does not cover the leader epoch either. Epochs never decrease; after a crash the file may be from before a truncation.
         known = history.epoch_of(base)
         if epoch < known or (clean and epoch != known >= 0):
             break
@@ -444,26 +445,26 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
             break
         if base != expected:
             if base < expected:
-                # No CRC covers the base offset. If this batch continues from before the leap, it was the leap that is wrong.
-                # Otherwise it is this one, torn: a gap of compaction is no fault, and what lies behind it was acknowledged.
-                if leap is not None and base == leap[2]:
-                    position, expected = leap[:2]
+                # The CRC does not cover the base offset. If this batch continues from before the jump, the jump was wrong. Otherwise
+                # this batch is torn: the jump is a gap of compaction, and the batches after it were acknowledged.
+                if jump is not None and base == jump[2]:
+                    position, expected = jump[:2]
                 break
-            leap = (position, expected, expected + delta + 1)
+            jump = (position, expected, expected + delta + 1)
         else:
-            leap = None
+            jump = None
         if epoch > known:
             history.begin(epoch, base)
         expected = last + 1
         segment.indexes.add(position, following - position, last, max_timestamp)
         position = following
-    segment.cold.vouch(start, position)
+    segment.cold.mark_checked(start, position)
     segment.reach(position, end)
     return Valid(start, remade, position, expected, _only_zeros(buffer, position, end))
 
 
 def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
-    """All of it: what lies behind a hole is as much to be cut off as what lies in front."""
+    """Returns True if all bytes are zeros. Bytes after a hole of zeros must be truncated as well as bytes before it."""
     for position in range(start, end, ZERO_BYTES):
         piece = buffer[position : min(position + ZERO_BYTES, end)]
         if piece != ZEROS[: len(piece)]:
@@ -472,14 +473,14 @@ def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
 
 
 def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
-    """Where checking begins, and the least offset there: the last index entry below the recovery point, or the start.
+    """Returns where checking begins, and the lowest offset there: the last index entry below the recovery point, or the start.
 
-    And whether an index that the recovery point vouched for is not there.
+    Also returns True if an index below the recovery point is missing.
     """
-    vouched = recovery_point > segment.base_offset
-    if vouched and _read_indexes(segment):
-        # The last batch below the recovery point that the index knows. If the entry does not fit the log, none is trusted:
-        # the checkpoint may be from before a truncation.
+    is_flushed = recovery_point > segment.base_offset
+    if is_flushed and _read_indexes(segment):
+        # The last indexed batch below the recovery point. If the entry does not match the log, no entry is trusted: the
+        # checkpoint may be from before a truncation.
         _, position = segment.indexes.offsets.floor(recovery_point - 1)
         segment.indexes.resume_at(position)
         if position == 0:
@@ -488,22 +489,22 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
         end, expected = valid_until(segment, position, one=True)
         if end > position and expected - 1 == segment.indexes.offsets.last_offset:
             return position, segment.offset_at(position), False
-        logger.warning("%s: does not fit the log, made again", segment.indexes.offsets.path)
+        logger.warning("%s: does not match the log, rebuilt", segment.indexes.offsets.path)
     segment.indexes.clear()
-    return 0, segment.base_offset, vouched
+    return 0, segment.base_offset, is_flushed
 
 
 def _read_indexes(segment: Segment) -> bool:
     try:
         segment.indexes.read(segment.size)
     except CorruptFile as error:
-        logger.warning("%s: made again from the log", error)
+        logger.warning("%s: rebuilt from the log", error)
         return False
     return True
 
 
 def _begins_before_epochs(log: Log) -> bool:
-    """Records were deleted, and the crash undid it: of these records the history knows nothing any more."""
+    """Returns True if the log has records from before its epochs: a crash undid DeleteRecords, but the epochs were dropped."""
     known = log.epochs.entries
     for segment in log.segments.from_offset(log.log_start_offset) if known else ():
         for _, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
@@ -512,10 +513,10 @@ def _begins_before_epochs(log: Log) -> bool:
 
 
 def _read_epochs(log: Log) -> None:
-    """Leader epochs from the headers of all batches.
+    """Reads the leader epochs from the headers of all batches.
 
     Raises:
-        DamagedLog: an epoch falls, of which no CRC says which of the two is wrong.
+        DamagedLog: an epoch decreases; the CRC does not cover it, so it is unknown which of the two is wrong.
     """
     history = log.epochs
     history.entries, history.latest = [], -1

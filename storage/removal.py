@@ -1,12 +1,12 @@
-"""Deleted logs on their way out: taken out of memory first, then renamed to `-delete`, then unlinked.
+"""Removal of deleted logs: from memory first, then the directory is renamed to `-delete`, then it is unlinked.
 
-    in memory     at once, on the thread that appends: from then on nothing finds the log
-    renamed       on any thread, all that wait together, with ONE sync per log directory; each sync of its own would hold
-                  a topic of 1,000 partitions for seconds (3.9 ms each were measured)
-    unlinked      after file.delete.delay.ms, on any thread, a bounded number per call
+    from memory   at once, on the thread that appends: from then on lookups do not find the log
+    rename        on any thread, all pending ones together, with ONE sync per log directory: one sync per partition would
+                  take seconds for a topic of 1,000 partitions (3.9 ms each were measured)
+    unlink        after file.delete.delay.ms, on any thread, a bounded number per call
 
-A process that ends between the steps leaves directories under their old names: their topic is not in the metadata any more, so
-the next start sets them aside (`-stray`), and no part of the topic is served again. What is renamed already is unlinked then.
+A process that ends between the steps leaves directories under their old names. Their topic is not in the metadata any more, so
+the next start sets them aside (`-stray`) and does not serve the topic. Renamed directories are unlinked by the next start.
 A new log of the same name waits for the rename (`settle`), or its files would be put into the old directory.
 """
 
@@ -24,13 +24,13 @@ from ottla.storage.log_dirs import LogDir
 
 logger = logging.getLogger(__name__)
 
-#: How much one call of `remove_due` unlinks: a worker that unlinks 1,000 directories would keep flushes waiting.
+#: The limit of one call of `remove_due`: flushes would wait for a worker that unlinks 1,000 directories.
 REMOVED_AT_ONCE = 64
 
 
 @dataclass(slots=True)
 class Leaving:
-    """A log that is not in memory any more, and whose directory still has its name or is not known to have lost it."""
+    """A log that was removed from memory, and whose directory is not renamed, or the rename is not synced."""
 
     log: Log
     directory: LogDir
@@ -40,7 +40,7 @@ class Leaving:
 
 
 class Removals:
-    """See the module. Everything but `rename_all` and `remove_due` is for the thread that appends."""
+    """See the module. All methods except `rename_all` and `remove_due` are for the thread that appends."""
 
     def __init__(self, files: Files, on_failed: Callable[[LogDir, StorageFailure], None]) -> None:
         self._files = files
@@ -51,25 +51,25 @@ class Removals:
         self._due_files: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many logs wait to be renamed."""
+        """The number of logs that are not yet renamed."""
         return len(self._leaving)
 
     def add(self, log: Log, directory: LogDir, target: str, due_ms: int) -> None:
-        """`log` has been deleted."""
+        """Adds a deleted log."""
         key = (log.topic, log.partition)
         assert key not in self._leaving, "a log of this name could not have been made"
         self._leaving[key] = Leaving(log, directory, target, due_ms)
 
     def add_renamed(self, path: str, due_ms: int) -> None:
-        """A directory that has its last name already."""
+        """Adds a directory that is renamed already."""
         self._due_trees[path] = due_ms
 
     def add_file(self, path: str, due_ms: int) -> None:
-        """A file of a log that stays: of a segment that retention, truncation or compaction has replaced."""
+        """Adds a file of an existing log: of a segment that retention, truncation or compaction has removed."""
         self._due_files[path] = due_ms
 
     def settle(self, topic: str, partition: int) -> None:
-        """No directory has this name when this returns, and none gets it back by a crash.
+        """Renames the directory of this name, if it is pending, and syncs the rename, so that a crash cannot undo it.
 
         Raises:
             StorageFailure: the directory could not be renamed.
@@ -81,7 +81,7 @@ class Removals:
                 raise failure
 
     def rename_all(self) -> StorageFailure | None:
-        """Renames every log that waits, and syncs each log directory once. On any thread. Gives the last failure."""
+        """Renames all pending directories and syncs each log directory once, on any thread. Returns the last failure."""
         failure: StorageFailure | None = None
         waiting: dict[str, list[Leaving]] = {}
         for entry in list(self._leaving.values()):
@@ -95,7 +95,7 @@ class Removals:
             except StorageFailure as error:
                 failure = error
                 if isinstance(error, DiskFull):
-                    continue  # tried again with the next ones
+                    continue  # retried by the next call
                 self._on_failed(directory, error)
             for entry in entries:
                 self._left(entry)
@@ -109,16 +109,16 @@ class Removals:
                 entry.renamed = True
 
     def _left(self, entry: Leaving) -> None:
-        """Its name is free for good, or its directory is of no use any more."""
+        """Marks a rename as synced, or its log directory as offline: the name is free."""
         key = (entry.log.topic, entry.log.partition)
         with self._renaming:
-            if self._leaving.get(key) is entry:  # not yet taken out by another thread, nor succeeded by a newer log
+            if self._leaving.get(key) is entry:  # not yet removed by another thread, nor replaced by a newer log
                 del self._leaving[key]
                 if entry.renamed and entry.directory.online:
                     self._due_trees[entry.target] = entry.due_ms
 
     def remove_due(self, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
-        """Unlinks what is due, up to `limit` of it, and returns how many files and directories went. On any thread."""
+        """Unlinks due files and directories, at most `limit`, on any thread; returns their number."""
         count = 0
         for waiting, remove in ((self._due_files, self._files.remove), (self._due_trees, self._files.remove_tree)):
             due = [path for path, due_ms in list(waiting.items()) if due_ms <= now_ms]

@@ -1,4 +1,4 @@
-"""Making state again from the batches in the log: producers, and the aborted transactions of a segment."""
+"""Replay of the batches in the log: it rebuilds the producer states and the transaction indexes."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from ottla.storage.txn_index import AbortedTxn
 logger = logging.getLogger(__name__)
 
 ABORT, COMMIT = 0, 1
-# Most batches have no producer id, and are passed over in 0.3 us.
+# Most batches have no producer id; skipping one takes 0.3 us.
 INT64 = Struct(">q")
 
 
 def rebuild_producers(log: LogState, decoded: snapshot_files.Decoded | None = None) -> None:
-    """The producers' state at the log end offset: the newest snapshot that is not beyond it, and the batches since."""
+    """Rebuilds the producer states at the log end offset from the newest snapshot that is not beyond it, and the batches since."""
     snapshot_files.forget(log, lambda offset: offset > log.log_end_offset)
     start = snapshot_files.load(log, log.producers, log.log_end_offset, decoded)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = _take_in_readable(log.producers, header, batch, segment)
+            aborted = _replay_batch(log.producers, header, batch, segment)
             if aborted is not None:
-                # A crash may have kept the entry from the disk though the marker is there.
+                # After a crash the entry may be missing although the marker is in the log.
                 segment.txn_index.append_if_missing(log.files, aborted)
     log.producers.end_offset = log.log_end_offset
     log.producers.on_high_watermark(log.high_watermark)
 
 
 def check_txn_indexes(log: LogState) -> None:
-    """Makes the transaction indexes again that cannot be read."""
+    """Rebuilds corrupt transaction indexes."""
     for segment in log.segments:
         try:
             segment.txn_index.entries(log.files)
@@ -66,7 +66,7 @@ def _rebuild_txn_index(log: LogState, damaged: Segment) -> None:
     start = snapshot_files.load(log, producers, damaged.base_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = _take_in_readable(producers, header, batch, segment)
+            aborted = _replay_batch(producers, header, batch, segment)
             if aborted is not None and segment is damaged:
                 entries.append(aborted)
         if segment is damaged:
@@ -74,15 +74,13 @@ def _rebuild_txn_index(log: LogState, damaged: Segment) -> None:
     damaged.txn_index.replace(log.files, entries)
 
 
-def _take_in_readable(
-    producers: ProducerStates, header: Header, batch: memoryview, segment: Segment
-) -> AbortedTxn | None:
-    """A marker that cannot be read, though its CRC is right, ends no transaction: the batches around it stay readable.
+def _replay_batch(producers: ProducerStates, header: Header, batch: memoryview, segment: Segment) -> AbortedTxn | None:
+    """Replays a batch. A malformed marker with a valid CRC ends no transaction, so that the batches around it stay readable.
 
-    An append refuses such a marker now. It may be there from before, or from another implementation.
+    Appends reject such a marker. Earlier releases, or other implementations, may have written one.
     """
     try:
-        return take_in(producers, header, batch)
+        return update_producers(producers, header, batch)
     except KafkaError as error:
         logger.error(
             "%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[BASE_OFFSET], error
@@ -91,7 +89,7 @@ def _take_in_readable(
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
-    """Header and bytes of the batches that have a producer id, from the one that holds `start` on."""
+    """Yields header and bytes of the batches with a producer id, from the one that contains `start` on."""
     buffer, unpack = segment.view(), INT64.unpack_from
     for position, following, _, _ in segment.from_offset(start, headers_only=True):
         if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
@@ -99,11 +97,11 @@ def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memory
             yield HEADER.unpack_from(buffer, position), buffer[position:following]
 
 
-def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
-    """Brings the producers' state up to a batch that is in the log: the same line for leader, follower and recovery."""
+def update_producers(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
+    """Updates the producer states with a batch in the log; leader, follower and recovery all use this function."""
     first, producer_id, epoch = header[BASE_OFFSET], header[PRODUCER_ID], header[PRODUCER_EPOCH]
     if header[ATTRIBUTES] & CONTROL_BIT:
-        if header[COUNT] <= 0:  # compaction emptied the batch: the whole transaction is gone
+        if header[COUNT] <= 0:  # compaction emptied the batch: no batch of the transaction is left
             return None
         marker, timestamp = read_marker(BatchView(batch))
         return producers.end_transaction(producer_id, epoch, marker, first, timestamp)
@@ -114,9 +112,9 @@ def take_in(producers: ProducerStates, header: Header, batch: memoryview) -> Abo
 
 
 def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
-    """The marker in a control batch, and its timestamp.
+    """Reads the marker in a control batch, and its timestamp.
 
-    Key: version i16, type i16. Value: version i16, coordinator epoch i32 (a later version may have more).
+    Key: version i16, type i16. Value: version i16, coordinator epoch i32 (later versions may have more fields).
 
     Raises:
         KafkaError: INVALID_RECORD.

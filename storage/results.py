@@ -1,4 +1,4 @@
-"""What appends and reads answer."""
+"""The results of appends and reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_BYTES = memoryview(b"")
 
 
 class Appended(NamedTuple):
-    """What became of an append. For a duplicate: what its first append was told."""
+    """The result of an append. A duplicate gets the result of the first append."""
 
     first_offset: int
     last_offset: int
@@ -18,8 +18,8 @@ class Appended(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Whole batches; `records` stays valid as long as it is held."""
+    """Complete batches; `records` stays valid as long as a reference to it exists."""
 
     records: memoryview
-    first_batch_offset: int  # base offset of the first batch, or the offset asked for when there is none
-    next_offset: int  # the first offset not in `records`: where the next read goes on
+    first_batch_offset: int  # base offset of the first batch, or the requested offset if there is none
+    next_offset: int  # the first offset not in `records`: where the next read continues

@@ -1,9 +1,9 @@
-"""Which segments retention lets go, and why. Pure.
+"""Retention: which segments are deleted, and why. Pure.
 
-A prefix of the log goes, segment by segment, as long as one of the reasons holds; nothing at or above the high
-watermark goes (invariant 12). Kafka's rules:
+A prefix of the log is deleted, segment by segment, as long as one of the reasons holds, but nothing at or above the high
+watermark (invariant 12). Kafka's rules:
 
-    time   the segment's largest timestamp is more than retention.ms ago
+    time   the segment's largest timestamp is older than retention.ms
     size   the log without the segment is still at least retention.bytes
     start  the next segment begins at or before the log start offset
 """
@@ -18,9 +18,9 @@ from ottla.storage.config import LogConfig
 
 class SegmentFacts(NamedTuple):
     base_offset: int
-    next_base_offset: int  # of the segment behind it; the log end offset for the last
+    next_base_offset: int  # of the segment after it; the log end offset for the last
     size: int
-    largest_timestamp: int  # the file's modification time when no record has one
+    largest_timestamp: int  # the file's modification time if no record has one
 
 
 def segments_to_delete(
@@ -31,7 +31,7 @@ def segments_to_delete(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments, from the first on, go now. It may be all of them: the caller then starts an empty one."""
+    """Returns how many segments, from the first on, to delete now. It may be all of them: the caller then creates an empty one."""
     total = sum(segment.size for segment in segments)
     gone = 0
     for segment in segments:
@@ -47,7 +47,7 @@ def segments_to_delete(
 def reason(
     segment: SegmentFacts, config: LogConfig, total: int, log_start_offset: int, now_ms: int, *, last: bool
 ) -> str | None:
-    """Why the first of the remaining segments may go, or None."""
+    """Returns why the first of the remaining segments may be deleted, or None."""
     if config.delete:
         if config.retention_ms >= 0 and now_ms - segment.largest_timestamp > config.retention_ms:
             return "time"

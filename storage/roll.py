@@ -1,6 +1,6 @@
 """Room for the next append: the active segment is mapped and allocated, or sealed and followed by a new one.
 
-What of that waits for the disk can be run before the append, on another thread (`errand`).
+The parts of this that wait for the disk can run before the append, on another thread (`errand`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def make_room(
     log: LogState, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
 ) -> Segment:
-    """The segment to append `size` bytes to: rolled, mapped and allocated as needed."""
+    """Returns the segment for an append of `size` bytes; it is rolled, mapped and allocated as needed."""
     log.check_usable()
     if size > log.config.segment_bytes:
         raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, segment.bytes is {log.config.segment_bytes}")
@@ -31,30 +31,30 @@ def make_room(
     try:
         if not log.has_files:
             create_files(log)
-        # A segment may have been begun behind a gap for a batch that the disk then refused; another leader's comes first now.
+        # A segment may have been created after a gap for a batch whose append failed; a new leader's batch has a lower offset now.
         begun_too_late = not segment.size and segment.base_offset > first_offset
         if begun_too_late or roll_reason(
             segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()
         ):
             segment = roll(log, now_ms, first_offset)
         segment.make_room(size)
-        log.check_usable()  # again: a flush on another thread may have failed since
+        log.check_usable()  # checked again: a flush on another thread may have failed since
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    log.refusal = None
+    log.append_failure = None
     return segment
 
 
 def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
-    """Seals the active segment; a new one begins at the log end offset, or at a later one that a follower is sent."""
+    """Seals the active segment; the new one begins at the log end offset, or at the later offset of a replicated batch."""
     log.check_usable()
     old = log.segments.active
     base_offset = max(base_offset, log.log_end_offset)
     if old.base_offset == base_offset:
         return old  # empty: nothing to seal
-    # Before the old segment is trimmed, and before anything is in the new one: a file that has lost its end in a power loss is
-    # then too short or ends with zeros. Else its lost end would look like a gap, and what follows it would be kept.
+    # The sync comes before the old segment is trimmed and before the new one has batches: a file that lost its end in a power
+    # loss is then too short or ends with zeros. Otherwise its lost end would look like a gap, and later batches would be kept.
     new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.length_synced)
     log.rolls += 1
     if old.size:
@@ -67,12 +67,12 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
         try:
             snapshot_files.take(log)
         except DiskFull as failure:
-            logger.warning("producers of %s: %s", log, failure)  # a restart reads more batches, that is all
+            logger.warning("producers of %s: %s", log, failure)  # without it, a restart only reads more batches
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
     log.leave_gap()
-    log.end_gap = (0, 0)  # the new segment's name says where the log goes on
+    log.end_gap = (0, 0)  # the new segment's base offset says where the log continues
     log.on_new_active()
     return new
 
@@ -92,7 +92,7 @@ def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_m
 
 
 def _run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
-    """On any thread. The append that follows meets a failure again, or finds the log's directory offline."""
+    """Runs an errand on any thread. If it fails, the next append fails again, or finds the log directory offline."""
     try:
         errand(log)
     except (StorageFailure, FileNotFoundError) as error:
@@ -104,7 +104,7 @@ def _run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
 
 
 def _sync_lengths(log: LogState) -> None:
-    """Before a roll: the names in the log's directory are on the disk, and the lengths that its files have now."""
+    """Syncs the log's directory, and the current lengths of its files, before a roll."""
     active = log.segments.active
     allocated = active.allocated
     log.files.sync_dir(log.directory)

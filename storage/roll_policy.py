@@ -1,7 +1,7 @@
 """When a log must begin a new segment: Kafka's conditions, in Kafka's order (LogSegment.shouldRoll).
 
-The age of a segment goes by its first batch's timestamp, and by the clock where that batch has none. For a compacted topic
-max.compaction.lag.ms ends a segment as well as segment.ms, because the active segment is never compacted.
+The age of a segment is measured from its first batch's timestamp, or from its creation if that batch has none. In a compacted
+topic max.compaction.lag.ms limits the age as well as segment.ms, because the active segment is never compacted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.storage.segment import Segment
 def roll_reason(
     segment: Segment, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int, jitter_ms: int
 ) -> str | None:
-    """Why a batch of `size` bytes must start a new segment, or None."""
+    """Returns why a batch of `size` bytes must start a new segment, or None."""
     if segment.size > config.segment_bytes - size:
         return "size"
     if segment.size and _age_ms(segment, max_timestamp, now_ms) > config.roll_ms - jitter_ms:
@@ -27,7 +27,7 @@ def roll_reason(
 
 
 def roll_deadline(segment: Segment, config: LogConfig, jitter_ms: int) -> tuple[int, int]:
-    """(timestamp, wall clock): a batch later than either needs a new segment."""
+    """Returns (timestamp, wall-clock time): a batch later than either needs a new segment."""
     if segment.size == 0:
         return NEVER, NEVER
     limit = config.roll_ms - jitter_ms

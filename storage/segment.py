@@ -1,11 +1,11 @@
 """One segment of a log: `<base offset, 20 digits>.log` with its indexes. Appends, truncates, seals, flushes.
 
 The last segment of a log is active: mapped writable and allocated ahead, the bytes beyond its `size` are zeros. All
-others are sealed: exactly as long as their batches and mapped for reading when somebody reads. Files look as Apache
-Kafka leaves them: an index entry is added when more than index.interval.bytes were written since the last one, and
-points at the start of a batch by that batch's last offset.
+others are sealed: exactly as long as their batches, and mapped on the first read. Files are as Apache Kafka writes
+them: an index entry is added if more than index.interval.bytes were written since the last one, and maps the last
+offset of a batch to the batch's start.
 
-This file checks nothing of what it is given to append, and knows nothing of producers or leader epochs.
+Appended batches are not validated here, and producer state and leader epochs are kept elsewhere.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ __all__ = [
     "segment_path",
 ]
 
-# Allocation ahead of the data: a small partition stays small, a busy one is extended rarely (fallocate takes 10 us).
+# The file is allocated ahead of the data: a small partition stays small, a busy one grows rarely (fallocate takes 10 us).
 ALLOCATE_BYTES_MIN = 16 << 10
 ALLOCATE_BYTES_MAX = 16 << 20
-# Only a segment that has taken this much since it was opened is worth prefaulting (0.1-0.5 ms per MB of this thread).
+# Prefaulting (0.1-0.5 ms per MB of this thread) pays off for a segment that got this many bytes since it was opened.
 BUSY_BYTES = 256 << 10
 PREFAULT_BYTES = 1 << 20
-# From here on a system call costs less than the page faults of a copy into fresh mapped pages.
+# From this size on a system call costs less than the page faults of a copy into fresh mapped pages.
 WRITE_BYTES_MIN = 8 << 10
 OFFSET_LENGTH_EPOCH = Struct(">qii")
 _STAMPED = OFFSET_LENGTH_EPOCH.size
@@ -92,11 +92,11 @@ class Segment(IndexedSegment):
         super().__init__(files, mappings, directory, base_offset, config, size=size, active=active, suffix=suffix)
         self.created_ms = now_ms
         self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
-        self.trimmed = False  # since it was last flushed
-        self.removed = False  # its files are renamed or gone: a flush that runs meanwhile passes it over
-        # `room`: up to this position an append may write at once; 0 sends it through make_room.
+        self.trimmed = False  # True if it was trimmed since the last flush
+        self.removed = False  # its files are renamed or unlinked: a flush that runs meanwhile skips it
+        # An append may write up to this position without make_room; with 0 it must call make_room.
         self.room = 0
-        # How long the file of the active segment is, and was when it was last synced: it grows ahead of the batches.
+        # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
         self.allocated, self.on_disk = size, -1
 
     # Appending
@@ -109,29 +109,29 @@ class Segment(IndexedSegment):
         leader_epoch: int,
         max_timestamp: int,
     ) -> int:
-        """Copies one batch to the end with its offset and epoch set, and returns its position. Room has been made."""
+        """Copies one batch to the end, sets its offset and epoch, and returns its position. The caller has made room."""
         position = self.size
         size = len(records)
         end = position + size
         assert self._map is not None
         if size >= WRITE_BYTES_MIN and not records.readonly:
-            # Stamped where it was received: nobody else reads it there.
+            # The fields are set in the receive buffer, which has no other reader.
             OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
             self._map.write(position, records)
         else:
             buffer = self._map.buffer
-            # The length comes last: a process killed in between leaves a length of 0, where recovery ends the log.
+            # The length is written last: if the process is killed before, the length is 0 and recovery ends the log there.
             buffer[position + _STAMPED : end] = records[_STAMPED:]
             OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
         self.size = end
         if position == 0:
             self._first_timestamp = max_timestamp
         if self.indexes.add(position, size, last_offset, max_timestamp):
-            self.room = 0  # make_room is asked next, and the log rolls
+            self.room = 0  # the next append calls make_room, and the log rolls
         return position
 
     def append_all(self, records: memoryview, headers: list[Header]) -> None:
-        """Copies several batches that keep their offsets and epochs: replication and raft. Room has been made."""
+        """Copies several batches that keep their offsets and epochs (replication, raft). The caller has made room."""
         position = self.size
         assert self._map is not None
         if len(records) >= WRITE_BYTES_MIN:
@@ -149,10 +149,10 @@ class Segment(IndexedSegment):
         assert position == self.size
 
     def make_room(self, size: int) -> None:
-        """Lets `append` write `size` bytes: maps, allocates and prefaults as needed.
+        """Makes room for `size` bytes: maps, allocates and prefaults as needed.
 
         Raises:
-            DiskFull: there is no space; nothing has changed.
+            DiskFull: the disk has no space; nothing has changed.
         """
         assert self.active
         if self._map is None:
@@ -172,7 +172,7 @@ class Segment(IndexedSegment):
             except DiskFull:
                 if ahead == end:
                     raise
-                mapped.ensure(end)  # the last bytes of a disk are for batches as well
+                mapped.ensure(end)  # without allocation ahead, to use the last bytes of a disk
         self.room = self.allocated = mapped.size
         if self.size - self.in_memory_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
             ahead = min(end + PREFAULT_BYTES, mapped.size)
@@ -181,7 +181,7 @@ class Segment(IndexedSegment):
 
     @property
     def length_synced(self) -> bool:
-        """Whether a power loss leaves the file as long as it is."""
+        """Returns True if the file keeps its length in a power loss."""
         return self.on_disk == self.allocated
 
     def update_config(self, config: LogConfig) -> None:
@@ -192,9 +192,9 @@ class Segment(IndexedSegment):
     # Changing the end
 
     def truncate_to(self, offset: int) -> int:
-        """Forgets the batches that end at or after `offset`; returns the offset where the log then ends.
+        """Removes the batches that end at or after `offset` in memory; returns the new log end offset.
 
-        That is the base offset of the first batch forgotten when `offset` lies inside it. Nothing is written: `erase` does.
+        If `offset` lies inside a batch, that is the batch's base offset. The file is not written: `erase` does that.
         """
         assert self.active
         position = self.position_of(offset)
@@ -212,21 +212,21 @@ class Segment(IndexedSegment):
         return end_offset
 
     def erase(self, end: int, end_offset: int) -> None:
-        """What was forgotten leaves the files: on the disk when this returns.
+        """Erases the truncated batches in the files and syncs.
 
-        The bytes up to `end` become zeros but the file stays as long as it is: a reader's view must never lose its pages.
-        The sync is for what comes after. If some of these zeros were lost in a crash, and some of the batches that will
-        be written over them, then old and new batches that happen to be of equal size would look like one log.
+        The bytes up to `end` become zeros but the file keeps its length: a reader's view must never lose its pages.
+        The sync is for later appends. If a crash lost some of these zeros, and some of the batches written over them, then
+        old and new batches of equal size would look like one log.
         """
         self.zero(self.size, end)
         self.txn_index.truncate_to(self._files, end_offset)
         self.flush()
 
     def seal(self, indexes_must_be_saved: bool = True) -> None:
-        """No more appends: the files are cut to their content and the indexes completed.
+        """Seals the segment against appends: the files are trimmed to their contents and the indexes completed.
 
         Raises:
-            DiskFull: there is no room for the indexes, unless they may stay in memory.
+            DiskFull: the disk has no room for the indexes, unless they may stay in memory.
         """
         assert self.active
         self.load_indexes()
@@ -243,7 +243,7 @@ class Segment(IndexedSegment):
         self.room = 0
 
     def reopen(self) -> None:
-        """A sealed segment becomes the active one again, after the ones behind it were truncated away."""
+        """Makes a sealed segment active again, after the segments behind it were truncated."""
         self.unmap()
         self.active = True
         self.allocated, self.on_disk = 0, -1
@@ -253,12 +253,12 @@ class Segment(IndexedSegment):
     # Files
 
     def create_file(self) -> None:
-        """The index files come with the first flush, or when the segment is sealed: most of 10,000 logs have no entry for them."""
+        """Creates the `.log` file. The first flush, or sealing, creates the index files: most of 10,000 logs have no index entry."""
         self._files.create(self.log_path)
         self.indexes.clear()
 
     def cut_back(self, size: int, end_offset: int, zeros: bool) -> None:
-        """Recovery found the end of the valid batches: what lies behind becomes zeros, or goes when it is sealed."""
+        """Truncates to the end of the valid batches in recovery: the bytes after it become zeros, or are trimmed by sealing."""
         assert size <= self.size
         end, self.size = self.size, size
         self.cold.cut(size)
@@ -272,12 +272,12 @@ class Segment(IndexedSegment):
         elif not zeros:
             self.zero(size, end)
         if not zeros:
-            self.sync_log()  # for the reason given at `erase`
+            self.sync_log()  # `erase` has the reason
 
     def flush(self) -> bool:
-        """Puts log and indexes on the disk. May run beside appends: what they add meanwhile counts for the next one.
+        """Syncs log and indexes. Appends may run meanwhile; the next flush syncs their batches.
 
-        True when the directory must be synced as well: it has names that a crash could still take back.
+        Returns True if the directory must be synced as well, because it has new entries.
         """
         saved = self._save_indexes()
         self.trimmed = False
@@ -289,12 +289,12 @@ class Segment(IndexedSegment):
         return self.txn_index.flush(self._files) or names
 
     def unmap(self) -> None:
-        """Gives the mapping back; it ends when the last view of it is gone. Everything can be opened again."""
+        """Closes the mapping, which ends with its last view. The next access opens it again."""
         self._close_map()
         self.room = 0
         self._hints.clear()
         if self.removed:
-            self.indexes.unload()  # a flush that is on its way must not write them into the files of a successor
+            self.indexes.unload()  # a running flush must not write them into the files of a new log of the same name
         elif not self.active and self.indexes.loaded and self._save_indexes():
             self.indexes.unload()
 
@@ -302,14 +302,14 @@ class Segment(IndexedSegment):
         untouched = self._map is None and self._files.size(self.log_path) == self.size
         if self.active and trim and not (untouched and not self.indexes.loaded):
             self.seal()
-            self.active = True  # sealed in form only: it may be opened again and go on
+            self.active = True  # only its files are sealed: the log may be opened again and continue
         self.unmap()
 
     def file_names(self) -> list[str]:
         return [self._named(suffix) for suffix in SUFFIXES]
 
     def change_suffix(self, suffix: str) -> None:
-        """Renames the files, the log last: a `.log.swap` says that all of its indexes are there too."""
+        """Renames the files, the log last: if a `.log.swap` exists, all of its indexes do, too."""
         self.unmap()
         old = {kind: self._named(kind) for kind in SUFFIXES}
         self._suffix = suffix

@@ -1,7 +1,7 @@
-"""The `.log` file of a segment and its mapping: opened when wanted, read without SIGBUS, zeroed, trimmed, synced.
+"""The `.log` file of a segment and its mapping: opened on demand, read without SIGBUS, zeroed, trimmed, synced.
 
-A view of the mapping is handed to the network and must stay readable whatever becomes of the segment. So a file is never cut
-below what a view that is still held may show: its batches are copied to another one instead, which takes its name.
+The network sends views of the mapping, which must stay readable after the segment is truncated or deleted. So a file is never
+cut below the end of a live view: its batches are copied to a new file instead, which replaces it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
 
-# Brought into memory at once by a walk over what may not be there.
+# A walk over cold bytes populates this many at a time.
 REACH_BYTES = 64 << 10
 
 
@@ -33,7 +33,7 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 class SegmentFile:
-    """What `storage.segment.Segment` is made of."""
+    """The base class of `storage.indexed_segment.IndexedSegment`: the file and its mapping."""
 
     __slots__ = (
         "_closed",
@@ -68,19 +68,21 @@ class SegmentFile:
     ) -> None:
         self._files, self._mappings, self._config = files, mappings, config
         self.base_offset = base_offset
-        self.limit = base_offset + RELATIVE_OFFSET_MAX  # no offset beyond it; `Segments` lowers that of sealed ones
+        self.limit = (
+            base_offset + RELATIVE_OFFSET_MAX
+        )  # the highest possible offset; `Segments` lowers it for sealed segments
         self.path = segment_path(directory, base_offset, "")
-        self._suffix = suffix  # `.cleaned` and `.swap` while compaction makes it
+        self._suffix = suffix  # `.cleaned` or `.swap` during compaction
         self.size = size
         self.active = active
         self.cold = ColdBytes(size)
         self.recently_used = False
-        self._damages: set[int] = set()  # positions already written into the node's log
+        self._damages: set[int] = set()  # positions of damage that has been logged
         self._map: MappedFile | None = None
-        # From there on the bytes were written by this process, to pages that are mapped: readers take them as they are.
+        # Bytes from this position on were written by this process to mapped pages: readers need not populate or check them.
         self.in_memory_from = NEVER
-        self._closed: list[MappedFile] = []  # views of them are still held
-        self._shown = 0  # views that are held may show this much, though less is left
+        self._closed: list[MappedFile] = []  # closed mappings with live views
+        self._shown = 0  # live views may end here, even if the file's batches end earlier
 
     @property
     def log_path(self) -> str:
@@ -92,9 +94,9 @@ class SegmentFile:
     # Reading
 
     def view(self) -> memoryview:
-        """All bytes of the segment's batches; valid as long as anybody holds it, whatever becomes of the segment.
+        """Returns a view of all batches. It stays valid as long as a reference to it exists, even if the segment is deleted.
 
-        What a process before this one wrote must be brought into memory first, with `reach`.
+        Bytes that an earlier process wrote must be brought into memory first, with `reach`.
         """
         if self._map is None:
             self._open_map()
@@ -102,10 +104,10 @@ class SegmentFile:
         return self._map.buffer  # type: ignore[union-attr]  # _open_map has just set it
 
     def reach(self, position: int, end: int | None = None) -> int:
-        """Brings the bytes from `position` on into memory, and answers how far.
+        """Brings bytes from `position` on into memory; returns the end of the part in memory.
 
         Raises:
-            StorageFailure: the disk cannot read them. Without this call that would kill the process (SIGBUS).
+            StorageFailure: the disk cannot read them. Without this call, access would kill the process (SIGBUS).
         """
         if position >= self.in_memory_from:
             return self.size
@@ -119,12 +121,12 @@ class SegmentFile:
         return end
 
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
-        """(position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.walk`."""
+        """Yields (position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.walk`."""
         reach = None if position >= self.in_memory_from else self.reach
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, reach)
 
     def offset_behind(self, start: int, end: int) -> int:
-        """Where a reader goes on that was given [start, end): whole batches, and another one follows."""
+        """Returns the offset where a reader continues after [start, end), which are complete batches; another batch follows."""
         if start >= self.in_memory_from:
             base: int = WALK.unpack_from(self.view(), end)[0]
             return base
@@ -134,13 +136,13 @@ class SegmentFile:
         raise AssertionError(f"no batch ends at byte {end}")
 
     def offset_at(self, position: int) -> int:
-        """The base offset of the batch that starts at `position`."""
+        """Returns the base offset of the batch that starts at `position`."""
         self.reach(position)
         base: int = WALK.unpack_from(self.view(), position)[0]
         return base
 
     def checked_end(self, start: int, end: int) -> int:
-        """How much of [start, end) may be given away: it is in memory, and what an earlier process wrote was checked.
+        """Returns the end of the part of [start, end) that may be served: it is in memory, and cold bytes are checked.
 
         Raises:
             DamagedLog, StorageFailure
@@ -156,7 +158,7 @@ class SegmentFile:
             raise self._report(damage) from None
 
     def check(self, start: int, end: int) -> None:
-        """One batch, unless it is known to be right.
+        """Checks one batch, unless it is known to be valid.
 
         Raises:
             DamagedLog, StorageFailure
@@ -166,7 +168,7 @@ class SegmentFile:
             self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
 
     def _report(self, damage: DamagedLog) -> DamagedLog:
-        """Once for each place: a consumer asks for it again and again."""
+        """Logs the damage once per position: consumers retry the same fetch."""
         if damage.position not in self._damages:
             self._damages.add(damage.position)
             logger.error("%s. Remedy: %s", damage.message, damage.remedy)
@@ -189,9 +191,12 @@ class SegmentFile:
         self._mappings.opened(self)  # type: ignore[arg-type]  # `unmap` is in Segment
 
     def _close_map(self) -> None:
-        """Gives the mapping back; it ends when the last view of it is gone."""
+        """Closes the mapping, which ends with its last view."""
         self.in_memory_from = NEVER
-        mapped, self._map = self._map, None  # two threads may come here: a deleted log's worker, and the loop for room
+        mapped, self._map = (
+            self._map,
+            None,
+        )  # two threads may call this: a deleted log's worker, and the event loop for room
         if mapped is not None:
             mapped.close()
             self._closed = [each for each in (*self._closed, mapped) if each.shown]
@@ -206,9 +211,9 @@ class SegmentFile:
             self._map.zero(start, end)
 
     def trim(self) -> None:
-        """Cuts the file to its batches.
+        """Trims the file to its batches.
 
-        Only after a truncation can a view show more than there is, and seldom is one held so long: the copy may cost a second.
+        If a live view from before a truncation ends later, the batches are copied, which may take a second; that is rare.
         """
         self._close_map()
         if (self._files.size(self.log_path) or 0) <= self.size:
@@ -220,10 +225,10 @@ class SegmentFile:
         self._shown = 0
 
     def rewrite(self, start: int) -> None:
-        """Lets the next flush write the bytes from `start` on, even if the kernel takes them to be on the disk.
+        """Makes the bytes from `start` on dirty, so that the next flush writes them.
 
-        They may be what a flush of the process before failed to write: the kernel reports that once, and then counts the
-        pages as clean.
+        An fsync of an earlier process may have failed for them: the kernel reports that once, and then counts the pages
+        as clean.
         """
         if start < self.size:
             mapped = self._map if self._map is not None and self.active else self._files.map(self.log_path, 0, True)
@@ -232,7 +237,7 @@ class SegmentFile:
                 mapped.close()
 
     def settle_tail(self) -> None:
-        """What lies behind the last batch is on the disk as it is here, when this returns: see `Segment.erase`."""
+        """Syncs the zeros after the last batch: see `Segment.erase`."""
         self.view()
         mapped = self._map
         assert mapped is not None

@@ -1,8 +1,8 @@
-"""The offset index and the time index of a segment as one: filled batch by batch, loaded when wanted, saved when flushed.
+"""The offset index and the time index of a segment: filled batch by batch, loaded on demand, saved by a flush.
 
 A batch gets an entry in both when more than index.interval.bytes were entered since the last one, as in Kafka; the time
 index then holds the largest timestamp so far. Only the active segment's are in memory: lookups in others read the files.
-What is in the log itself is not looked at here.
+This module does not read the log itself.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class SegmentIndexes:
         self.times = TimeIndex(time_index_path, base_offset, bytes_max)
         self.interval_bytes = interval_bytes
         self.loaded = False
-        # The largest max timestamp and the last offset of the first batch that has it; None: to be found.
+        # The largest max timestamp and the last offset of the first batch that has it; None: not yet computed.
         self.largest: TimestampAndOffset | None = None
         self._since_entry = 0
-        self._unsynced = True  # at the first flush, whatever is there
-        self._replaced = False  # by a file of the same name, so that the directory must be synced too
-        # The files are written by flushes (on another thread) and by whoever changes the log's end.
+        self._unsynced = True  # the first flush syncs the files of earlier processes, too
+        self._replaced = False  # True if a file was replaced, so that the directory must be synced too
+        # Flushes write the files on another thread, and so do rolls and truncations on the log's own.
         self._lock = Lock()
 
     @property
@@ -57,7 +57,7 @@ class SegmentIndexes:
         return self.loaded and (self.offsets.full or self.times.full)
 
     def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Takes note of a batch; True when the indexes are full now. They are loaded, and `largest` is known."""
+        """Adds a batch; returns True if the indexes are full now. They must be loaded, and `largest` must be known."""
         if max_timestamp > self.largest[0]:  # type: ignore[index]  # it is known
             self.largest = TimestampAndOffset(max_timestamp, last_offset)
         full = False
@@ -70,35 +70,35 @@ class SegmentIndexes:
         return full
 
     def entry_for(self, offset: int) -> tuple[int, int]:
-        """(last offset, position) of an indexed batch at or before the one that holds `offset`; (-1, 0) if there is none.
+        """Returns (last offset, position) of an indexed batch at or before the one that contains `offset`; (-1, 0) if there is none.
 
         Raises:
-            CorruptFile: the file must be made again from the log. Also where the answer does not fit the log.
+            CorruptFile: the file must be rebuilt from the log. The caller raises it if the entry does not match the log.
         """
         return self.offsets.floor(offset) if self.loaded else self.offsets.floor_in_file(self._files, offset)
 
     def entry_at(self, position: int, log_bytes: int) -> tuple[int, int]:
-        """The same for the last one that starts at or before `position`."""
+        """Returns (last offset, position) of the last indexed batch that starts at or before `position`."""
         if self.loaded:
             return self.offsets.floor_position(position)
         return self.offsets.floor_position_in_file(self._files, position, log_bytes)
 
     def time_entry(self, timestamp: int) -> tuple[int, int]:
-        """(timestamp, offset): no batch that ends before the offset has a later one; (-1, base offset) if there is none."""
+        """Returns (timestamp, offset): no batch that ends before the offset has a later timestamp; (-1, base offset) if there is none."""
         return self.times.floor(timestamp) if self.loaded else self.times.floor_in_file(self._files, timestamp)
 
     def read(self, log_bytes: int) -> None:
         """Reads the files.
 
         Raises:
-            CorruptFile: one of them must be made again from the log.
+            CorruptFile: one of them must be rebuilt from the log.
         """
         self.offsets.load(self._files, log_bytes)
         self.times.load(self._files, self.offsets.base_offset + RELATIVE_OFFSET_MAX)
         self.loaded = True
 
     def clear(self) -> None:
-        """Empties the indexes, to be filled (again). The next `save` makes the files."""
+        """Empties the indexes, to be rebuilt. The next `save` writes the files."""
         self.offsets.clear()
         self.times.clear()
         self.loaded = True
@@ -106,7 +106,7 @@ class SegmentIndexes:
         self._since_entry = 0
 
     def resume_at(self, position: int) -> None:
-        """Goes back to when the entry for the batch at `position` had just been added."""
+        """Restores the state after the entry for the batch at `position` was added."""
         self.offsets.truncate_to_position(position + 1)
         self.times.truncate_to(self.offsets.last_offset + 1 if position else self.offsets.base_offset)
         timestamp, offset = self.times.last()
@@ -114,7 +114,7 @@ class SegmentIndexes:
         self._since_entry = 0
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets the batches that end at or after `offset`."""
+        """Drops entries of batches that end at or after `offset`."""
         with self._lock:
             self.offsets.truncate_to(offset)
             self.times.truncate_to(offset)
@@ -122,12 +122,12 @@ class SegmentIndexes:
         self._since_entry = 0
 
     def complete(self) -> None:
-        """The segment is sealed: the time index ends with its largest timestamp."""
+        """Completes the indexes of a sealed segment: the time index ends with the largest timestamp."""
         if self.largest is not None and self.largest.timestamp >= 0:
             self.times.maybe_append(*self.largest)
 
     def last_timestamp_on_disk(self) -> TimestampAndOffset | None:
-        """The last time index entry, read from the file alone: for a sealed segment the largest timestamp."""
+        """Returns the last time index entry in the file: for a sealed segment, its largest timestamp."""
         entry = self.times.last_in_file(self._files)
         return TimestampAndOffset(*entry) if entry is not None else None
 
@@ -140,7 +140,7 @@ class SegmentIndexes:
                 self._unsynced |= saved
 
     def flush(self) -> bool:
-        """True when the directory must be synced as well."""
+        """Syncs the files; returns True if the directory must be synced as well."""
         replaced, self._replaced = self._replaced, False
         if self._unsynced:
             self._unsynced = False
@@ -149,7 +149,7 @@ class SegmentIndexes:
         return replaced
 
     def unload(self) -> None:
-        """Gives the memory back."""
+        """Drops the indexes from memory."""
         with self._lock:
             self.offsets.clear()
             self.times.clear()

@@ -33,11 +33,11 @@ class Segments:
         return self._segments[:-1]
 
     def floor_index(self, offset: int) -> int:
-        """The index of the segment whose range holds `offset`; 0 when it is before them all."""
+        """Returns the index of the segment whose range contains `offset`; 0 if the offset is before all segments."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment whose range holds `offset` and all after it."""
+        """Returns the segment whose range contains `offset`, and all later ones."""
         return self._segments[self.floor_index(offset) :]
 
     def next_base(self, index: int) -> int | None:
@@ -51,7 +51,7 @@ class Segments:
         self.active = segment
 
     def remove(self, gone: list[Segment]) -> None:
-        """Takes segments out; at least one stays."""
+        """Removes segments; at least one must stay."""
         ids = {id(segment) for segment in gone}
         self.replace([segment for segment in self._segments if id(segment) not in ids])
 

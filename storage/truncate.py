@@ -1,4 +1,4 @@
-"""Truncation: a log gives up its end, or everything, because its leader has other records there (KIP-101) or none any more."""
+"""Truncation: a follower removes the end of its log where it diverges from the leader's (KIP-101), or all of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | No
     if decoded is not None and not decoded.counts(log):
         decoded = None
     if offset >= log.log_end_offset:
-        # An epoch that this replica led without an append: nobody else knows it, and it would be asked about for ever.
+        # Drops an epoch that this replica led without an append: no other replica knows it, so OffsetForLeaderEpoch would be retried for ever.
         log.epochs.truncate_from_end(offset)
         return False
     offset = _batch_start(log, offset)
@@ -27,13 +27,13 @@ def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | No
     gap_before = log.leave_gap()
     log.end_gap = (_kept(log, offset).end_before(offset), offset)
     try:
-        _before_cut(log, offset)
+        _begin_truncation(log, offset)
         log.epochs.truncate_from_end(offset)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
-        _after_cut(log)
+        _end_truncation(log)
         log.end_gap = gap_before
-        log.fail(failure)  # a full disk: nothing has changed
+        log.fail(failure)  # if the disk is only full, nothing has changed
         raise
     try:
         _cut(log, offset)
@@ -41,7 +41,7 @@ def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | No
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
-    _after_cut(log)
+    _end_truncation(log)
     log.on_new_active()
     return True
 
@@ -52,17 +52,17 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
     try:
         if not log.has_files:
             create_files(log)
-        _before_cut(log, offset, start)
+        _begin_truncation(log, offset, start)
         log.epochs.clear()
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
-        _after_cut(log)
+        _end_truncation(log)
         log.fail(failure)
         raise
     try:
         gone = list(log.segments)
         snapshot_files.forget(log, lambda taken: True)
-        # Out of the way first: the new segment may have the name of one of them.
+        # Deleted first: the new segment may have the base offset, and so the name, of one of them.
         delete_segments(log, gone[::-1])
         fresh = new_segment(log, offset, 0, allocate=False)
         log.segments.replace([fresh])
@@ -74,12 +74,12 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
     log.log_end_offset = offset
     log.log_start_offset = log.high_watermark = start
     log.end_gap = (0, 0)
-    _after_cut(log)
+    _end_truncation(log)
     log.on_new_active()
 
 
 def _batch_start(log: LogState, offset: int) -> int:
-    """Where the batch begins that holds `offset`: batches go whole."""
+    """Returns the base offset of the batch that contains `offset`: truncation removes complete batches."""
     segment = log.segments[log.segments.floor_index(offset)]
     position = segment.position_of(offset) if offset >= segment.base_offset else None
     if position is None or position == segment.size:
@@ -88,13 +88,13 @@ def _batch_start(log: LogState, offset: int) -> int:
 
 
 def _kept(log: LogState, offset: int) -> Segment:
-    """The segment that is the last one when the log ends at `offset`."""
+    """Returns the segment that is the last one if the log ends at `offset`."""
     keep = log.segments.floor_index(offset)
     return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
 
 
 def _cut(log: LogState, offset: int) -> None:
-    """In memory first, then in the files: reads go on even if the disk fails half-way."""
+    """Truncates in memory first, then in the files, so that reads are right even if the disk fails in between."""
     keep = list(log.segments).index(_kept(log, offset))
     remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
     last = remaining[-1]
@@ -106,7 +106,7 @@ def _cut(log: LogState, offset: int) -> None:
     log.log_end_offset = offset
     log.high_watermark = min(log.high_watermark, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
-    # From the end, so that a crash leaves a prefix; and known to be gone before anything is appended in their place.
+    # Deleted from the end, so that a crash leaves a prefix, and synced before batches are appended in their place.
     delete_segments(log, gone[::-1])
     snapshot_files.forget(log, lambda taken: taken > offset)
     last.erase(end, offset)
@@ -114,20 +114,20 @@ def _cut(log: LogState, offset: int) -> None:
     log.files.remove(f"{log.directory}/{TRUNCATION}")
 
 
-def _before_cut(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
-    """What lies below a recovery point in a file is trusted after a crash, so the file comes first.
+def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
+    """Lowers the checkpoints before the log is truncated, because recovery trusts all below the recovery point in the file.
 
-    Not so for `cleaned_until`: its checkpoint is written from a worker thread, which must not write the old number again.
+    `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
     """
     log.cleaned_until = min(log.cleaned_until, offset)
-    log.cut_to = offset
-    log.cut_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
-    if log.on_cut is not None:
-        log.on_cut(offset, log_start_offset)
+    log.truncating_to = offset
+    log.truncating_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
+    if log.before_truncation is not None:
+        log.before_truncation(offset, log_start_offset)
     with log.recovery_lock:
         log.truncations += 1
         log.recovery_point = min(log.recovery_point, offset)
 
 
-def _after_cut(log: LogState) -> None:
-    log.cut_to, log.cut_start = NEVER, None
+def _end_truncation(log: LogState) -> None:
+    log.truncating_to, log.truncating_start = NEVER, None

@@ -1,7 +1,7 @@
-"""Trusted appends: of batches that a leader has checked (replication, raft), and of our own coordinators.
+"""Trusted appends: batches that a leader has validated (replication, raft), and batches of this node's coordinators.
 
-Every batch is checked to be whole and undamaged. A leader's batches keep offsets and epochs; a coordinator's one batch
-is given them. A marker ends its transaction here, and enters the transaction index when it aborts.
+Every batch is checked to be complete and undamaged. A leader's batches keep offsets and epochs; a coordinator's batch gets
+them here. A marker ends its transaction here, and is added to the transaction index if it aborts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.log_state import LogState
 from ottla.storage.producers import EndTransaction, Origin
-from ottla.storage.replay import read_marker, take_in
+from ottla.storage.replay import read_marker, update_producers
 from ottla.storage.results import Appended
 from ottla.storage.segment import Segment
 
@@ -87,8 +87,10 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
         append_time = restamp(segment.view(), position, header, log.rules, now_ms)
     log.log_end_offset = last + 1
     if producer_id >= 0:
-        stored: Header = HEADER.unpack_from(segment.view(), position)  # with its offset, and the time it was appended
-        _take_in(log, segment, stored, segment.view()[position : position + size])
+        stored: Header = HEADER.unpack_from(
+            segment.view(), position
+        )  # the header with its assigned offset and append time
+        _update_producers(log, segment, stored, segment.view()[position : position + size])
     if not position:
         log.on_new_active()
     return Appended(first, last, append_time, log.log_start_offset)
@@ -106,7 +108,7 @@ def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) 
     first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
     total = sum([header[LENGTH] + LOG_OVERHEAD_BYTES for header in headers])
     if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
-        # Kafka refuses such a set; one batch at a time loses nothing.
+        # Kafka rejects such a record set; appending its batches one by one has the same result without an error.
         start = 0
         for header in headers:
             end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
@@ -118,10 +120,10 @@ def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) 
 
 
 def _offset_around(start: int, view: memoryview) -> int:
-    """Where an empty log that starts at `start` begins: at the leader's first batch, if that one holds `start`.
+    """Returns the base offset for an empty log that starts at `start`: that of the leader's first batch, if it contains `start`.
 
-    The first records of that batch were deleted, and the log takes it whole, as in Kafka. Without it a follower that lost the
-    batch in a crash, but not the log start offset, asks for it for ever.
+    The first records of that batch were deleted, and the log appends the complete batch, as Kafka does. Otherwise a follower
+    that lost the batch in a crash, but not the log start offset, would fetch it for ever.
     """
     size = batch_size(view, 0, len(view))
     if size is None:
@@ -132,9 +134,10 @@ def _offset_around(start: int, view: memoryview) -> int:
 
 
 def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
-    """The headers of the whole batches in `view`; one that a fetch has cut is left out.
+    """Reads the headers of the complete batches in `view`; a partial one at the end is left out.
 
-    They follow offset `expected` - 1, whose batch is of leader epoch `epoch`. In a log epochs never fall: recovery ends there.
+    They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never decrease: recovery would end the
+    log there.
     """
     headers: list[Header] = []
     position = 0
@@ -150,7 +153,7 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
         epoch = leader_epoch
         if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
-            # Once it is in the log, it is too late to refuse it.
+            # A malformed marker must be rejected before it is in the log.
             read_marker(BatchView(view[position : position + size]))
         expected = base + delta + 1
         headers.append(header)
@@ -167,7 +170,7 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
     for header in headers:
         epoch = header[PARTITION_LEADER_EPOCH]
         if epoch != log.epochs.latest and epoch >= 0:
-            log.epochs.assign(epoch, header[BASE_OFFSET])  # an epoch that began here without a batch is dropped
+            log.epochs.assign(epoch, header[BASE_OFFSET])  # drops an epoch that began here without a batch
     position = segment.size
     try:
         segment.append_all(view, headers)
@@ -179,20 +182,20 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
     for header in headers:
         size = header[LENGTH] + LOG_OVERHEAD_BYTES
         if header[PRODUCER_ID] >= 0:
-            _take_in(log, segment, header, view[start - position : start - position + size])
+            _update_producers(log, segment, header, view[start - position : start - position + size])
         start += size
     if not position:
         log.on_new_active()
 
 
-def _take_in(log: LogState, segment: Segment, header: Header, batch: memoryview) -> None:
-    aborted = take_in(log.producers, header, batch)
+def _update_producers(log: LogState, segment: Segment, header: Header, batch: memoryview) -> None:
+    aborted = update_producers(log.producers, header, batch)
     if aborted is None:
         return
     try:
         segment.txn_index.append(log.files, aborted)
     except StorageFailure as failure:
         # The marker is in the log: without its entry, aborted records would be read as committed. So even a full disk
-        # takes the directory offline here; recovery makes the entry again.
+        # takes the directory offline here; recovery writes the entry.
         log.fail(StorageFailure(failure.path, failure.cause))
         raise

@@ -1,7 +1,7 @@
 """The aborted transactions of one segment (`.txnindex`), written as their markers are appended.
 
 34 bytes per entry: version i16 (0), producer id, first offset, last offset (of the marker), last stable offset after
-the marker, all i64. The file exists only when a transaction was aborted. Committed transactions leave no trace here.
+the marker, all i64. The file exists only if a transaction was aborted. Committed transactions have no entry.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TransactionIndex:
     def __init__(self, path: str, entries: list[AbortedTxn] | None = None) -> None:
         self.path = path
         self._entries = entries  # None: not read yet
-        self._unsynced = True  # at the first flush, whatever is there
+        self._unsynced = True  # the first flush syncs the file of an earlier process, too
         self._created = False
 
     def entries(self, files: Files) -> list[AbortedTxn]:
@@ -43,7 +43,9 @@ class TransactionIndex:
 
     def append(self, files: Files, txn: AbortedTxn) -> None:
         entries = self.entries(files)
-        assert not entries or entries[-1].last_offset < txn.last_offset, "markers come in the order of their offsets"
+        assert not entries or entries[-1].last_offset < txn.last_offset, (
+            "markers are appended in the order of their offsets"
+        )
         self._created |= not entries
         self._unsynced = True
         files.pwrite(self.path, len(entries) * ENTRY_BYTES, _ENTRY.pack(VERSION, *txn))
@@ -64,14 +66,14 @@ class TransactionIndex:
             self._entries = kept
 
     def replace(self, files: Files, entries: list[AbortedTxn]) -> None:
-        """All entries anew, on the disk when this returns: a recovery point may vouch for those that were lost."""
+        """Rewrites and syncs all entries: the lost ones may belong to markers below the recovery point."""
         files.write_atomic(self.path, b"".join(_ENTRY.pack(VERSION, *txn) for txn in entries))
         self._entries = entries
 
     def collect(self, files: Files, start: int, end: int, into: list[AbortedTxn]) -> bool:
-        """Adds what overlaps [start, end) and tells whether no later segment can add more.
+        """Adds the transactions that overlap [start, end); returns True if later segments cannot have more of them.
 
-        It is complete once an entry says that everything below `end` was decided when its marker was written.
+        That is so once an entry's last stable offset is at or above `end`.
         """
         for txn in self.entries(files):
             if txn.last_offset >= start and txn.first_offset < end:
@@ -81,7 +83,7 @@ class TransactionIndex:
         return False
 
     def flush(self, files: Files) -> bool:
-        """True when the directory must be synced as well: the file is new."""
+        """Syncs the file; returns True if it is new, so that the directory must be synced as well."""
         created, self._created = self._created, False
         if self._unsynced:
             self._unsynced = False
@@ -99,7 +101,7 @@ class TransactionIndex:
         last = -1
         for version, *fields in _ENTRY.iter_unpack(data):
             txn = AbortedTxn(*fields)
-            # The marker comes after the transaction's first batch: a page of zeros is no entry.
+            # The marker is after the transaction's first batch: a page of zeros is no entry.
             if version != VERSION or txn.last_offset <= last or not 0 <= txn.first_offset < txn.last_offset:
                 raise CorruptFile(self.path, f"entry {len(entries)} is not valid: version {version}, {txn}")
             last = txn.last_offset

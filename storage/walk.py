@@ -1,7 +1,7 @@
-"""The one walk over the batches of a file. A header is checked before its length is believed.
+"""The walk over the batches of a file. A header is checked before its length is used.
 
-Recovery vouches for the end of a log; below it a sector can still be lost or damaged. A walk that trusts lengths then never ends
-(a length of -12), or reads beyond the buffer. Kafka checks less: only that a length is at least that of an empty batch.
+Recovery checks the end of a log; below it a sector can still be lost or damaged. A walk that trusts lengths would then not end
+(with a length of -12), or read beyond the buffer. Kafka checks less: only that a length is at least that of an empty batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.protocol.records.batch import BATCH_LENGTH_MIN, HEADER_BYTES, LOG_OVE
 
 logger = logging.getLogger(__name__)
 
-# base offset, length, magic and last offset delta: what walking needs of a header
+# The fields of a header that the walk needs: base offset, length, magic and last offset delta.
 WALK = Struct(">qi4xb6xi")
 REMEDY = (
     "where another replica has the partition: stop this node, delete the partition's directory and .kafka_cleanshutdown "
@@ -25,13 +25,13 @@ REMEDY = (
 
 
 class DamagedLog(KafkaError):
-    """The bytes at `position` of a log file are not what was written there: this partition cannot be read there.
+    """The bytes at `position` of a log file are damaged: this partition cannot be read there.
 
-    It is answered as CORRUPT_MESSAGE, as Kafka answers it, for this partition only.
+    The response is CORRUPT_MESSAGE for this partition only, as in Kafka.
     """
 
     def __init__(self, path: str, position: int, reason: str, *, order: bool = False, remedy: str = REMEDY) -> None:
-        """`order`: the batch before may as well be the damaged one."""
+        """`order`: the offsets or epochs are out of order, so that the previous batch may be the damaged one."""
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
         self.path = path
         self.position = position
@@ -39,7 +39,7 @@ class DamagedLog(KafkaError):
         self.order = order
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[object, ...]:  # it may come from the process of the log cleaner
+    def __reduce__(self) -> tuple[object, ...]:  # the log cleaner's process sends it to the node
         return partial(type(self), order=self.order, remedy=self.remedy), (self.path, self.position, self.reason)
 
 
@@ -52,13 +52,13 @@ def walk(
     limit: int,
     reach: Callable[[int], int] | None = None,
 ) -> Iterator[tuple[int, int, int, int]]:
-    """(position, end, base offset, last offset) of each batch in [position, end), where a batch begins and one ends.
+    """Yields (position, end, base offset, last offset) of each batch in [position, end), which must be batch boundaries.
 
     Their offsets lie in [`base_offset`, `limit`].
-    `reach`, where given, brings the bytes from a position on into memory and answers up to where that was done.
+    `reach`, if given, brings bytes from a position on into memory and returns the end of the part in memory.
 
     Raises:
-        DamagedLog: a header cannot be one of this file.
+        DamagedLog: a header is not valid in this file.
     """
     unpack = WALK.unpack_from
     expected = base_offset

@@ -27,7 +27,7 @@ class Action(NamedTuple):
     name: str
 
 
-#: Of the request and, in a rule for elements, one of those. None: nobody need be asked, the handler knows what to say.
+#: Of the request and, in a rule for elements, one of those. None: no authorization is needed, and the handler responds.
 ActionOf = Callable[[BrokerParts, Any, Any], Action | None]
 
 

@@ -14,7 +14,7 @@ from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GR
 
 
 def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:
-    """Nothing is told to who may not describe the cluster."""
+    """Returns an empty response for a caller that may not describe the cluster."""
     authorizer = broker.authorizer
     if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
         return 0

@@ -1,4 +1,4 @@
-"""Fetch: consumers need READ on each topic, followers CLUSTER_ACTION. Every fetch of a session is asked about anew."""
+"""Fetch: consumers need READ on each topic, followers CLUSTER_ACTION. Every fetch of a session is authorized again."""
 
 from __future__ import annotations
 

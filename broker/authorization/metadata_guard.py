@@ -1,4 +1,4 @@
-"""Metadata: DESCRIBE on each topic, CREATE on those that would be created. Nobody learns whether a topic exists from a refusal.
+"""Metadata: DESCRIBE on each topic, CREATE on those that would be created. Denied requests do not disclose whether a topic exists.
 
 all topics          those that may not be described are left out
 named               TOPIC_AUTHORIZATION_FAILED with the name, whether or not there is such a topic
@@ -52,10 +52,10 @@ def _only_visible(broker: BrokerParts, request: MetadataRequest, context: Reques
     allows = broker.authorizer.allows
     if isinstance(answer, EncodedMetadata):
         visible = answer.only(lambda name: allows(context, DESCRIBE, TOPIC, name))
-        _tell_operations(broker, request, context, visible.head)
+        _add_authorized_operations(broker, request, context, visible.head)
         return visible
     answer.topics = [topic for topic in answer.topics if allows(context, DESCRIBE, TOPIC, topic.name or "")]
-    return _tell_operations(broker, request, context, answer)
+    return _add_authorized_operations(broker, request, context, answer)
 
 
 def _merge(
@@ -66,14 +66,14 @@ def _merge(
     answer: Metadata,
 ) -> Metadata:
     if isinstance(answer, EncodedMetadata):
-        _tell_operations(broker, request, context, answer.head)
+        _add_authorized_operations(broker, request, context, answer.head)
         return answer.plus(refused, context.api_version)
-    _tell_operations(broker, request, context, answer)
+    _add_authorized_operations(broker, request, context, answer)
     answer.topics.extend(refused)
     return answer
 
 
-def _tell_operations(
+def _add_authorized_operations(
     broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: MetadataResponse
 ) -> MetadataResponse:
     if request.include_cluster_authorized_operations:

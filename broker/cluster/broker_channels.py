@@ -1,6 +1,6 @@
 """Ways to the other brokers, by the listener that brokers use among themselves: one channel to each that is asked something.
 
-A broker that was fenced, or came back as another process, answers nothing more: who waits for it hears of that with the
+A broker that was fenced, or came back as another process, does not respond any more: pending requests fail with the
 metadata, not only when the time is up.
 """
 

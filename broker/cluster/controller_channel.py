@@ -1,10 +1,10 @@
-"""A broker's way to the active controller: found through the quorum, one connection, asked again wherever it has moved to.
+"""A broker's channel to the active controller, which it finds through the quorum: one connection, with retries at a new controller.
 
     await channel.request(obj)    the broker's own requests (registration, heartbeats, AlterPartition, ...), and clients'
                                   requests in the envelopes of forwarding.py
 
-A combined node goes the same way, over loopback to its own listener. A request whose connection breaks is sent again to
-whoever is the controller then: it may have taken effect already, as with Kafka.
+A combined node uses it, too, over loopback to its own listener. A request whose connection breaks is sent again to the next
+active controller: it may have taken effect already, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 
-#: Kafka's request.timeout.ms of brokers: how long a request looks for a controller before it gives up.
+#: Kafka's request.timeout.ms of brokers: the time for which a request is retried without a controller.
 REQUEST_TIMEOUT_MS = 30_000
-#: Between two attempts, doubled each time: a new controller is usually there within a second.
+#: The first delay between two attempts, doubled each time: a new controller is usually elected within a second.
 RETRY_MS_MIN = 5
 RETRY_MS_MAX = 200
 
@@ -38,21 +38,21 @@ class ControllerAddress(NamedTuple):
 
 class ControllerChannel:
     def __init__(self, world: World, node_id: int, locate: Callable[[], ControllerAddress | None]) -> None:
-        """`locate` says who leads the quorum as far as this node knows, None while nobody does."""
+        """`locate` returns the quorum's leader as known to this node, or None."""
         self._world = world
         self._client_id = f"broker-{node_id}"
         self._locate = locate
         self._channel: Channel | None = None
-        self._waiting: dict[asyncio.Event, None] = {}  # in order, so that a simulated run can be repeated
-        #: Told when another node leads the quorum.
+        self._waiting: dict[asyncio.Event, None] = {}  # in order, so that simulations are reproducible
+        #: Called when another node leads the quorum.
         self.on_leader_change: Callable[[], None] = lambda: None
         self._closed = False
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """The quorum has news: those who wait for a controller look again at once.
+        """Handles a leader change of the quorum: requests that wait for a controller are sent at once.
 
-        So do those whose requests went to the former one: it may be behind a cut cable and never answer, while the new
-        one fences every broker that it does not hear of in time.
+        So are requests that were sent to the former one: it may be unreachable and never respond, while the new one fences
+        every broker without a heartbeat in time.
         """
         if not self._closed:
             self._to_controller()
@@ -69,11 +69,11 @@ class ControllerChannel:
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """Lowest and highest version of each API that the controller serves; empty while that is not known."""
+        """Returns the lowest and highest version of each API of the controller; empty if unknown."""
         return {} if self._channel is None else self._channel.known_versions
 
     async def request(self, request: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """The active controller's answer; KafkaError(REQUEST_TIMED_OUT) if none could be had in time."""
+        """Returns the active controller's response; raises KafkaError(REQUEST_TIMED_OUT) if there is none in time."""
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
         retry_ms = RETRY_MS_MIN
         while True:
@@ -105,7 +105,7 @@ class ControllerChannel:
         return channel
 
     async def _wait(self, delay_ms: int) -> None:
-        """Until there is news of the leader, or the time is up."""
+        """Waits for the delay, or until the quorum's leader changes."""
         news = asyncio.Event()
         timer = self._world.clock.call_later(delay_ms, news.set)
         self._waiting[news] = None

@@ -1,6 +1,6 @@
-"""A broker's life as the controller sees it: register, catch up, be let in, stay alive, leave in order.
+"""A broker's life cycle: registration, catching up with the metadata, unfencing, heartbeats, controlled shutdown.
 
-`BrokerState` says what a broker does in each state, TRANSITIONS how it gets there. One task does it all, one request at a
+`BrokerState` has the states, TRANSITIONS the reasons of each change. One task sends all requests, one at a
 time. A heartbeat is sent at once when the metadata has caught up, when the broker becomes ready, when another controller
 leads, or when a directory fails; else after broker.heartbeat.interval.ms.
 """
@@ -31,8 +31,7 @@ RETRY_MS_MIN = 100
 RETRY_MS_MAX = 1_000
 #: From this metadata.version on registrations name log directories (3.7-IV2).
 MV_DIRECTORIES = 17
-#: While leaders are moved away, the controller is asked this often whether it is done: a controlled restart is to take
-#: 0.2 s at most.
+#: The heartbeat interval during a controlled shutdown, so that a controlled restart takes at most 0.2 s.
 SHUTDOWN_POLL_MS = 10
 
 
@@ -75,14 +74,14 @@ TRANSITIONS: dict[BrokerState, dict[BrokerState, str]] = {
 
 
 class RegistrationRefused(Exception):
-    """The controller will not have this broker; the text says why and what to do."""
+    """The controller rejected the registration; the text has the reason and a remedy."""
 
 
 class NoLogDirectory(RegistrationRefused):
     """Every log directory of this broker has failed."""
 
 
-#: Refusals that time does not heal.
+#: Permanent errors of a registration.
 FATAL = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the cluster has another cluster id: this node's log directories belong to a"
     " different cluster (see meta.properties); point it to its own cluster or to empty directories",
@@ -105,20 +104,20 @@ REPLACED = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a registration says that does not change while the process lives."""
+    """The fields of the registration that do not change while the process runs."""
 
     node_id: int
     cluster_id: str
     endpoints: Sequence[Endpoint]
     directories: Sequence[bytes]
     rack: str | None = None
-    #: From the clean-shutdown mark; -1 if there was none: the controller then takes the broker out of ISR and ELR.
+    #: From the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
     previous_broker_epoch: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
 
 
 class BrokerLifecycle:
-    """Also a publisher: it hears of new metadata so that a fenced broker need not wait for its next heartbeat."""
+    """It is also a publisher: on new metadata a fenced broker sends a heartbeat at once."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class BrokerLifecycle:
         heartbeat_interval_ms: int = 2_000,
         registration_timeout_ms: int = 60_000,
     ) -> None:
-        """`metadata_offset`: up to where this broker has applied the metadata."""
+        """`metadata_offset`: the last metadata offset that this broker has applied."""
         self.state = BrokerState.NOT_RUNNING
         self.incarnation_id = new_uuid(world.rng)
         self.broker_epoch = -1
@@ -142,20 +141,20 @@ class BrokerLifecycle:
         self._registration_timeout_ms = registration_timeout_ms
         self._ready = False
         self._registered = False
-        #: The registration is to be written again, by the same process and with the same epoch.
+        #: True if the same process must register again, with the same epoch.
         self._is_outdated = False
         self._offline_directories: list[bytes] = []
         self._cordoned_directories: list[bytes] | None = []
         self._wake = asyncio.Event()
         self._left_in_order = False
         self._replaced = False
-        #: Told of a refusal that comes after the start, when nobody waits for `unfenced` any more.
+        #: Called for a rejection after the start, when no caller waits for `unfenced` any more.
         self.on_refused: Callable[[RegistrationRefused], None] = lambda error: None
         loop = asyncio.get_running_loop()
         self.caught_up: asyncio.Future[None] = loop.create_future()
         self.unfenced: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
-        # A new controller has not heard of us yet: not to be thought dead, tell it at once.
+        # A new controller has no heartbeat of this broker yet: one is sent at once to keep the session.
         controller.on_leader_change = self._wake.set
 
     def start(self) -> None:
@@ -163,37 +162,37 @@ class BrokerLifecycle:
         self._world.spawn(self._run(), "broker-lifecycle")
 
     def ready_to_unfence(self) -> None:
-        """The logs are recovered and the listeners open: the broker may be let in."""
+        """Allows unfencing, after the logs are recovered and the listeners are open."""
         self._ready = True
         self._wake.set()
 
     def directory_failed(self, directory_id: bytes) -> None:
-        """Tell the controller at once: leadership moves away from it."""
+        """Reports a failed directory to the controller at once, which moves leaders away from it."""
         if directory_id not in self._offline_directories:
             self._offline_directories.append(directory_id)
             self._wake.set()
 
     def _check_directories_left(self) -> None:
-        """Without any log directory the broker serves nothing, and the process ends, as Kafka's does."""
+        """Ends the process, as Kafka does, if all log directories have failed."""
         directories = set(self._identity.directories)
         if directories and directories <= set(self._offline_directories):
             raise NoLogDirectory(f"Broker {self._identity.node_id} cannot go on: {NO_DIRECTORY_LEFT}")
 
     def cordon(self, directories: Sequence[bytes]) -> None:
-        """Directories that are to get no new replicas (cordoned.log.dirs, KIP-1066)."""
+        """Sets the directories that get no new replicas (cordoned.log.dirs, KIP-1066)."""
         self._cordoned_directories = sorted(directories)
         self._wake.set()
 
     def is_replaced_in(self, image: MetadataImage) -> bool:
-        """Whether another process is registered under this id since: what is said of the broker there is not said of us.
+        """Returns True if another process has registered with this node id: the image's leaders are then that process's.
 
-        Leadership in such an image would be taken by both, and each would acknowledge what the other does not have.
+        Otherwise both processes would lead, and each would acknowledge records that the other does not have.
         """
         own = image.cluster.brokers.get(self._identity.node_id)
         return self._registered and own is not None and own.epoch > self.broker_epoch
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A broker that is waiting to be let in has read more."""
+        """Wakes a fenced broker, which has now applied more metadata."""
         if self.is_replaced_in(image):
             self._replaced = True
             self._wake.set()
@@ -216,8 +215,8 @@ class BrokerLifecycle:
             self._wake.set()
 
     def _lacks_directories(self, image: MetadataImage) -> bool:
-        """Registered by a metadata.version below 17, which has been raised since: the controller knows no directory of
-        this broker, and can neither place replicas by them nor notice that one has failed (KIP-858)."""
+        """Returns True if the registration is from a metadata.version below 17, which was raised since: the controller does not know
+        this broker's directories, and can neither place replicas in them nor handle a failed one (KIP-858)."""
         own = image.cluster.brokers.get(self._identity.node_id)
         return (
             own is not None
@@ -227,7 +226,7 @@ class BrokerLifecycle:
         )
 
     async def controlled_shutdown(self, timeout_ms: int) -> bool:
-        """Have the leaders moved away; whether the controller gave its leave in time."""
+        """Has the controller move the leaders away; returns True if that was completed in time."""
         if self.state is BrokerState.NOT_RUNNING or self.state is BrokerState.SHUTTING_DOWN:
             return True
         if not self._registered:
@@ -275,7 +274,7 @@ class BrokerLifecycle:
             log.error("%s", error)
             self._end(error)
         except Exception as error:
-            # A broker that sends no heartbeats any more would go on answering until it is fenced, and never come back.
+            # A broker without heartbeats would serve clients until it is fenced, and never be unfenced.
             log.exception("The lifecycle of broker %d failed", self._identity.node_id)
             self._end(RegistrationRefused(f"Broker {self._identity.node_id} cannot go on: {error!r}"))
 
@@ -289,7 +288,7 @@ class BrokerLifecycle:
             self.on_refused(error)
 
     async def _register(self) -> None:
-        """Until it succeeds; a refusal that will not change, or a time-out before the first success, ends it."""
+        """Retries until it succeeds; a permanent error, or a timeout before the first success, ends it."""
         deadline_ms = self._world.clock.mono_ms() + self._registration_timeout_ms
         retry_ms = RETRY_MS_MIN
         while self.state is not BrokerState.SHUTTING_DOWN:
@@ -304,7 +303,7 @@ class BrokerLifecycle:
             if self.broker_epoch < 0 and self._world.clock.mono_ms() + retry_ms > deadline_ms:
                 raise self._cannot_register(DUPLICATE_ID if is_duplicate else error.message)
             if is_duplicate and retry_ms == RETRY_MS_MIN:
-                # The other one may be our own former process, whose session has not ended yet.
+                # The other process may be the former one of this node, whose session has not ended yet.
                 log.warning("Broker %d cannot register yet: %s", self._identity.node_id, DUPLICATE_ID)
             await self._pause(retry_ms)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
@@ -347,7 +346,7 @@ class BrokerLifecycle:
         return None
 
     async def _beat(self) -> None:
-        """One heartbeat, and the wait for the next."""
+        """Sends one heartbeat, and waits for the time of the next."""
         self._wake.clear()
         sent_offset = self._metadata_offset()
         request = BrokerHeartbeatRequest(
@@ -365,7 +364,7 @@ class BrokerLifecycle:
             self._check_directories_left()
             log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)
             if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-                # No controller in a whole heartbeat interval: the quorum is stopping too, and nobody is left to hand over to.
+                # No controller responded in a whole heartbeat interval: the quorum is stopping too, and no broker can take the leaders.
                 self._finish()
                 return
             await self._pause(RETRY_MS_MIN)
@@ -374,19 +373,19 @@ class BrokerLifecycle:
         if response.error_code != ErrorCode.NONE:
             await self._refused(ErrorCode(response.error_code))
             return
-        delay_ms = self._heard(response, sent_offset)
+        delay_ms = self._on_response(response, sent_offset)
         if delay_ms > 0:
             await self._pause(delay_ms)
 
     async def _refused(self, code: ErrorCode) -> None:
         log.warning("Broker %d sent a heartbeat and was answered %s", self._identity.node_id, code.name)
         if code is ErrorCode.STALE_BROKER_EPOCH:
-            # Unregistered by an operator, or another process has our id: registering again tells which.
+            # An operator unregistered the broker, or another process has its id: the response to a new registration shows which.
             self._registered = False
         await self._pause(RETRY_MS_MIN)
 
-    def _heard(self, response: BrokerHeartbeatResponse, sent_offset: int) -> int:
-        """What the answer changes, and how long to wait before the next heartbeat."""
+    def _on_response(self, response: BrokerHeartbeatResponse, sent_offset: int) -> int:
+        """Handles a heartbeat's response; returns the delay before the next heartbeat."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
                 self._left_in_order = True
@@ -407,13 +406,13 @@ class BrokerLifecycle:
                     self.unfenced.set_result(None)
             return self._heartbeat_interval_ms
         if self.state is BrokerState.STARTING:
-            # Not caught up: the metadata may have come meanwhile, else its arrival wakes us.
+            # Not caught up: the metadata may have been applied meanwhile; otherwise its arrival sends the next heartbeat.
             return 0 if self._metadata_offset() >= self.broker_epoch > sent_offset else self._heartbeat_interval_ms
-        # Fenced although ready: after a pause of the whole process, say. It was caught up, so ask again soon.
+        # Fenced although ready, for example after a pause of the process. It was caught up, so the next heartbeat follows soon.
         return RETRY_MS_MIN if self._ready else self._heartbeat_interval_ms
 
     async def _pause(self, delay_ms: int) -> None:
-        """Until the time is up or something happens that the controller should hear of."""
+        """Waits for the delay, or until an event that must be reported to the controller."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         timer = self._world.clock.call_later(delay_ms, self._wake.set)

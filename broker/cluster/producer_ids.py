@@ -1,7 +1,7 @@
 """Producer ids for idempotent producers: blocks from the controller, handed out one by one.
 
 A block is asked for when there is none, and the next one already when 90 % of the current one are used (Kafka's share), so
-that nobody waits. A block that was given to this process is never given to another: a restart throws the rest of it away.
+that no request waits. A block of this process is never allocated to another: a restart drops the rest of it.
 """
 
 from __future__ import annotations

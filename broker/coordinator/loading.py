@@ -91,7 +91,7 @@ class Loader:
 
 
 class LoadQueue:
-    """Loads one shard after the other; in one turn of the loop never more than the budget, whoever asks."""
+    """Loads one shard after the other; in one turn of the event loop never more than the budget, for all coordinators together."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

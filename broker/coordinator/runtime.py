@@ -37,7 +37,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 OnError = Callable[[KafkaError], T]
 
-# What an append can be refused with -> what a client of a coordinator gets, so that it looks for the coordinator
+# Error of an append -> error for the client of a coordinator, so that it looks for the coordinator
 # again, or tries again, as its age allows.
 APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -228,7 +228,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_all(
         self, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Let every loaded shard decide on an event without a request."""
+        """Runs a decision of every loaded shard about an event without a request."""
         for context in list(self._contexts.values()):
             if context.state is State.ACTIVE:
                 context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))
@@ -425,7 +425,7 @@ class _Context(Generic[ShardT]):
             isolated(reply.complete, response)
 
     def _time_out(self) -> None:
-        """The followers are too slow: clients are to try again. What was written stays, and may yet be committed."""
+        """Times out, because the followers are too slow: clients retry. The records stay in the log and may still be committed."""
         self._timeout = None
         now_ms = self.runtime.clock.mono_ms()
         waiting = self._waiting

@@ -25,7 +25,7 @@ class _Timer:
 
 
 class Timers:
-    """`now_ms` is monotonic; `changed` is told when the earliest wake-up has become earlier."""
+    """`now_ms` is monotonic; `changed` is called when the earliest wake-up has become earlier."""
 
     def __init__(self, now_ms: Callable[[], int], changed: Callable[[int], None]) -> None:
         self._now_ms = now_ms
@@ -41,7 +41,7 @@ class Timers:
         return key in self._timers
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], Unasked]) -> None:
-        """Run `callback` after `delay_ms`, unless the key is scheduled anew or cancelled before."""
+        """Run `callback` after `delay_ms`, unless the key is scheduled again or cancelled before."""
         deadline_ms = self._now_ms() + delay_ms
         timer = self._timers.get(key)
         if timer is None:

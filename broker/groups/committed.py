@@ -1,7 +1,7 @@
 """Committed offsets of one shard, by group, topic and partition: hard state, changed by replay alone.
 
 Offsets committed in a transaction are kept apart by producer id until its marker is replayed (KIP-447 readers wait for
-them). A commit that was written later wins, whichever way it came; the record's own offset tells.
+them). The commit that was written later, by its record's offset, takes precedence.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 
-# OffsetCommit tells of a missing group in words its clients know.
+# OffsetCommit reports a missing group by an error code that its clients know.
 GROUP_ID_NOT_FOUND_SINCE = 9
 
 

@@ -83,7 +83,7 @@ class GroupCoordinator:
             load_queue,
         )
 
-    # ---- what the broker tells
+    # ---- notifications of the broker
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads a partition of `__consumer_offsets`."""

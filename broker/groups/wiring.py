@@ -1,4 +1,4 @@
-"""The group coordinator in a broker: made from its parts, told of leadership by replication, of topics by the metadata."""
+"""The group coordinator in a broker: created from its components, and notified of leadership by replication, of topics by the metadata."""
 
 from __future__ import annotations
 

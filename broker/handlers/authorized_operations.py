@@ -1,6 +1,6 @@
 """The authorized_operations bit fields of Metadata, DescribeCluster and DescribeTopicPartitions (KIP-430).
 
-Bit n is AclOperation n. Without an authorizer a client is told everything that is possible on the resource, as in Kafka.
+Bit n is AclOperation n. Without an authorizer the field has all operations of the resource, as in Kafka.
 With one, what the handlers put here is overwritten for the caller (broker/authorization/).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.server.security.authorizer import EVERY_OPERATION
 from ottla.server.security.operations import CLUSTER, GROUP, TOPIC
 
-#: What the field says when nobody asked for it.
+#: The field's value if the request did not ask for it.
 NOT_ASKED = -(2**31)
 
 TOPIC_OPERATIONS = EVERY_OPERATION[TOPIC]

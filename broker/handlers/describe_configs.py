@@ -5,7 +5,7 @@
     broker logger   the root logger and those of the packages, with their levels
     group, client metrics
 
-v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible. Secrets are never told.
+v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible. Secrets are never returned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FindCoordinator (10): the broker that leads the partition of the internal topic where a key lives.
 
 The first question about groups has `__consumer_offsets` created, that about transactions `__transaction_state`. The answer
-waits a moment for that, because a client that is told COORDINATOR_NOT_AVAILABLE sleeps its retry backoff first, which is
+waits a moment for that, because a client that gets COORDINATOR_NOT_AVAILABLE waits for its retry backoff first, which is
 longer; when it takes longer, it gets that error.
 
 v0 groups only · v1 key_type · v4 several keys (KIP-699) · v6 share groups (KIP-932).

@@ -1,6 +1,6 @@
 """Metadata (3): brokers and topics as the client's listener sees them; creates topics on first mention if allowed.
 
-Creating is asked of the controller. The answer waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that is told
+Creating is asked of the controller. The answer waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that gets
 UNKNOWN_TOPIC_OR_PARTITION sleeps its retry backoff first, which is longer; when it takes longer, the client gets that error.
 
 v0 an empty list asks for all topics, v1+ null does · v1 controller_id, rack, is_internal · v2 cluster_id · v4 allow_auto_topic_creation

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23): where a leader epoch ended, for clients and followers that look for their divergence (KIP-320).
 
-v3 replica_id · v4 flexible. Only the leader answers, whoever asks: also a debugging consumer (replica_id -2).
+v3 replica_id · v4 flexible. Only the leader responds, also to a debugging consumer (replica_id -2).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `_large_produce.py`.
 
-    acks 0     no reply; if any partition failed the connection is closed, the only way to tell such a client
+    acks 0     no reply; if any partition failed the connection is closed, the only way to notify such a client
     acks 1     answered after the local append, and its flush if flush.messages asks for one
     acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
 

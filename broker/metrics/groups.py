@@ -1,6 +1,6 @@
 """Consumer groups under the names of kafka_exporter, from the groups' coordinator alone.
 
-The lag is what this broker can tell by itself: of partitions that it has a replica of. For others the committed offset is
+The lag is computed for partitions with a replica on this broker. For others the committed offset is
 shown without a lag; `kafka_topic_partition_current_offset` of their leaders completes it.
 """
 

@@ -1,4 +1,4 @@
-"""ISR churn: how often sets of in-sync replicas of partitions led here lost or gained members, whoever decided it."""
+"""ISR churn: how often sets of in-sync replicas of partitions led here lost or gained members, for any reason."""
 
 from __future__ import annotations
 

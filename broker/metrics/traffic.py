@@ -50,7 +50,7 @@ class _Rate:
             self.count = count
             return
         now = max(0, count - self.count) / seconds
-        # The first value stands for itself: a meter that starts at zero would take half an hour to tell the truth.
+        # The first value stands for itself: a meter that starts at zero would take half an hour to be right.
         weight = 1 - math.exp(-seconds / RATE_WINDOW_S) if self.started else 1.0
         self.value += weight * (now - self.value)
         self.count, self.started = count, True

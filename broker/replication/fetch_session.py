@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227), without I/O: what a client need not repeat, the broker remembers here.
+"""Incremental fetch sessions (KIP-227), without I/O: the broker remembers the partitions and positions of a client's fetches.
 
     request (id, epoch)     meaning
     (0,  0)                 full fetch, please open a session
@@ -7,12 +7,12 @@
     (id, -1)                full fetch, close session id
     (id, n > 0)             incremental: changes to what the session holds; n must be the epoch that the session expects
 
-A session is read where something may have changed, and nowhere else: a partition from which the client has been told everything
-is idle and costs nothing, however many there are. It watches its replica here, and whatever happens there (an append, a raised
-watermark, another role) makes it active again, once.
+Only partitions that may have changed are read: a partition without changes since the last response is idle and costs nothing.
+It watches its replica on this broker, and any change there (an append, a higher high watermark, another role) makes it active
+again, once.
 
-    active      looked at by the next fetch: new, asked for anew, has records, changed, failed, or a follower's not in the ISR
-    idle        watches; not looked at
+    active      read by the next fetch: new, requested again, has records, changed, failed, or of a follower outside the ISR
+    idle        watches its replica; not read
 
 Active partitions are read in turns: one that returned data goes behind the others, so that a busy one cannot starve them
 when the response's size limit is hit (invariant 46). A fetch without a session is one of its own, for as long as it takes.
@@ -36,7 +36,7 @@ PartitionKey: TypeAlias = tuple[bytes | str, int]
 
 
 class FetchPartition:
-    """One partition of a fetch: what was asked for, and what the client was last told."""
+    """One partition of a fetch: the requested position, and the offsets in the last response."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -46,9 +46,9 @@ class FetchPartition:
         "max_bytes",
         "replica_high_watermark",
         "replica_log_start_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
         "session",
-        "told_high_watermark",
-        "told_log_start_offset",
         "topic",
         "topic_id",
         "watched",
@@ -75,9 +75,9 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.replica_log_start_offset = replica_log_start_offset
         self.replica_high_watermark = replica_high_watermark
-        #: What the last response of the session said; -1 makes the next one say it again.
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        #: The offsets in the session's last response; with -1 the next response has the partition again.
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
         self.session: FetchSession | None = None
         self.watched: Watches | None = None
 
@@ -93,7 +93,7 @@ class FetchPartition:
             watches.add(self)
 
     def changed(self) -> WaitingRequest | None:
-        """For the replica, which has let go of the watch: what waits for the change, if anything does."""
+        """Called by the replica when a one-shot watch fires; returns the delayed fetch to wake, or None."""
         self.watched = None
         session = self.session
         if session is None:
@@ -105,7 +105,7 @@ class FetchPartition:
         return waiting
 
     def note(self) -> None:
-        """For the replica: something to tell with the next answer, which need not hurry."""
+        """Makes the partition active, so that the next response may have it; does not complete a delayed fetch."""
         if self.session is not None:
             self.session.active[self] = None
 
@@ -117,23 +117,23 @@ class FetchPartition:
         self.replica_log_start_offset = request.replica_log_start_offset
         self.replica_high_watermark = request.replica_high_watermark
 
-    def must_tell(self, high_watermark: int, log_start_offset: int, *, has_records: bool, has_error: bool) -> bool:
-        """Whether an incremental response has to contain this partition; remembers what it will then have said."""
+    def must_include(self, high_watermark: int, log_start_offset: int, *, has_records: bool, has_error: bool) -> bool:
+        """Returns True if an incremental response must contain this partition, and remembers the offsets in it."""
         must = has_records or has_error
-        if high_watermark != self.told_high_watermark:
-            self.told_high_watermark = high_watermark
+        if high_watermark != self.sent_high_watermark:
+            self.sent_high_watermark = high_watermark
             must = True
-        if log_start_offset != self.told_log_start_offset:
-            self.told_log_start_offset = log_start_offset
+        if log_start_offset != self.sent_log_start_offset:
+            self.sent_log_start_offset = log_start_offset
             must = True
         if has_error:
-            # So that the client hears of the recovery even if the offsets are then the same as before the error.
-            self.told_high_watermark = -1
+            # The response after an error must have the partition even if its offsets are the same as before the error.
+            self.sent_high_watermark = -1
         return must
 
 
 class WaitingRequest(Protocol):
-    """A fetch that has not been answered yet. `fresh`: what has changed since it last looked."""
+    """A delayed fetch. `fresh`: the partitions that have changed since its last read."""
 
     fresh: dict[FetchPartition, None]
 
@@ -202,7 +202,7 @@ class FetchSession:
             self.active[partition] = None
 
     def settle(self, partition: FetchPartition, replica: Watches) -> None:
-        """The client knows everything there is: idle, until something changes at the replica."""
+        """Makes the partition idle until the replica changes: the last response had everything."""
         self.active.pop(partition, None)
         partition.watch(replica)
 

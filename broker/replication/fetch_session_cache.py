@@ -2,7 +2,7 @@
 
 The cache is bounded (max.incremental.fetch.session.cache.slots). A full one gives a slot up only if its owner has been idle
 for two minutes, or is smaller or less privileged (consumers against followers) than the newcomer and two minutes old; otherwise the
-newcomer is served without a session. Nothing is lost with an evicted session: its client is told so and opens another one.
+newcomer is served without a session. An evicted session loses nothing: its client gets FETCH_SESSION_ID_NOT_FOUND and opens another one.
 """
 
 from __future__ import annotations

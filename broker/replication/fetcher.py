@@ -3,7 +3,7 @@
     answer                                  what the follower does
     records                                 appends them, takes over watermark and log start, asks for what follows
     diverging epoch                         truncates by epochs (replication/truncation.py), asks again
-    OFFSET_OUT_OF_RANGE                     asks for the leader's first and last offset, then truncates or starts anew
+    OFFSET_OUT_OF_RANGE                     requests the leader's first and last offset, then truncates or empties the log
     an error of leadership                  waits a moment: one of the two has not read the newest metadata yet
     a lost connection                       connects again; the metadata says when another broker leads
 
@@ -70,7 +70,7 @@ SESSION_ERRORS = frozenset(
     }
 )
 EARLIEST, LATEST = -2, -1
-#: KIP-903: who fetches, with its broker epoch. Older leaders cannot tell a restarted follower from the one before.
+#: KIP-903: the follower's id and broker epoch. Older leaders cannot distinguish a restarted follower from the former one.
 REPLICA_STATE_VERSION = 15
 
 
@@ -213,8 +213,8 @@ class LeaderFetcher:
             self._refused(ErrorCode(response.error_code))
             return
         self.session.answered(response.session_id)
-        told = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
-        self._handle(protocol, number, told)
+        responses = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
+        self._handle(protocol, number, responses)
 
     def _refused(self, code: ErrorCode) -> None:
         log.info("Broker %d answered a fetch with %s", self.leader_id, code.name)
@@ -280,23 +280,23 @@ class LeaderFetcher:
     # -- Answers -----------------------------------------------------------------------------------------------------
 
     def _handle(
-        self, protocol: ChannelProtocol, number: int, told: Sequence[tuple[bytes, PartitionData]], ready: int = 0
+        self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]], ready: int = 0
     ) -> None:
-        """What request `number` was told, in turns; the next request follows after the last.
+        """Handles the response to request `number` in turns; the next request follows after the last turn.
 
-        Of the first `ready` the logs' errands have been run (`Log.errand`): first records of partitions, and rolls.
+        The logs' errands of the first `ready` partitions have been run (`Log.errand`): creation of files, and rolls.
         """
         if protocol is not self._protocol:
             return  # lost since the turn before
         turn_ends_ms = self._world.clock.mono_ms() + TURN_MS
         try:
-            for i, (topic_id, data) in enumerate(told):
+            for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
-                    left = [(topic_id, _kept(data)) for topic_id, data in told[i:]]
+                    left = [(topic_id, _kept(data)) for topic_id, data in responses[i:]]
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
-                    left = [(topic_id, _kept(data)) for topic_id, data in told[i:]]
+                    left = [(topic_id, _kept(data)) for topic_id, data in responses[i:]]
                     self._world.spawn(self._run_errands(protocol, number, left), f"logs for {self.leader_id}")
                     return
                 key = (topic_id, data.partition_index)
@@ -320,23 +320,23 @@ class LeaderFetcher:
         return own_log.errand(size, own_log.log_end_offset, NO_TIMESTAMP, self._world.clock.wall_ms())
 
     async def _run_errands(
-        self, protocol: ChannelProtocol, number: int, told: Sequence[tuple[bytes, PartitionData]]
+        self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]]
     ) -> None:
         """On several threads: each waits for the file system, which goes on with the others meanwhile."""
-        ready = min(len(told), ERRANDS_AT_ONCE)
-        errands = [errand for each in told[:ready] if (errand := self._errand(number, *each)) is not None]
+        ready = min(len(responses), ERRANDS_AT_ONCE)
+        errands = [errand for each in responses[:ready] if (errand := self._errand(number, *each)) is not None]
         await asyncio.gather(*(self._world.workers.run(errand) for errand in errands))
-        self._handle(protocol, number, told, ready)
+        self._handle(protocol, number, responses, ready)
 
     def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
-        partition, told = followed.partition, followed.told
+        partition, sent = followed.partition, followed.sent
         own_log = partition.log
         if (
             own_log is None
-            or told is None
+            or sent is None
             or partition.leader_id != self.leader_id
-            or partition.leader_epoch != told.leader_epoch
-            or own_log.log_end_offset != told.fetch_offset
+            or partition.leader_epoch != sent.leader_epoch
+            or own_log.log_end_offset != sent.fetch_offset
         ):
             self.session.changed(key)
             return
@@ -360,7 +360,7 @@ class LeaderFetcher:
                 elif pause_ms:
                     self._delay(key, pause_ms)
                     self._schedule(pause_ms)
-                elif data.records or own_log.log_start_offset != told.log_start_offset:
+                elif data.records or own_log.log_start_offset != sent.log_start_offset:
                     self.session.changed(key)
         except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)

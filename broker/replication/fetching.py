@@ -53,7 +53,7 @@ TOPIC_IDS_VERSION = 13
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def is_told_at_once(data: PartitionData) -> bool:
+def is_sent_at_once(data: PartitionData) -> bool:
     """An answer that has no records and yet cannot wait for some."""
     return data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
 
@@ -144,7 +144,7 @@ class Fetching:
         session.change(asked.items(), self._forgotten(request))
         self._resolve_names(session)
         if not session.partitions:
-            # Kafka's rule: a session that has become empty is closed and its client told by session id 0.
+            # Kafka's rule: a session that has become empty is closed, and the response has session id 0.
             sessions.close(session.id)
             return FetchSession({})
         return session
@@ -208,7 +208,7 @@ class Fetching:
                 total += size
                 remaining = max(0, remaining - size)
                 min_one = False
-            elif is_told_at_once(data):
+            elif is_sent_at_once(data):
                 self.must_answer = True
         return total
 
@@ -285,7 +285,7 @@ class Fetching:
         for wanted in fresh:
             data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True)
             self._ready_bytes[wanted] = len(data.records or b"")
-            if is_told_at_once(data):
+            if is_sent_at_once(data):
                 return True
         return sum(self._ready_bytes.values()) >= self.min_bytes
 
@@ -347,11 +347,11 @@ class Fetching:
         """What the session remembers of this answer. An incremental one leaves out what need not be said."""
         for wanted, data in list(self._results.items()):
             has_records = bool(data.records)
-            at_once = is_told_at_once(data)
-            must_tell = wanted.must_tell(
+            at_once = is_sent_at_once(data)
+            must_include = wanted.must_include(
                 data.high_watermark, data.log_start_offset, has_records=has_records, has_error=at_once
             )
-            if is_incremental and not must_tell:
+            if is_incremental and not must_include:
                 del self._results[wanted]
             if has_records:
                 if is_incremental:

@@ -1,11 +1,11 @@
-"""A follower's side of a fetch session with one leader broker, without I/O: what to ask for next (KIP-227).
+"""A follower's side of a fetch session with one leader broker, without I/O: it makes the next request (KIP-227).
 
-The leader remembers what it was told; a request names only what is different since. Every request has a number, because a
-second one may be sent while the first still waits at the leader: an answer counts for a partition only if nothing newer
-has been told of that partition meanwhile.
+The leader remembers the fetch positions of the session; a request has only those that changed. Every request has a number,
+because a second one may be sent while the first is delayed at the leader: a response is used for a partition only if no
+newer position of that partition has been sent meanwhile.
 
     add, remove     the metadata says to follow, or not to
-    changed         the log has moved: the leader must be told the new offset
+    changed         the log has changed: the new offset must be sent to the leader
     delay           leave the partition out until a time
     reset           the connection or the session is gone: begin with a full request
 """
@@ -24,7 +24,7 @@ NOT_DELAYED = -1
 
 
 class Position(NamedTuple):
-    """What a leader is told of a partition."""
+    """The fetch position of a partition in a request."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -35,8 +35,8 @@ class Position(NamedTuple):
 @dataclass(slots=True)
 class Followed:
     partition: Partition
-    told: Position | None = None
-    told_in: int = -1
+    sent: Position | None = None
+    sent_in: int = -1
     delayed_until_ms: int = NOT_DELAYED
 
 
@@ -47,7 +47,7 @@ class FollowerSession:
     session_id: int = INVALID_SESSION_ID
     next_epoch: int = INITIAL_EPOCH
     number: int = 0
-    #: No answer has come since the last reset: the first one is not to wait, because only it tells the session's id.
+    #: True until the first response since the last reset. That fetch must not be delayed, because its response has the session id.
     is_fresh: bool = True
     _changed: dict[Key, None] = field(default_factory=dict)
     _forgotten: dict[Key, None] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class FollowerSession:
         key = (partition.topic_id, partition.index)
         followed = self.followed.get(key)
         if followed is None or followed.partition is not partition:
-            self.followed[key] = Followed(partition, None if followed is None else followed.told)
+            self.followed[key] = Followed(partition, None if followed is None else followed.sent)
         else:
             followed.delayed_until_ms = NOT_DELAYED
             self._delayed.pop(key, None)
@@ -68,7 +68,7 @@ class FollowerSession:
         followed = self.followed.pop(key, None)
         self._changed.pop(key, None)
         self._delayed.pop(key, None)
-        if followed is not None and followed.told is not None:
+        if followed is not None and followed.sent is not None:
             self._forgotten[key] = None
 
     def changed(self, key: Key) -> None:
@@ -82,8 +82,8 @@ class FollowerSession:
         followed.delayed_until_ms = until_ms
         self._delayed[key] = None
         self._changed.pop(key, None)
-        if followed.told is not None:
-            followed.told = None
+        if followed.sent is not None:
+            followed.sent = None
             self._forgotten[key] = None
 
     def resume(self, now_ms: int) -> int:
@@ -102,7 +102,7 @@ class FollowerSession:
         self.session_id, self.next_epoch, self.is_fresh = INVALID_SESSION_ID, INITIAL_EPOCH, True
         self._forgotten.clear()
         for key, followed in self.followed.items():
-            followed.told = None
+            followed.sent = None
             if key not in self._delayed:
                 self._changed[key] = None
 
@@ -112,7 +112,7 @@ class FollowerSession:
 
     @property
     def has_news(self) -> bool:
-        """Something that the leader does not know, and can be told within the session."""
+        """True if a position has changed that an incremental request can send."""
         return self.is_open and bool(self._changed or self._forgotten)
 
     def request(self) -> FetchRequest | None:
@@ -141,9 +141,9 @@ class FollowerSession:
             if log is None:
                 continue
             position = Position(log.log_end_offset, log.latest_epoch, partition.leader_epoch, log.log_start_offset)
-            if self.is_open and position == followed.told:
+            if self.is_open and position == followed.sent:
                 continue
-            followed.told, followed.told_in = position, self.number
+            followed.sent, followed.sent_in = position, self.number
             self._forgotten.pop(key, None)
             topic = topics.get(key[0])
             if topic is None:
@@ -182,6 +182,6 @@ class FollowerSession:
     def asked(self, key: Key, number: int) -> Followed | None:
         """The partition, if the answer to request `number` still counts for it."""
         followed = self.followed.get(key)
-        if followed is None or followed.told is None or followed.told_in > number:
+        if followed is None or followed.sent is None or followed.sent_in > number:
             return None
         return followed

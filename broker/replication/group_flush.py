@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Flushed(Protocol):
-    """Who is told: a partition."""
+    """The owner of a flush, which is notified of it: a partition."""
 
     @property
     def wants_flush(self) -> bool: ...
@@ -33,22 +33,22 @@ class GroupFlush:
         self._world = world
         self._running: set[int] = set()
 
-    def request(self, local_log: Log, told: Flushed) -> None:
-        """Flush soon; `told.flushed` after each flush, until it wants no more."""
-        key = id(told)
+    def request(self, local_log: Log, owner: Flushed) -> None:
+        """Flushes soon; calls `owner.flushed` after each flush, and repeats while `owner.wants_flush`."""
+        key = id(owner)
         if key not in self._running:
             self._running.add(key)
-            self._world.spawn(self._flush(key, local_log, told), f"flush {local_log.topic}-{local_log.partition}")
+            self._world.spawn(self._flush(key, local_log, owner), f"flush {local_log.topic}-{local_log.partition}")
 
-    async def _flush(self, key: int, local_log: Log, told: Flushed) -> None:
+    async def _flush(self, key: int, local_log: Log, owner: Flushed) -> None:
         failed = False
         try:
-            while told.wants_flush and not failed and not local_log.closed:
+            while owner.wants_flush and not failed and not local_log.closed:
                 try:
                     await self._world.workers.run(local_log.flush, self._world.clock.wall_ms())
                 except StorageFailure as failure:
                     log.error("flush of %s: %s", local_log, failure)
                     failed = True
-                told.flushed(failed)
+                owner.flushed(failed)
         finally:
             self._running.discard(key)

@@ -239,7 +239,7 @@ class Partition(PartitionState):
         log.advance_high_watermark(high_watermark)
         if self._committing.waiting:
             if within_append:
-                # A coordinator that appends has not replayed its records yet: no callback may make it decide anew (Kafka's
+                # A coordinator that appends has not replayed its records yet: no callback may make it decide again (Kafka's
                 # ActionQueue). The watermark jumps here when a replica that could join has been late for too long.
                 self._wakeups.schedule(self)
             else:
@@ -309,7 +309,7 @@ class Partition(PartitionState):
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
     ) -> None:
-        """A follower asked for `offset`: it holds everything before. Whoever waited for that is called back."""
+        """A follower fetched at `offset`, so it has everything before. Delayed operations that wait for that are called back."""
         log = self.leader_log
         follower = self.followers.get(replica_id)
         assert log is not None and follower is not None
@@ -398,5 +398,5 @@ class Partition(PartitionState):
         return min([self.log.log_start_offset, *alive])
 
     def high_watermark_lags_epoch(self) -> bool:
-        """Right after an election the watermark may be older than what the last leader told: OFFSET_NOT_AVAILABLE."""
+        """Raises OFFSET_NOT_AVAILABLE if, right after an election, the high watermark may be lower than the former leader's."""
         return self.is_leader and self.log is not None and self.log.high_watermark < self.epoch_start_offset

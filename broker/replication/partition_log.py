@@ -38,7 +38,7 @@ class ReplicatedPartitionLog:
 
     def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
         partition = self._partition(tp)
-        # A loss reaches the coordinator through its own listener of leadership.
+        # The coordinator is notified of a loss separately.
         partition.when_committed(offset, lambda error: callback() if error in COMMITTED else None)
 
     def start_offset(self, tp: TopicPartition) -> int:

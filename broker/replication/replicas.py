@@ -1,9 +1,9 @@
 """All partitions of this node: found by name or id, and moved to the roles that the metadata image gives them.
 
 `apply(delta, image)` is the only way in: created topics get logs, changed partitions a new role, deleted topics lose
-their logs. Listeners (the coordinators) hear of every start and end of leadership, after it took effect. A snapshot
-takes the same path, because it is a delta too. What is not here: who decides on leaders (the controller), the fetching
-from leaders (replication/fetcher.py), and what a log does.
+their logs. Listeners (the coordinators) are notified of every start and end of leadership, after it took effect. A snapshot
+takes the same path, because it is a delta too. Elsewhere: the election of leaders (the controller), the fetching from
+leaders (replication/fetcher.py), and the log.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Fetchers(Protocol):
 
 
 class Assignments(Protocol):
-    """What tells the controller in which directories logs are (to_controller/directory_assignments.py)."""
+    """The interface that reports the logs' directories to the controller (to_controller/directory_assignments.py)."""
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None: ...
 
@@ -114,7 +114,7 @@ class Replicas:
     # -- Looking up --------------------------------------------------------------------------------------------------
 
     def lookup(self, topic: str, topic_id: bytes, index: int) -> Partition:
-        """The replica here, by id if there is one in the request; otherwise the error that tells the client what to do."""
+        """Returns the replica on this node, by id if the request has one; otherwise the error for the client."""
         partitions = self.by_name.get(topic) if topic_id == ZERO_UUID else self.by_id.get(topic_id)
         if partitions is not None:
             partition = partitions.get(index)
@@ -140,7 +140,7 @@ class Replicas:
     # -- Metadata ----------------------------------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
-        """Until a partition's turn has come it is what it was, as on a broker whose metadata is a little older."""
+        """Applies the delta in slices. Until its turn a partition is unchanged, as on a broker whose metadata is a little older."""
         self.image = image
         turn = new_turn()
         for topic_id, topic in delta.deleted_topics.items():
@@ -167,7 +167,7 @@ class Replicas:
     def _assign(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> int:
-        """How many units of a turn it took."""
+        """Applies one partition's registration; returns how many units of a turn it took."""
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None:
             partition = Partition(
@@ -193,9 +193,9 @@ class Replicas:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
             if isinstance(failure, DamagedPartition):
-                self._tell_damage(topic_id, index, registration, image)
+                self._report_damage(topic_id, index, registration, image)
             return units
-        self._tell_directory(topic_id, index, local_log, registration)
+        self._report_directory(topic_id, index, local_log, registration)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
             self._unfollow(partition)
@@ -204,20 +204,22 @@ class Replicas:
                 registration.isr, self._clock.mono_ms(),
             )  # fmt: skip
             if not was_leader or epoch != registration.leader_epoch:
-                self._tell_leader(partition)
+                self._notify_leader(partition)
         else:
             partition.become_follower(
                 local_log, registration.leader, registration.leader_epoch, registration.partition_epoch,
                 registration.replicas, registration.isr,
             )  # fmt: skip
             if was_leader:
-                self._tell_resigned(partition)
+                self._notify_resigned(partition)
             if self.fetchers is not None:
                 self.fetchers.follow(partition)
         return units
 
-    def _tell_directory(self, topic_id: bytes, index: int, local_log: Log, registration: PartitionRegistration) -> None:
-        """A replica that is elsewhere than the controller believes: it may not lead, and a failure would not be its (KIP-858)."""
+    def _report_directory(
+        self, topic_id: bytes, index: int, local_log: Log, registration: PartitionRegistration
+    ) -> None:
+        """Reports a replica whose directory differs from the controller's: it could not lead, and a failure of its directory would not be noticed (KIP-858)."""
         directory = self.logs.directory_of(local_log)
         if (
             self.assignments is not None
@@ -226,12 +228,12 @@ class Replicas:
         ):
             self.assignments.assign(topic_id, index, directory.directory_id)
 
-    def _tell_damage(
+    def _report_damage(
         self, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> None:
-        """A replica that cannot be opened counts as one in a lost directory: it leaves the ISR, and another one leads.
+        """Reports a replica that cannot be opened as one in a lost directory: it is removed from the ISR, and another one leads.
 
-        KIP-858 knows failures of whole directories only. Once the replica has a log again, `_tell_directory` takes this back.
+        KIP-858 knows failures of whole directories only. Once the replica has a log again, `_report_directory` takes this back.
         """
         if (
             self.assignments is not None
@@ -280,7 +282,7 @@ class Replicas:
         self.by_id[partition.topic_id].pop(partition.index, None)
         partition.resign()
         if was_leader:
-            self._tell_resigned(partition)
+            self._notify_resigned(partition)
         local_log, partition.log = partition.log, None
         partition.fail_waiting(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if delete_log and local_log is not None and not partition.offline:
@@ -335,10 +337,10 @@ class Replicas:
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def set_aside_strays(self) -> None:
-        """Logs that are none of ours (any more) by the metadata: kept under a name that nothing reads (KAFKA-15359).
+        """Sets aside stray replicas, which the metadata does not (or no longer) assign to this node (KAFKA-15359).
 
-        Only for the start, once the image has caught up: later deletions come as deltas. A node that was stopped meanwhile, or
-        replaced, may not have the image.
+        It runs at the start only, once the image has caught up: later deletions come as deltas. A node that was stopped
+        meanwhile, or replaced, may not have the image.
         """
         if self._resigned:
             return
@@ -359,7 +361,7 @@ class Replicas:
                 self._unfollow(partition)
                 partition.go_offline()
                 if was_leader:
-                    self._tell_resigned(partition)
+                    self._notify_resigned(partition)
 
     def has_just_lost(self, leader_id: int) -> bool:
         """Whether a leader that is followed here has closed its connection a moment ago."""
@@ -377,10 +379,10 @@ class Replicas:
 
     # -- Leadership --------------------------------------------------------------------------------------------------
 
-    def _tell_leader(self, partition: Partition) -> None:
+    def _notify_leader(self, partition: Partition) -> None:
         for listener in self.listeners:
             listener.on_leader(partition)
 
-    def _tell_resigned(self, partition: Partition) -> None:
+    def _notify_resigned(self, partition: Partition) -> None:
         for listener in self.listeners:
             listener.on_resigned(partition)

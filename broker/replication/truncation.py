@@ -8,8 +8,8 @@ the follower asked about, and where that epoch ended in the leader's log.
     has only older epochs                   the end of the largest of those                 fetches again: may diverge earlier still
     has no epoch that old                   the leader's end offset                         agrees
 
-Never to the high watermark: what lies above it may be acknowledged at the leader already, because a follower hears of a
-watermark one fetch later (KIP-101 tells how records were lost that way).
+Never to the high watermark: what lies above it may be acknowledged at the leader already, because a follower learns of a
+high watermark one fetch later (KIP-101 describes how records were lost that way).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Produce with records of a transaction: the coordinator has its say before anything is appended (broker/transactions/verify.py).
 
-Off the hot path of other producers: they never come here. Once a partition has the transaction open, nobody is asked, and
+Off the hot path of other producers: they never come here. Once a partition has the transaction open, no request is sent, and
 the request is appended like any other, unless an earlier one of the same producer is still waiting: then it waits behind it.
 """
 

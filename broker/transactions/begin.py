@@ -1,7 +1,7 @@
-"""InitProducerId for a transactional id: a producer starts, and whoever held the id before is fenced.
+"""InitProducerId for a transactional id: a producer starts, and the former one with that id is fenced.
 
 A new epoch makes every request of the former holder a stale one. An open transaction of theirs is aborted first, and the
-caller is told to come back (CONCURRENT_TRANSACTIONS), so that it starts with nothing undecided. A producer that names its id
+caller must retry (CONCURRENT_TRANSACTIONS), so that it starts with nothing undecided. A producer that names its id
 and epoch goes on after an error (KIP-360): fenced unless it is the newest one, and answered as before when it asks twice.
 """
 

@@ -66,7 +66,7 @@ def _decide_v1(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 
 
 def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorCode:
-    """The epoch tells a retry from the end of the next transaction."""
+    """Distinguishes a retry from the end of the next transaction by the epoch."""
     epoch = request.producer_epoch
     if transaction.state in PREPARED and (request.producer_id, epoch) == transaction.producer_after_end:
         # Before ids are compared: the next transaction may have a new one already.
@@ -85,7 +85,7 @@ def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 
 
 def _ended(transaction: Transaction, client_transaction_version: int) -> EndTxnResponse:
-    """v5 tells the client which epoch its next transaction has."""
+    """Returns the response; v5 has the producer epoch of the next transaction."""
     if client_transaction_version < EPOCH_BUMP_SINCE:
         return EndTxnResponse()
     producer_id, producer_epoch = transaction.producer_after_end
@@ -154,7 +154,7 @@ def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Una
     """All markers are written."""
     transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
-        # Somebody else was faster: after a failover and back, two may have written the markers.
+        # Another marker sender was faster: after a failover and back, two may have written the markers.
         return Outcome()
     producer_id, producer_epoch = transaction.producer_after_end
     after = transaction.to(

@@ -1,4 +1,4 @@
-"""What time ends: transactions that stay open too long, and transactional ids that nobody uses any more."""
+"""Expiry of transactions that are open for too long, and of unused transactional ids."""
 
 from __future__ import annotations
 

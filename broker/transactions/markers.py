@@ -36,7 +36,7 @@ RETRY_MS = 50
 
 NO_LEADER = -1
 
-# The partition has a newer epoch of the producer, or of the coordinator: somebody else is ending the transaction.
+# The partition has a newer epoch of the producer, or of the coordinator: another coordinator is ending the transaction.
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 # Whatever it was that was written there, it was no transaction.
 NOT_NEEDED = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
@@ -93,7 +93,7 @@ class MarkerSending:
         self._check_done()
 
     def stop(self) -> None:
-        """Somebody else's now."""
+        """Stops: another coordinator owns this transaction."""
         self._done = None
         if self._retry is not None:
             self._retry.cancel()

@@ -75,7 +75,7 @@ class TransactionCoordinator:
             load_queue,
         )
 
-    # ---- what the broker tells
+    # ---- notifications of the broker
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads a partition of `__transaction_state`."""

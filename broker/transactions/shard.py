@@ -19,7 +19,7 @@ from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
 
 
 class ProducerIdNeeded(Exception):
-    """The decision takes a producer id that nobody has been asked for: decide again with one."""
+    """The decision needs a producer id that was not allocated yet: decide again with one."""
 
 
 class Coordinating(Protocol):
@@ -86,7 +86,7 @@ class TransactionShard:
         return self.transactions.get(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """Does nothing: no transaction writes to this topic."""
 
     # ---- soft state
 

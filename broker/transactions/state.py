@@ -4,7 +4,7 @@ A prepared outcome is never turned round (invariant 35): from PrepareCommit ther
 after every failover until all markers are written. Dead and PrepareEpochFence are Kafka's, in memory there and never
 written; here an id that expires is gone at once, and fencing is one step.
 
-Which client speaks which transaction version is told by EndTxn: v5 is version 2, where every end of a transaction raises
+The version of EndTxn shows a client's transaction version: v5 is version 2, where every end of a transaction raises
 the epoch (KIP-890), so that a late request of the last transaction can never be taken for one of the next.
 """
 
@@ -14,7 +14,7 @@ from enum import Enum, IntEnum
 
 from ottla.protocol.errors import ErrorCode
 
-# Epochs up to the one before the last are handed out; the last is kept for fencing whoever holds that one.
+# Epochs up to the one before the last are handed out; the last is reserved for fencing the holder of that one.
 EPOCH_MAX = 0x7FFF
 EPOCH_EXHAUSTED = EPOCH_MAX - 1
 NO_PRODUCER_ID = -1

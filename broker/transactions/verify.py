@@ -1,19 +1,19 @@
-"""Before a leader appends to a transaction: has the coordinator heard of it? (KIP-890)
+"""Transaction verification: before an append the leader checks that the coordinator knows the partition (KIP-890).
 
-A batch that nobody would ever end would hold the last stable offset back for good. So the first batch of a transaction in a
-partition waits for the coordinator's word; those that follow, while the transaction is open here, do not. What is asked
-goes by what the client can do:
+A batch without a transaction at the coordinator would never get a marker, and would block the last stable offset for good.
+So the first batch of a transaction in a partition waits for the coordinator's response; later ones, while the transaction is
+open here, do not. The request depends on the client's version:
 
     EXPECTED    Produce to v10    it has added the partition itself: verify; INVALID_TXN_STATE when it has not
     ABORTABLE   v11               the same; TRANSACTION_ABORTABLE when it has not
     ADDED       v12               the broker adds the partition for it
 
-Between the question and the answer the transaction may end and another begin, so a ticket is taken from the log's producer
-states before asking, which is good for as long as nothing of that kind happened. When it is not any more, the question is
-asked again: mostly it was the marker of the producer's last transaction that came late, of which the answer knew already.
-The append itself asks for that ticket, too (`ProducerStates.check`): a partition whose transaction was open when the request
-came may have lost it while the request waited for the word about others.
-Nobody waits longer than the request that asks.
+Between request and response the transaction may end and another begin. So a `Verification` is taken from the log's producer
+states before the request, which is valid until a transaction ends or begins. If it is invalid afterwards, the request is
+repeated: mostly the marker of the producer's previous transaction was late, and the response took it into account already.
+The append itself checks the verification, too (`ProducerStates.check`): a transaction that was open when the Produce arrived
+may have ended while the Produce waited for the verification of other partitions.
+A verification does not wait longer than its Produce request.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from ottla.storage.producers import ProducerStates, Verification
 
 Verdicts = dict[TopicPartition, ErrorCode]
 
-# Requests of one producer that may wait behind another; a client has five in flight at most.
+# The limit of a producer's requests that wait behind another; a client has at most five in flight.
 WAITING_MAX = 1_000
-# A ticket that is void as often as this is not so by a late marker: each transaction has but one.
+# After three invalidated verifications give up: a late marker of the previous transaction can explain only one.
 ASKED_AGAIN_MAX = 3
 
 
@@ -53,7 +53,7 @@ class Operation(Enum):
 
 
 class Expectation:
-    """An append to one partition that waits for the coordinator's word."""
+    """An append to one partition that waits for its verification by the coordinator."""
 
     def __init__(
         self, producers: ProducerStates, producer_id: int, epoch: int, first_sequence: int, supports_epoch_bump: bool
@@ -72,7 +72,7 @@ class Expectation:
 
     @property
     def holds(self) -> bool:
-        """Whether a word given since the ticket was taken still counts."""
+        """Returns True if the verification is still valid."""
         return self._ticket is not None and self._producers.may_append(*self._producer, self._ticket)
 
 
@@ -80,7 +80,7 @@ Expectations = Mapping[TopicPartition, Expectation]
 
 
 class AppendVerifier:
-    """`coordinator_of(transactional_id)` is the broker to ask, -1 while there is none."""
+    """`coordinator_of(transactional_id)` returns the coordinator's broker id, or -1."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class AppendVerifier:
         self._coordinator = coordinator
         self._coordinator_of = coordinator_of
         self._verification_enabled = verification_enabled
-        # By transactional id: those who ask are answered in their order, so that batches stay in theirs.
+        # By transactional id: requests complete in their order, so that batches stay in order.
         self._waiting: dict[str, deque[_Question]] = {}
         self._draining: set[str] = set()
 
@@ -106,7 +106,7 @@ class AppendVerifier:
         operation: Operation,
         timeout_ms: int,
     ) -> Answer[Verdicts]:
-        """NONE for the partitions that may be appended to in this turn, as clients of this operation know the others."""
+        """Returns NONE for partitions that may be appended to in this turn, and for the others an error that clients of this operation know."""
         if operation is not Operation.ADDED and not self._verification_enabled():
             for expectation in expected.values():
                 expectation.take_ticket(self.clock.wall_ms())
@@ -126,11 +126,11 @@ class AppendVerifier:
         return question.reply
 
     def is_waiting(self, transactional_id: str) -> bool:
-        """Whether somebody is: who must not overtake asks too, if only about no partition."""
+        """Returns True if requests wait: a later one must not overtake them, even if it needs no verification."""
         return transactional_id in self._waiting
 
     def settled(self, transactional_id: str) -> None:
-        """A question was answered: the next ones may be asked, until one has to wait for its answer."""
+        """Handles a response: the next requests are sent, until one has to wait."""
         if transactional_id in self._draining:
             return  # the loop below goes on
         self._draining.add(transactional_id)
@@ -148,7 +148,7 @@ class AppendVerifier:
     def ask(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
     ) -> Answer[Verdicts]:
-        """One question to the coordinator, here or elsewhere."""
+        """Sends one request to the coordinator, on this or another broker."""
         if not asked:
             return {}
         node_id = self._coordinator_of(transactional_id)
@@ -172,13 +172,13 @@ class AppendVerifier:
 
     @property
     def retry_ms(self) -> tuple[int, int]:
-        """(pause, in all) while the last transaction still completes."""
+        """Returns (delay between retries, total time) while the previous transaction still completes."""
         config = self._coordinator.config
         return config.add_partitions_retry_backoff_ms, config.add_partitions_retry_backoff_max_ms
 
 
 class _Question:
-    """Asked until the last transaction of the producer has completed, or that takes too long."""
+    """A request that is retried until the producer's previous transaction has completed, or that takes too long."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Question:
         self._timeout: TimerHandle | None = None
 
     def expire_in(self, timeout_ms: int) -> None:
-        """The client's patience: it is answered with what makes it try again."""
+        """Sets the request's timeout; the client then gets a retriable error."""
         too_late = dict.fromkeys(self._expected, ErrorCode.NETWORK_EXCEPTION)
         self._timeout = self._verifier.clock.call_later(timeout_ms, lambda: self._give(too_late))
 
@@ -228,8 +228,8 @@ class _Question:
             self._asked_again += 1
             self.ask()
             return
-        told = {tp: _as_told(error, self._operation) for tp, error in verdicts.items()}
-        self._give(told | dict.fromkeys(void, ErrorCode.INVALID_TXN_STATE))
+        mapped = {tp: _verdict_for_client(error, self._operation) for tp, error in verdicts.items()}
+        self._give(mapped | dict.fromkeys(void, ErrorCode.INVALID_TXN_STATE))
 
     def _give(self, answer: Verdicts) -> None:
         if self.answer is not None:
@@ -243,8 +243,8 @@ class _Question:
             self._verifier.settled(self._transactional_id)
 
 
-def _as_told(error: ErrorCode, operation: Operation) -> ErrorCode:
-    """Producers know this error by its older name, and the newest one only if they are new enough."""
+def _verdict_for_client(error: ErrorCode, operation: Operation) -> ErrorCode:
+    """Maps an error to the code that the producer's version knows."""
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error == ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.EXPECTED:
@@ -273,7 +273,7 @@ async def _ask_elsewhere(sending: Awaitable[Any], asked: Partitions, reply: Repl
     try:
         response = await sending
         if response.error_code:
-            # Between brokers: no business of the client's. INVALID_TXN_STATE makes it give the transaction up.
+            # This error is between brokers. INVALID_TXN_STATE makes the client abort the transaction.
             verdicts = dict.fromkeys(asked, ErrorCode.INVALID_TXN_STATE)
         for transaction in response.results_by_transaction:
             for topic in transaction.topic_results:

@@ -1,4 +1,4 @@
-"""The transaction coordinator in a broker: made from its parts, told of leadership by replication."""
+"""The transaction coordinator in a broker: created from its components, and notified of leadership by replication."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Decisions: from the image and a request to records and a response. Nothing here writes, waits or reads a clock."""
+"""Decisions: from the image and a request to records and a response. Decisions do not write, wait or read a clock."""

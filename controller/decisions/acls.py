@@ -1,4 +1,4 @@
-"""Creating and deleting access control entries. Describing them and judging requests by them is the brokers' work."""
+"""Creation and deletion of access control entries. Brokers describe them and authorize requests by them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ottla.server.security.operations import (
 
 
 def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Random) -> Outcome[list[AclCreationResult]]:
-    """An entry that is there already is created once more with success, and not written again."""
+    """Creates entries. For an existing entry the result is success, and no record is written."""
     existing = set(state.image.acls.entries.values())
     records: list[MetadataRecord] = []
     results = []
@@ -40,7 +40,7 @@ def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Rand
         except KafkaError as error:
             results.append(AclCreationResult(error_code=error.code, error_message=error.message))
             continue
-        results.append(AclCreationResult(error_message=""))  # not null: so Kafka
+        results.append(AclCreationResult(error_message=""))  # not null, as in Kafka
         entry = AccessControlEntry(
             creation.resource_type,
             creation.resource_name,

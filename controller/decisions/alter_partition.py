@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for another ISR. A compare-and-set: any epoch that is not the newest fails it."""
+"""AlterPartition: a leader requests another ISR. It is a compare-and-set, which fails if any epoch is not the newest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def alter_partition(state: ControlState, request: AlterPartitionRequest) -> Outc
         response.topics.append(answered)
         topic = state.image.topics.by_id(asked.topic_id)
         for wanted in asked.partitions:
-            # v2 names the ISR without broker epochs.
+            # v2 has the ISR without broker epochs.
             isr_without_epochs = [BrokerState(broker_id=each) for each in wanted.new_isr]
             wanted.new_isr_with_epochs = wanted.new_isr_with_epochs or isr_without_epochs
             result = PartitionDataResponse(partition_index=wanted.partition_index)
@@ -67,7 +67,7 @@ def _alter(
         records.append(record)
         partition = partition.merge(record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The change completed a reassignment that took the leadership away: made, and an error all the same,
+            # The change completed a reassignment that moved the leadership. It is made, and still the response is an error,
             # so that the old leader reads the metadata before it asks again.
             raise KafkaError(ErrorCode.NEW_LEADER_ELECTED)
     result.leader_id = partition.leader
@@ -79,7 +79,7 @@ def _alter(
 
 def _check_epochs(broker_id: int, partition: PartitionRegistration, wanted: PartitionDataRequest) -> None:
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        # The leader has seen more than this controller: so this is likely not the active one any more.
+        # The leader has newer metadata than this controller, which is therefore probably no longer the active one.
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if wanted.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -101,7 +101,7 @@ def _check_isr(partition: PartitionRegistration, wanted: PartitionDataRequest) -
 
 
 def _check_eligible(state: ControlState, isr: Sequence[BrokerState]) -> None:
-    """A member that is gone, going or restarted since the leader saw it has not what the leader thinks it has."""
+    """Raises INELIGIBLE_REPLICA for a member that is fenced, shutting down or restarted: it may lack records that the leader counts on."""
     for member in isr:
         broker = state.image.cluster.brokers.get(member.broker_id)
         if broker is None or not broker.active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):

@@ -1,4 +1,4 @@
-"""What one BrokerHeartbeat leads to. The soft state (heartbeats.py) changes here, the hard one only by the records."""
+"""Decision about one BrokerHeartbeat. It changes the soft state (heartbeats.py); the hard state changes only by the records."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def process_heartbeat(
     now_ms: int,
     leaving: Leaving | None = None,
 ) -> Outcome[BrokerHeartbeatResponse | None]:
-    """`log_end`: the offset the records will get.
+    """`log_end`: the offset of the first record of the decision.
 
-    None: failed directories hold more partitions than fit into this turn; ask again in the next one, with the same `leaving`.
+    It returns None if failed directories have more partitions than fit into this turn; call it again in the next turn, with the
+    same `leaving`.
     """
     leaving = Leaving() if leaving is None else leaving
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
@@ -64,7 +65,7 @@ def process_heartbeat(
         heartbeats.begin_controlled_shutdown(broker_id, log_end + len(records) - 1)
     heartbeats.touch(broker_id, following.fenced, request.current_metadata_offset, now_ms)
     if not records:
-        # Fencing or moving leaders in the same batch would be decided on an image that does not show it yet.
+        # Fencing or moving leaders in the same batch would use an image without these records.
         records += offline_directories_records(state, broker_id, request.offline_log_dirs, leaving)
     if not leaving.is_done:
         return Outcome(records, None)

@@ -1,4 +1,4 @@
-"""A broker comes, is fenced, unfenced, shuts down, loses directories, and is forgotten."""
+"""Life cycle of brokers: registration, fencing, unfencing, shutdown, failed directories, unregistration."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def register_broker(
     has_session: bool,
     leaving: Leaving | None = None,
 ) -> Outcome[int | None]:
-    """Answers the broker epoch: the offset of the RegisterBrokerRecord in the log, so it only ever grows.
+    """Registers a broker; the response is the broker epoch, the offset of the RegisterBrokerRecord, which therefore only grows.
 
-    Not the offset of the decision's first record: a broker that has read only that has not caught up: it would lead by
-    the metadata of before its crash (old epochs).
+    It is not the offset of the decision's first record: a broker that has read only that has not caught up, and would lead
+    with old epochs, by the metadata from before its crash.
 
-    None: the former incarnation holds more partitions than fit into this turn; ask again in the next one, with the same
-    `leaving`.
+    It returns None if the former incarnation has more partitions than fit into this turn; call it again in the next turn, with
+    the same `leaving`.
 
-    `has_session`: the broker of that id is alive as far as heartbeats say. A new incarnation without proof of a clean
-    stop leaves every ISR and ELR before it is let in again (invariant 23).
+    `has_session`: a broker with that id has a session according to its heartbeats. A new incarnation without proof of a clean
+    stop is removed from every ISR and ELR before it is unfenced (invariant 23).
     """
     _check_cluster_id(state, request.cluster_id)
     broker_id = request.broker_id
@@ -110,10 +110,10 @@ def register_broker(
 def _former_incarnation_records(
     state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving
 ) -> list[MetadataRecord]:
-    """A broker that found its clean-shutdown mark names the epoch it had then (KIP-966); only that one counts.
+    """Returns the changes for the broker's former incarnation. A clean stop counts only if the broker sends the epoch it had then (KIP-966).
 
-    Even then a replica whose log directory was taken out of log.dirs is lost: the broker is going to make an empty log
-    elsewhere, which a clean election must not choose.
+    Even then a replica whose log directory was removed from log.dirs is lost: the broker will create an empty log in another
+    directory, which a clean election must not choose.
     """
     broker_id = request.broker_id
     former = state.image.cluster.brokers.get(broker_id)
@@ -123,7 +123,7 @@ def _former_incarnation_records(
     if state.image.features.elr_enabled and former.epoch != request.previous_broker_epoch:
         return unclean_records(state, broker_id, leaving)
     registered = request.log_dirs if state.image.features.metadata_version >= MV_DIRECTORIES else ()
-    # Where the controller was never informed of a replica's directory, any that is missing may be the one.
+    # If the controller does not know a replica's directory, any missing directory may be its one.
     is_any_missing = bool(registered) and not set(former.directories) <= set(registered)
 
     def is_lost(directory: bytes) -> bool:
@@ -144,7 +144,7 @@ def _former_incarnation_records(
 def _replicas_in(
     state: ControlState, broker_id: int, partitions: Iterable[TopicIdPartition], is_wanted: Callable[[bytes], bool]
 ) -> dict[TopicIdPartition, None]:
-    """Those of the partitions whose replica on the broker lies in such a directory."""
+    """Returns those partitions whose replica on the broker is in a wanted directory."""
     found: dict[TopicIdPartition, None] = {}
     for key in partitions:
         partition = state.image.topics.partition(*key)
@@ -180,7 +180,7 @@ def _check_directories(state: ControlState, broker_id: int, directories: Sequenc
 
 
 def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequest) -> list[BrokerFeature]:
-    """The broker's feature ranges, if every finalised level lies in them."""
+    """Returns the broker's feature ranges; raises if a finalized level is outside of them."""
     ranges = {
         feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
     }
@@ -252,7 +252,7 @@ def unregister_broker(
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     leaving = Leaving() if leaving is None else leaving
-    # Its disk is gone for good, so it leaves the ELR as well: as after a shutdown that lost everything.
+    # Its disk will not come back, so it is removed from the ELR as well, as after an unclean shutdown.
     records = unclean_records(state, broker_id, leaving)
     if not leaving.is_done:
         return Outcome(records + _fence_unless_fenced(state, broker_id), None)
@@ -260,9 +260,9 @@ def unregister_broker(
     return Outcome(records, UnregisterBrokerResponse(error_message=None))
 
 
-# The records of a change of state, for as many partitions as fit into one turn of the loop: see unsettled.py.
+# Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see unsettled.py.
 def fence_records(state: ControlState, broker_id: int) -> list[MetadataRecord]:
-    """Leadership moves away first, so that a reader of the log sees no fenced leader where it need not."""
+    """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
     records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
     return [*records, fence_record(state, broker_id)]
 
@@ -279,7 +279,7 @@ def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[MetadataRe
 
 
 def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
-    """The broker may lead from now on: partitions that have been waiting for it get a leader."""
+    """Unfences a broker: partitions without a leader that it may lead elect it."""
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
         first: MetadataRecord = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE
@@ -291,7 +291,7 @@ def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> l
 
 
 def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """Partitions that the broker leads or is in sync for, as many as one turn decides about."""
+    """Returns partitions that the broker leads or is in sync for, at most PARTITIONS_PER_TURN, led ones first."""
     keys = dict.fromkeys(state.index.led_by(broker_id))
     if len(keys) < PARTITIONS_PER_TURN:
         keys.update(dict.fromkeys(state.index.in_isr(broker_id)))
@@ -299,7 +299,7 @@ def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
 
 
 def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
-    """At the first request and at each that follows, until the broker leads nothing."""
+    """Moves leaders away. It is called for the first request of a controlled shutdown and all later ones, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
     records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
@@ -321,10 +321,10 @@ def has_lost_all_directories(state: ControlState, broker_id: int, offline: Seque
 def offline_directories_records(
     state: ControlState, broker_id: int, offline: Sequence[bytes], leaving: Leaving | None = None
 ) -> list[MetadataRecord]:
-    """What lies in a failed directory leaves ISR and ELR, as after an unclean shutdown: the next start may well find an
-    empty log in its place, and a clean election must not choose that.
+    """Removes the replicas in failed directories from ISR and ELR, as after an unclean shutdown: after the next start their
+    logs may be empty, and a clean election must not choose them.
 
-    The registration changes once `leaving` is done: before, it names the directories, and the next heartbeat goes on.
+    The registration changes once `leaving` is done: until then it has the directories, and the next heartbeat continues.
     """
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
@@ -349,7 +349,7 @@ def offline_directories_records(
 def cordoned_directories_records(
     state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None
 ) -> list[MetadataRecord]:
-    """KIP-1066: directories that are to get no new replicas."""
+    """Cordons directories, which then get no new replicas (KIP-1066)."""
     if cordoned is None or state.image.features.metadata_version < MV_CORDONED:
         return []
     broker = state.image.cluster.brokers[broker_id]

@@ -1,4 +1,4 @@
-"""AlterClientQuotas (KIP-546): which entities and quota keys there are, and what a quota may be."""
+"""AlterClientQuotas (KIP-546): the valid entities, quota keys and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IP = "ip"
 
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
-# key -> largest value; None: any number, with a fraction too
+# key -> largest value; None: any number, also with a fraction
 USER_AND_CLIENT_QUOTAS: dict[str, int | None] = {
     "producer_byte_rate": _LONG_MAX,
     "consumer_byte_rate": _LONG_MAX,
@@ -80,7 +80,7 @@ def _entity(entry: EntryDataRequest) -> dict[str, str | None]:
 
 
 def _is_host(name: str) -> bool:
-    """Kafka resolves names here; a decision does not wait for a name server, so any well-formed name is taken."""
+    """Returns True for any well-formed host name. Kafka resolves it here, but a decision must not wait for a name server."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -111,7 +111,7 @@ def _alter(state: ControlState, parts: dict[str, str | None], entry: EntryDataRe
 def _check_value(known: dict[str, int | None], key: str, value: float) -> None:
     if key not in known:
         raise _refuse(f"Invalid configuration key {key}")
-    if not value > 0:  # NaN is refused with the rest
+    if not value > 0:  # NaN is rejected, too
         raise _refuse(f"Quota {key} must be greater than 0")
     highest = known[key]
     if highest is None:
@@ -123,7 +123,7 @@ def _check_value(known: dict[str, int | None], key: str, value: float) -> None:
 
 
 def _text(parts: dict[str, str | None]) -> str:
-    """As Java prints it."""
+    """Formats an entity as Java prints it."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in parts.items())
     return f"ClientQuotaEntity(entries={{{entries}}})"
 

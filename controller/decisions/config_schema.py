@@ -1,4 +1,4 @@
-"""The tables of server/config as decisions need them: what a config may be, and what a topic has that says nothing."""
+"""The tables of server/config for decisions: validation of configs, and the effective configs of a topic."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TableSchema:
             raise error.as_reply() from None
 
     def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
-        """By name. `overrides`: what the topic itself says."""
+        """Returns a topic's effective configs by name. `overrides`: the topic's own configs."""
         defaults = topic_defaults(self._broker_values)
         dynamic = (
             (image.configs.for_broker(self._node_id), DYNAMIC_BROKER_CONFIG),
@@ -91,12 +91,12 @@ Level = tuple[Mapping[str, str], int]
 
 
 def _dynamic(levels: tuple[Level, ...], synonyms: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
-    """The value and source of the first level that sets a synonym."""
+    """Returns the value and source of the first level that sets a synonym."""
     for values, source in levels:
         for synonym, factor in synonyms:
             text = values.get(synonym)
             if text is not None:
-                # A factor stands for hours or minutes; -1 (for ever) has no unit.
+                # The factor converts hours or minutes; -1 (unlimited) has no unit.
                 return (str(int(text) * factor) if factor > 1 and int(text) >= 0 else text), source
     return None
 

@@ -1,8 +1,8 @@
-"""Changing dynamic configs of topics, brokers, groups and client metrics: all of a resource's changes or none.
+"""Changes of dynamic configs of topics, brokers, groups and client metrics: all changes of a resource are made, or none.
 
-What a config may be is the schema's business; it is asked with the whole configuration as it would become. Every
-change of min.insync.replicas also clears the ELR it was computed with (KIP-966): a lower minimum would let records be
-committed that those replicas never saw.
+The schema validates the whole resulting configuration of a resource. Every change of min.insync.replicas also clears the
+ELR, which was computed with the old value (KIP-966): with a lower minimum, records can be committed that the ELR's replicas
+do not have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Operations = Mapping[str, tuple[int, str | None]]
 
 
 class EffectiveConfig(NamedTuple):
-    """One config of a topic that was just created, as CreateTopics v5+ reports it."""
+    """One config of a topic that was just created, for the response to CreateTopics v5+."""
 
     name: str
     value: str | None
@@ -43,14 +43,14 @@ class EffectiveConfig(NamedTuple):
 
 
 class ConfigSchema(Protocol):
-    """Which configs there are and what they may be; config_schema.py makes it from server/config."""
+    """The configs and their valid values; config_schema.py implements it by server/config."""
 
     def is_list(self, resource_type: int, name: str) -> bool: ...
 
     def default(self, resource_type: int, name: str) -> str | None: ...
 
     def validate(self, resource_type: int, resource: str, configs: Mapping[str, str]) -> None:
-        """KafkaError(INVALID_CONFIG) says what is wrong with `configs`, the resource's configuration to be."""
+        """Raises KafkaError(INVALID_CONFIG) if `configs`, the resource's resulting configuration, is invalid."""
 
     def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]: ...
 
@@ -83,7 +83,7 @@ class ConfigDecisions:
     def legacy_alter(
         self, state: ControlState, changes: Sequence[tuple[int, str, Mapping[str, str | None]]], *, validate_only: bool
     ) -> Outcome[list[AlterResult]]:
-        """AlterConfigs: what is not named is removed."""
+        """AlterConfigs: configs that the request does not name are removed."""
         replaced: list[tuple[int, str, Operations]] = []
         for resource_type, resource, configs in changes:
             operations: dict[str, tuple[int, str | None]] = {
@@ -104,7 +104,7 @@ class ConfigDecisions:
         *,
         new_resource: bool = False,
     ) -> list[MetadataRecord]:
-        """The records of one resource. `new_resource`: a topic that is being created in the same batch."""
+        """Returns the records of one resource. `new_resource`: a topic that is created in the same batch."""
         current = state.image.configs.for_resource(resource_type, resource)
         configs = dict(current)
         records: list[MetadataRecord] = []
@@ -132,7 +132,7 @@ class ConfigDecisions:
     def _changed(
         self, resource_type: int, name: str, current: str | None, operation: int, value: str | None
     ) -> str | None:
-        """The config's value after the operation, None where it is gone."""
+        """Returns the config's value after the operation, or None if it is removed."""
         if operation == ConfigOp.SET:
             return value
         if operation == ConfigOp.DELETE:
@@ -173,7 +173,7 @@ class ConfigDecisions:
     def _check_elr_safety(
         self, state: ControlState, resource_type: int, resource: str, operations: Operations, configs: Mapping[str, str]
     ) -> None:
-        """With ELR on there is one minimum for the cluster, always said, and none for single brokers."""
+        """Checks min.insync.replicas: with ELR enabled the cluster-wide value must stay set, and single brokers have none."""
         if resource_type != ResourceType.BROKER or MIN_INSYNC_REPLICAS not in operations:
             return
         if not state.image.features.elr_enabled:
@@ -200,7 +200,7 @@ def _changes_min_isr(records: Sequence[MetadataRecord]) -> bool:
 
 
 def _check_exists(state: ControlState, resource_type: int, resource: str) -> None:
-    """Only topics and brokers must exist; groups and subscriptions come into being by their configs."""
+    """Checks that a topic or broker exists. Groups and subscriptions need not exist before they have configs."""
     if resource_type == ResourceType.TOPIC and resource not in state.image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource}' does not exist.")
     if (

@@ -1,9 +1,9 @@
-"""AssignReplicasToDirs (KIP-858): a broker says in which of its log directories its replicas are.
+"""AssignReplicasToDirs (KIP-858): a broker reports in which of its log directories its replicas are.
 
-A replica whose directory is gone has an empty log in another one. A leader fills it; as the leader it would have all other
-replicas truncate their logs to nothing. Hence such a replica keeps its lost directory in the metadata, where no election
-takes it, as long as the partition has no leader and another replica may still come back. If the directory itself comes back,
-the replica may lead as before (see `_is_empty_beside_others`).
+A replica whose directory is lost has an empty log in another directory. As a follower it copies the leader's log; as the leader
+it would make all other replicas truncate their logs to nothing. So such a replica keeps its lost directory in the metadata,
+and no election chooses it, as long as the partition has no leader and another replica may come back. If the directory itself
+comes back, the replica may lead as before (see `_is_empty_beside_others`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _assign(
     *,
     online: bool,
 ) -> list[MetadataRecord]:
-    """A replica that turns out to lie in a directory that is offline leaves ISR and ELR in the same record."""
+    """Assigns a replica's directory. If that directory is offline, the same record removes the replica from ISR and ELR."""
     if online and _is_empty_beside_others(state, topic, partition, broker_id):
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -93,7 +93,7 @@ def _assign(
         election=Election.ONLINE if online else None,
     )
     if online:
-        # The old directory may be offline and the replica move away from it: judge the broker by the new one.
+        # The replica may move away from an offline directory: its eligibility follows from the new directory.
         change.may_lead = lambda broker: (
             is_active(broker) and (broker == broker_id or state.directory_online(broker, partition.directory(broker)))
         )
@@ -108,10 +108,10 @@ def _assign(
 def _is_empty_beside_others(
     state: ControlState, topic: TopicImage, partition: PartitionRegistration, broker_id: int
 ) -> bool:
-    """The partition has no leader, this replica lost its directory, and a broker that is still registered has another one.
+    """Returns True if the partition has no leader, this replica lost its directory, and another registered broker has a replica.
 
-    Elected as last known leader (KIP-966) or by an operator's unclean election, it would destroy the copies of the others.
-    It may lead where unclean elections are allowed, or once all other brokers are unregistered: then no copy is expected to come back.
+    If it were elected as last known leader (KIP-966) or by an operator's unclean election, the other replicas would lose their logs.
+    It may lead if unclean elections are enabled, or once all other brokers are unregistered, so that no copy can come back.
     """
     return (
         not partition.has_leader

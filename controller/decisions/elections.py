@@ -1,4 +1,4 @@
-"""Leader elections that somebody asks for, and those the controller holds by itself from time to time."""
+"""Leader elections: those requested by ElectLeaders, and the scheduled ones of the controller."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ottla.protocol.messages.elect_leaders import (
 PREFERRED = 0
 UNCLEAN = 1
 
-# How many partitions one periodic run decides about, so that requests get their turn in between. Those that cannot have
-# another leader are sorted out before, at a fiftieth of the cost.
+# The number of partitions in one scheduled run, so that requests are served in between. Partitions that cannot have another
+# leader are left out before, at a fiftieth of the cost.
 ELECTIONS_MAX = 400
 
 
@@ -37,7 +37,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[
         response.replica_election_results.append(results)
         for index in indexes:
             error = _elect(state, topic, index, request.election_type, records)
-            # Asked for all, only those are answered where something was to do.
+            # A request for all partitions gets results only for those that needed an election.
             if every and error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             results.partition_result.append(
@@ -85,7 +85,7 @@ def _elect(
 
 
 def return_to_preferred_leaders(state: ControlState) -> Outcome[bool]:
-    """auto.leader.rebalance.enable. The answer says that there may be more to do."""
+    """Elects preferred leaders (auto.leader.rebalance.enable). The response is True if there may be more to do."""
     is_active = state.image.cluster.is_active
     partitions = []
     for topic_id, index in state.index.imbalanced:
@@ -98,7 +98,7 @@ def return_to_preferred_leaders(state: ControlState) -> Outcome[bool]:
 
 
 def elect_unclean_leaders(state: ControlState) -> Outcome[bool]:
-    """For partitions that lost every clean replica, where unclean.leader.election.enable has been set meanwhile."""
+    """Elects leaders for partitions without a clean replica, if unclean.leader.election.enable has been set meanwhile."""
     is_active = state.image.cluster.is_active
     allowed: dict[bytes, bool] = {}
     partitions = []

@@ -1,7 +1,7 @@
-"""UpdateFeatures (KIP-584, KIP-778): raise or lower what the cluster as a whole has switched on.
+"""UpdateFeatures (KIP-584, KIP-778): raise or lower finalized feature levels of the cluster.
 
-A level must be supported by every registered broker and controller, or they would meet records they cannot read.
-metadata.version never goes back past a change of the record format: that would drop metadata.
+Every registered broker and controller must support a level, because otherwise it could not read the records.
+metadata.version is never lowered past a change of the record format, which would drop metadata.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ MV_CONTROLLER_REGISTRATION = 15
 
 
 class QuorumFeatures(NamedTuple):
-    """What the quorum itself says: kraft.version is no metadata."""
+    """The features of the quorum: kraft.version is not in the metadata image."""
 
     voters: frozenset[int] = frozenset()
     kraft_version: int = 0
 
 
 def raised_kraft_version(request: UpdateFeaturesRequest, quorum: QuorumFeatures) -> int | None:
-    """The kraft.version that is asked for, if it is another one."""
+    """Returns the requested kraft.version if it differs from the current one."""
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}.get(KRAFT_VERSION)
     return wanted if wanted != quorum.kraft_version else None
 
@@ -62,7 +62,7 @@ def raised_kraft_version(request: UpdateFeaturesRequest, quorum: QuorumFeatures)
 def update_features(
     state: ControlState, request: UpdateFeaturesRequest, version: int, quorum: QuorumFeatures
 ) -> Outcome[UpdateFeaturesResponse]:
-    """All updates or none; the one error stands for all (v2 says it once, older versions for each feature)."""
+    """Makes all updates or none. An error applies to all of them (v2 returns it once, older versions for each feature)."""
     levels = {**state.image.features.levels, KRAFT_VERSION: quorum.kraft_version}
     current = dict(levels)
     records: list[MetadataRecord] = []
@@ -153,13 +153,13 @@ def _check_metadata_version(current: int, wanted: int, upgrade_type: int) -> Non
 
 def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatures) -> list[MetadataRecord]:
     if update.feature == KRAFT_VERSION:
-        # The quorum writes its own records just before this one: once it is committed, they are.
+        # The quorum appends its own records just before this one, so they are committed before it.
         return [NoOpRecord()] if update.max_version_level > quorum.kraft_version else []
     records: list[MetadataRecord] = [FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)]
     if update.feature != ELR_VERSION:
         return records
     if update.max_version_level == 0:
-        # What is eligible is not kept up any more: it must not be believed when the feature comes back.
+        # The ELR is no longer updated, so it must not be used when the feature is enabled again.
         records.append(ClearElrRecord(topic_name=""))
     elif not state.image.features.elr_enabled:
         records += min_isr_records(state.image.configs.for_broker(""), state.settings.min_insync_replicas)
@@ -167,7 +167,7 @@ def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatur
 
 
 def min_isr_records(cluster_configs: Mapping[str, str], min_insync_replicas: int) -> list[MetadataRecord]:
-    """With ELR on, the cluster-wide minimum is always written down, because every ELR depends on it (KIP-966)."""
+    """Returns the record of the cluster-wide min.insync.replicas. With ELR enabled it must be set, because every ELR depends on it (KIP-966)."""
     if MIN_INSYNC_REPLICAS in cluster_configs:
         return []
     return [

@@ -1,9 +1,9 @@
-"""Which brokers are alive. Soft state: begun anew by each active controller, never in the log.
+"""Sessions of the brokers. This is soft state: each active controller starts with new sessions, which are not in the log.
 
-A broker is alive while its heartbeats come, or for a short grace after it lost its connection: a killed process closes
-its sockets at once, and waiting the session timeout (9 s) for it would stop writes that long. A new controller gives
-every unfenced broker a whole session, because it has not heard of them yet; but such a session that is only assumed,
-like one whose connection is lost, does not keep a restarted broker from registering (Kafka makes it wait 9 s).
+A broker has a session while its heartbeats arrive, and for a short grace period after its connection broke: a killed process
+closes its sockets at once, and writes would stop for the whole session timeout (9 s). A new active controller assumes a full
+session of every unfenced broker, because it has no heartbeats yet. Such an assumed session, and one whose connection broke,
+do not prevent a restarted broker from registering (in Kafka it waits for 9 s).
 
     current     wants fence  wants shutdown   next
     FENCED      -            yes              SHUTDOWN_NOW
@@ -12,7 +12,7 @@ like one whose connection is lost, does not keep a restarted broker from registe
     UNFENCED    yes          yes              SHUTDOWN_NOW
     UNFENCED    yes          no               FENCED
     UNFENCED    no           yes              CONTROLLED_SHUTDOWN if it leads anything, else SHUTDOWN_NOW
-    CONTROLLED  -            -                SHUTDOWN_NOW once it leads nothing and every active broker has read so
+    CONTROLLED  -            -                SHUTDOWN_NOW once it leads nothing and every active broker has that metadata
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class BrokerControlState(Enum):
 class _Session:
     fenced: bool
     deadline_ms: int
-    heard: bool = False  # a registration or heartbeat came to this very controller
+    is_confirmed: bool = False  # a registration or heartbeat has arrived at this controller
     metadata_offset: int = -1
-    # The log's end when leadership had moved away; -1: not shutting down.
+    # The metadata log's end offset when all leaders had been moved away; -1: not shutting down.
     controlled_shutdown_offset: int = -1
-    # While set, the session ends here unless a heartbeat comes: its connection is gone.
+    # Set when the connection broke: the session ends at this time unless a heartbeat arrives.
     grace_deadline_ms: int = NEVER_MS
 
     @property
@@ -66,15 +66,15 @@ class Heartbeats:
         self._sessions: dict[int, _Session] = {}
 
     def assume(self, broker_id: int, fenced: bool, now_ms: int) -> None:
-        """This controller becomes active and finds the broker registered."""
+        """Assumes a session of a registered broker, when this controller becomes active."""
         self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
 
     def register(self, broker_id: int, fenced: bool, now_ms: int) -> None:
-        """A broker is registered, or its registration changed; a fenced one is not waited for."""
+        """Begins or updates the session of a broker that registered; a fenced broker's session does not time out."""
         session = self._sessions.get(broker_id)
         if session is None:
             session = self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
-        session.heard = True
+        session.is_confirmed = True
         session.fenced = fenced
         session.deadline_ms = now_ms + self._session_timeout_ms
         if fenced:
@@ -85,16 +85,16 @@ class Heartbeats:
 
     def has_session(self, broker_id: int, now_ms: int) -> bool:
         session = self._sessions.get(broker_id)
-        if session is None or session.fenced or not session.heard:
+        if session is None or session.fenced or not session.is_confirmed:
             return False
         return now_ms <= session.deadline_ms and session.grace_deadline_ms == NEVER_MS
 
     def touch(self, broker_id: int, fenced: bool, metadata_offset: int, now_ms: int) -> None:
-        """A heartbeat came."""
+        """Records a heartbeat."""
         session = self._sessions[broker_id]
         session.deadline_ms = now_ms + self._session_timeout_ms
         session.grace_deadline_ms = NEVER_MS
-        session.heard = True
+        session.is_confirmed = True
         session.metadata_offset = metadata_offset
         session.fenced = fenced
         if fenced:
@@ -119,7 +119,7 @@ class Heartbeats:
         caught_up: bool,
         leads_any: bool,
     ) -> tuple[BrokerControlState, BrokerControlState]:
-        """(current, next) by the table above."""
+        """Returns (current, next) by the table above."""
         session = self._sessions[broker_id]
         current = session.state
         match current:
@@ -141,7 +141,7 @@ class Heartbeats:
         return current, current
 
     def stale(self, now_ms: int) -> list[int]:
-        """Unfenced brokers whose session has ended, the longest silent first."""
+        """Returns the unfenced brokers whose session has ended, the longest expired first."""
         expired = [
             (session.expires_ms, broker_id)
             for broker_id, session in self._sessions.items()
@@ -150,7 +150,7 @@ class Heartbeats:
         return [broker_id for _, broker_id in sorted(expired)]
 
     def next_expiry_ms(self) -> int:
-        """When `stale` could next have something to say."""
+        """Returns the next time at which `stale` may return a broker."""
         return min((s.expires_ms + 1 for s in self._sessions.values() if not s.fenced), default=NEVER_MS)
 
     def _lowest_active_offset(self) -> int:

@@ -1,9 +1,9 @@
-"""Which partitions a broker is in sync for, eligible for and leads; what has no leader, the wrong one, or moves.
+"""Index of the partitions by broker: in sync, eligible, led; and those without a leader, without the preferred one, or moving.
 
-A function of the image, kept beside it because a scan of every partition for each fenced broker or heartbeat would be
-too slow (14 ms for 100k partitions). Only the active controller has one: built in slices before it becomes active, then told
-of each delta.
-Dicts stand for sets, so that the order of work is the order of events and a simulation repeats itself.
+It is a function of the image, kept because a scan of every partition for each fenced broker or heartbeat would be too slow
+(14 ms for 100k partitions). Only the active controller has one: it is built in slices before the controller becomes active,
+and then updated with each delta.
+Dicts are used as sets, because their order is that of insertion, so that simulations are reproducible.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ottla.protocol.work import Turn, Work, do_now
 TopicIdPartition = tuple[bytes, int]
 PartitionSet = dict[TopicIdPartition, None]
 
-#: Units of a turn's worth (`controller.metadata.publisher`) that a partition takes, as measured.
+#: The measured cost of a partition, in units of a turn's worth (`controller.metadata.publisher`).
 INDEX_UNITS = 4
 
 _COLLISION_CHARS = str.maketrans(".", "_")
 
 
 def unify_collision_chars(topic: str) -> str:
-    """Metric names turn periods into underscores, so that a.b and a_b would be one topic there."""
+    """Returns the topic's name in metrics, where periods become underscores, so that a.b and a_b collide."""
     return topic.translate(_COLLISION_CHARS)
 
 
@@ -51,8 +51,8 @@ class ClusterIndex:
         self._isr: dict[int, PartitionSet] = defaultdict(dict)
         self._elr: dict[int, PartitionSet] = defaultdict(dict)
         self._leads: dict[int, PartitionSet] = defaultdict(dict)
-        # Of the partitions without a leader: by those who would lead without losing anything known to be committed (ISR, ELR,
-        # last known leader), and by all replicas.
+        # Partitions without a leader, by the brokers that can lead without loss of committed records (ISR, ELR, last known
+        # leader), and by all replicas.
         self._waits_for: dict[int, PartitionSet] = defaultdict(dict)
         self._leaderless_of: dict[int, PartitionSet] = defaultdict(dict)
         self._colliding: dict[str, dict[str, None]] = defaultdict(dict)
@@ -62,7 +62,7 @@ class ClusterIndex:
 
     @classmethod
     def building(cls, image: MetadataImage) -> Work[ClusterIndex]:
-        """The index of the image, in slices."""
+        """Builds the index of the image, in slices."""
         index = cls(EMPTY)
         yield from index._fill(image, new_turn())
         return index
@@ -76,7 +76,7 @@ class ClusterIndex:
                     yield None
 
     def emptying(self) -> Work[None]:
-        """In slices: to free 200,000 partitions at once takes as long as a turn may."""
+        """Empties the index in slices: freeing 200,000 partitions takes as long as a whole turn."""
         for sets in (self._isr, self._elr, self._leads, self._waits_for, self._leaderless_of):
             while sets:
                 sets.popitem()
@@ -110,18 +110,18 @@ class ClusterIndex:
         return list(self._leads.get(broker_id, ()))
 
     def waits_for(self, broker_id: int) -> list[TopicIdPartition]:
-        """Partitions without a leader that this broker could lead."""
+        """Returns the partitions without a leader that this broker could lead."""
         return list(self._waits_for.get(broker_id, ()))
 
     def leaderless_of(self, broker_id: int) -> list[TopicIdPartition]:
-        """Partitions without a leader that have a replica there, in whatever state."""
+        """Returns the partitions without a leader that have a replica on the broker, in any state."""
         return list(self._leaderless_of.get(broker_id, ()))
 
     def leaderless(self) -> list[TopicIdPartition]:
         return list(self._leads.get(NO_LEADER, ()))
 
     def collision(self, name: str) -> str | None:
-        """An existing topic whose metrics could not be told from those of `name`."""
+        """Returns an existing topic whose name in metrics is the same as that of `name`."""
         if not has_collision_chars(name):
             return None
         return next(iter(self._colliding.get(unify_collision_chars(name), ())), None)

@@ -1,4 +1,4 @@
-"""What a decision is: the records to append, and the response once they are committed."""
+"""Outcome of a decision: the records to append, and the response once they are committed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 Response = TypeVar("Response")
 
-# Kafka's bound on what one request may write: a batch of metadata records must fit the memory of every node.
+# Kafka's limit of records of one request: a batch of metadata records must fit into the memory of every node.
 USER_RECORDS_MAX = 10_000
 
 
@@ -19,12 +19,12 @@ class Outcome(NamedTuple, Generic[Response]):
 
 
 def own_words(error: KafkaError) -> str | None:
-    """The message to send with the code: none where it says no more than the code does, as in Kafka."""
+    """Returns the error's custom message, or None if it has only the code's default message, as in Kafka."""
     return None if error.message == error.code.message else error.message
 
 
 def check_records_max(count: int) -> None:
-    """Refuse an operation that wants more records than one batch may hold."""
+    """Rejects an operation with more records than one batch may have."""
     if count > USER_RECORDS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

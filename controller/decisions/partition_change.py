@@ -1,6 +1,6 @@
-"""One partition, what is asked of it, and the one PartitionChangeRecord that follows: ISR, leader, ELR, replicas.
+"""Change of one partition: from the requested change to one PartitionChangeRecord with ISR, leader, ELR and replicas.
 
-Theory. The controller never moves data; it says who may lead. A new leader must have every committed record:
+Theory. The controller never moves data; it decides which replica may lead. A new leader must have every committed record:
 
 - any member of the ISR has them (the leader waits for all of the ISR before the high watermark moves);
 - while |ISR| < min.insync.replicas the high watermark stands still, so that replicas that leave the ISR then still have
@@ -43,7 +43,7 @@ class Election(Enum):
 
 @dataclass(slots=True)
 class PartitionChange:
-    """Set what is wanted, then ask for the `record()`; None says that nothing changes. None in a field: as it is."""
+    """Set the requested fields, then call `record()`, which returns None if nothing changes. A field of None stays unchanged."""
 
     partition: PartitionRegistration
     topic_id: bytes
@@ -91,7 +91,7 @@ class PartitionChange:
         self._check(before.merge(record))
         return record
 
-    # The ELR, before the election because the election may need it.
+    # The ELR is computed before the election, which may use it.
     def _populate_elr(self) -> None:
         if not self.elr_enabled:
             return
@@ -112,18 +112,18 @@ class PartitionChange:
             return
         record.leader = leader
         if unclean:
-            # The log of the others may hold what this one lost: they must come back through truncation.
+            # The other replicas may have records that this one lost: they must truncate before they rejoin the ISR.
             record.isr = [leader]
             if self.partition.leader_recovery_state != RECOVERING:
                 record.leader_recovery_state = RECOVERING
         elif leader in self._elr:
             self.isr = (leader,)
-            # With an ISR of min.insync.replicas the high watermark moves again, and leaves the rest of the ELR behind.
+            # With an ISR of min.insync.replicas the high watermark advances again, so that the ELR's replicas may lack committed records.
             keep = len(self.isr) < self.min_isr
             self._elr = tuple(replica for replica in self._elr if keep and replica != leader)
 
     def _elected(self) -> tuple[int, bool]:
-        """(leader or NO_LEADER, whether the election was unclean)."""
+        """Returns (leader or NO_LEADER, True if the election was unclean)."""
         assert self.replicas is not None
         if self.election is Election.PREFERRED and self._may_lead_cleanly(self.replicas[0]):
             return self.replicas[0], False
@@ -155,7 +155,7 @@ class PartitionChange:
         )
 
     def _bump_epoch_of_removed_replicas(self, record: PartitionChangeRecord) -> None:
-        """A removed replica must be fenced off: setting the leader, even to the same one, makes a new leader epoch."""
+        """Begins a new leader epoch, to fence off removed replicas: setting the leader, even to the same one, bumps the epoch."""
         assert self.replicas is not None
         if record.leader == NO_LEADER_CHANGE and not set(self.partition.replicas) <= set(self.replicas):
             record.leader = self.partition.leader
@@ -179,8 +179,8 @@ class PartitionChange:
         before = self.partition
         last = before.leader
         if last == NO_LEADER and len(before.isr) == 1 and not before.last_known_elr:
-            # Without a leader since before the ELR was enabled: its last replica in sync was the last to lead. Forgotten,
-            # no replica could ever be elected again.
+            # The partition has had no leader since before the ELR was enabled: its last in-sync replica was the last leader. Without
+            # it in last_known_elr no replica could ever be elected again.
             last = before.isr[0]
         keeps_leader = before.leader != NO_LEADER and record.leader != NO_LEADER
         if record.isr == [] and last != NO_LEADER and before.last_known_elr != (last,):

@@ -1,9 +1,9 @@
-"""Where new replicas go: striped over racks and brokers, from a random start (KIP-36, KIP-631).
+"""Placement of new replicas: striped over racks and brokers, from a random start (KIP-36, KIP-631).
 
-Each partition starts one rack further than the one before, and takes its replicas from the racks in turn; within a
-rack the brokers come in turn too. Fenced brokers are used only where the unfenced ones of a rack are exhausted, and
-never as first replica, because that one leads. After as many partitions as there are unfenced brokers everything is
-shuffled, so that the same groups of brokers do not share all partitions.
+Each partition starts one rack after the previous one, and takes its replicas from the racks in turn; within a rack the
+brokers are used in turn, too. Fenced brokers are used only if the unfenced ones of a rack are exhausted, and never as
+first replica, because that one leads. After as many partitions as there are unfenced brokers, the order is shuffled, so
+that the same groups of brokers do not share all partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class UsableBroker(NamedTuple):
 
 
 class _BrokerList:
-    """Brokers in turn: a new epoch (partition) starts one further than the last."""
+    """Brokers in turn: each epoch (partition) starts one broker after the previous one."""
 
     def __init__(self, brokers: list[int], rng: Random) -> None:
         self.brokers = sorted(brokers)
@@ -74,7 +74,7 @@ class _Placer:
         first_rack, leader = self._leader()
         replicas = [leader]
         rack = self._offset
-        skip = first_rack  # the leader's rack had its turn in the first round
+        skip = first_rack  # the first round has used the leader's rack
         while len(replicas) < replication_factor:
             if rack == skip:
                 skip = -1
@@ -105,7 +105,7 @@ class _Placer:
 def place(
     brokers: Iterable[UsableBroker], *, partitions: int, replication_factor: int, rng: Random
 ) -> list[tuple[int, ...]]:
-    """Replicas for each new partition, the leader first; KafkaError(INVALID_REPLICATION_FACTOR) if that cannot be."""
+    """Returns the replicas of each new partition, the leader first; raises KafkaError(INVALID_REPLICATION_FACTOR) if impossible."""
     usable = list(brokers)
     if replication_factor <= 0:
         raise _invalid(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")

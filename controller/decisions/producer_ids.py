@@ -1,4 +1,4 @@
-"""Producer ids are given to brokers in blocks (KIP-730), so that no id is handed out twice, whoever is controller."""
+"""AllocateProducerIds: brokers get producer ids in blocks (KIP-730), so that no id is used twice, also across controllers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Moving partitions to other brokers (KIP-455): begin, cancel, list. `reassignment_replicas.py` has the set algebra.
+"""Reassignment of partitions to other brokers (KIP-455): begin, cancel, list. `reassignment_replicas.py` has the set algebra.
 
 A reassignment takes at most three records: replicas = target + removing with both lists set; ISR changes until every
-replica of the target is in sync; then, in the record of the last ISR change, the removed replicas are dropped. Where the
-ISR has them all already, one record does it.
+replica of the target is in sync; then, in the record of the last ISR change, the removed replicas are dropped. If the
+ISR has all of them already, there is one record only.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _reassign(
     move = reassignment(partition.replicas, target)
     change = state.change(topic, index, partition, election=Election.ONLINE)
     change.replicas = move.replicas
-    # A new target replaces the lists of one that is still running.
+    # A new target replaces the lists of a reassignment in progress.
     change.removing = move.removing
     change.adding = move.adding
     return change.record()

@@ -1,6 +1,6 @@
-"""Set algebra of a reassignment: what to add and remove, when it is complete, and what is left when it is cancelled.
+"""Set algebra of a reassignment: the replicas to add and remove, its completion, and its cancellation.
 
-While it runs, replicas = target + removing. It completes when every replica of the target is in the ISR; then the
+While it is in progress, replicas = target + removing. It completes when every replica of the target is in the ISR; then the
 removed ones leave replicas and ISR in one step.
 """
 
@@ -30,7 +30,7 @@ def reassignment(current: Sequence[int], target: Sequence[int]) -> Reassignment:
 def completed(
     removing: Replicas, adding: Replicas, replicas: Replicas, isr: Replicas
 ) -> tuple[Replicas, Replicas] | None:
-    """(replicas, ISR) after the last step if the ISR allows it, else None."""
+    """Returns (replicas, ISR) after the last step if the ISR allows it, else None."""
     if not removing and not adding:
         return None
     new_isr = tuple(replica for replica in isr if replica not in removing)
@@ -43,11 +43,11 @@ def completed(
 class Revert(NamedTuple):
     replicas: Replicas
     isr: Replicas
-    unclean: bool  # no replica of the old assignment is in sync: taking one anyway needs the topic's leave
+    unclean: bool  # no replica of the old assignment is in sync: the topic must enable unclean elections
 
 
 def revert(partition: PartitionRegistration) -> Revert:
-    """What a cancelled reassignment goes back to: without the added replicas, with those it was removing."""
+    """Returns the assignment after a cancellation: without the added replicas, with those to be removed."""
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding_replicas)
     if isr:

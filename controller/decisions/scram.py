@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (KIP-554): the client sends the salted password, the log keeps the two keys made of it."""
+"""AlterUserScramCredentials (KIP-554): the client sends the salted password; the log has the two keys derived from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 )
 
 MV_SCRAM = 11
-# mechanism -> hash, the least iterations (RFC 5802 and 7677); the most are Kafka's
+# mechanism -> hash, minimum of iterations (RFC 5802 and 7677); the maximum is Kafka's
 MECHANISMS = {1: ("sha256", 4096), 2: ("sha512", 4096)}
 ITERATIONS_MAX = 16384
 
@@ -33,7 +33,7 @@ Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 def alter_user_scram_credentials(
     state: ControlState, request: AlterUserScramCredentialsRequest
 ) -> Outcome[AlterUserScramCredentialsResponse]:
-    """A user that is named twice in one request gets nothing done, whatever the two were."""
+    """Alters credentials. If a request names a user twice, both alterations are rejected."""
     changes: list[Change] = [*request.deletions, *request.upsertions]
     named = [change.name for change in changes]
     records: list[MetadataRecord] = []

@@ -1,4 +1,4 @@
-"""The static configs that decisions look at, with Kafka's defaults; node.py fills it from the node's properties."""
+"""The static configs of decisions, with Kafka's defaults; node.py fills it from the node's properties."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ControlSettings:
     unclean_leader_election_interval_ms: int = 300_000
     broker_session_timeout_ms: int = 9_000
     metadata_max_idle_interval_ms: int = 500
-    # A lost connection is a strong hint of a dead broker, but a broker may also just reconnect.
+    # A broken connection suggests that the broker has failed, but it may also just reconnect.
     lost_connection_grace_ms: int = 100
-    # Every property as the operator wrote it, by name; DescribeConfigs-like answers and synonyms need them all.
+    # Every property of the operator, by name: config responses and synonyms need all of them.
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What decisions are made from: the newest image (committed or not), what is derived from it, and the settings."""
+"""The input of decisions: the newest image (committed or not), values derived from it, and the settings."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
 
 
 def is_directory_online(directory: bytes, registered: Container[bytes]) -> bool:
-    """KIP-858. `registered`: the directories that the broker's registration names.
+    """Returns True if the directory is online (KIP-858). `registered`: the directories in the broker's registration.
 
-    An empty registration comes from a metadata.version below 17, which does not know directories: all are online
-    (KAFKA-16162: with the other answer, raising the version takes every partition of the cluster offline).
+    An empty registration comes from a metadata.version below 17, which has no directories: all are online
+    (KAFKA-16162: with the opposite result, raising the version takes every partition of the cluster offline).
     """
     if directory == LOST_DIR:
         return False
@@ -56,7 +56,7 @@ class ControlState:
         return self.topic_config(topic, UNCLEAN_LEADER_ELECTION, static).lower() == "true"
 
     def min_isr(self, topic: TopicImage) -> int:
-        """Never above the replication factor, or a topic of one replica could not be written with a default of two."""
+        """Returns min.insync.replicas, at most the replication factor: otherwise a default of two would block topics of one replica."""
         wanted = int(self.topic_config(topic.name, MIN_INSYNC_REPLICAS, str(self.settings.min_insync_replicas)))
         first = topic.partitions.get(0)
         return wanted if first is None else min(wanted, len(first.replicas))
@@ -73,7 +73,7 @@ class ControlState:
             )
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """Brokers that may be given new replicas: fenced ones too, but none that shuts down or has no free directory."""
+        """Returns the brokers that may get new replicas, also fenced ones, except those that shut down or have all directories cordoned."""
         return [
             UsableBroker(broker_id, broker.rack, broker.fenced)
             for broker_id, broker in sorted(self.image.cluster.brokers.items())
@@ -86,7 +86,7 @@ class ControlState:
         ]
 
     def default_directory(self, broker_id: int) -> bytes:
-        """The directory of a new replica, if the broker leaves no choice."""
+        """Returns the directory of a new replica if the broker has only one, else UNASSIGNED_DIR."""
         broker = self.image.cluster.brokers.get(broker_id)
         if broker is None:
             return UNASSIGNED_DIR
@@ -108,7 +108,7 @@ class ControlState:
         is_active: Callable[[int], bool] | None = None,
         election: Election | None = None,
     ) -> PartitionChange:
-        """A change of the partition, to be filled in. Without an election said: unclean if the topic allows it."""
+        """Returns a change of the partition to be filled in. By default the election may be unclean if the topic enables that."""
         active = self.image.cluster.is_active if is_active is None else is_active
         if election is None:
             election = Election.UNCLEAN if self.unclean_election(topic.name) else Election.ONLINE
@@ -132,9 +132,9 @@ class ControlState:
         add: int = NO_LEADER,
         unclean_shutdown: int = NO_LEADER,
     ) -> Iterator[MetadataRecord]:
-        """Change records for these partitions when one broker is lost, or comes back, or came back having lost data.
+        """Yields the change records for these partitions when one broker is fenced, unfenced, or had an unclean shutdown.
 
-        `add` counts as active although the image still shows it fenced, `remove` and `unclean_shutdown` do not.
+        `add` counts as active although it is still fenced in the image; `remove` and `unclean_shutdown` do not.
         """
         gone = {remove, unclean_shutdown}
         is_active = self.image.cluster.is_active

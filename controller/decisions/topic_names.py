@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's rules, the same for topics created by request and automatically."""
+"""Validation of topic names by Kafka's rules, for topics created by request and automatically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a topic's name, None if nothing is."""
+    """Returns why a topic's name is invalid, or None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

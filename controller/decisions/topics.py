@@ -1,4 +1,4 @@
-"""Creating and deleting topics, adding partitions. Who may do it is the handlers' matter."""
+"""Creation and deletion of topics, and creation of partitions. The handlers authorize the requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def create_topics(
     describable: frozenset[str],
     progress: Progress[CreatableTopicResult] | None = None,
 ) -> Outcome[list[CreatableTopicResult] | None]:
-    """In turns: see one_by_one.py. `describable`: topics whose configs the caller may read."""
+    """Creates topics in turns: see one_by_one.py. `describable`: topics whose configs the caller may read."""
     return one_by_one(
         topics,
         Progress() if progress is None else progress,
@@ -100,7 +100,7 @@ def _creation_configs(state: ControlState, topic: CreatableTopic, configs: Confi
 
 
 def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
-    """The partitions as the client assigned them."""
+    """Returns the partitions with the client's assignment."""
     if topic.replication_factor != NO_DEFAULT:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -126,7 +126,7 @@ def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRe
 
 
 def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int, PartitionRegistration]:
-    """The partitions where the controller puts them."""
+    """Returns the partitions with the controller's placement."""
     if topic.replication_factor < NO_DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -146,7 +146,7 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
 
 
 def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> Outcome[list[DeletableTopicResult]]:
-    """(name, id) of topics that the handler found and the caller may delete."""
+    """Deletes the topics, given as (name, id), which exist and which the caller may delete."""
     records: list[MetadataRecord] = []
     results = []
     for name, topic_id in topics:
@@ -218,7 +218,7 @@ def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Ran
 
 
 def check_manual_assignment(state: ControlState, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Brokers that exist, each once, as many as the other partitions have."""
+    """Checks that the brokers exist, that each is named once, and that their number is that of the other partitions."""
     if not replicas:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     seen = set()
@@ -238,7 +238,7 @@ def check_manual_assignment(state: ControlState, replicas: Sequence[int], replic
 
 
 def check_partitions_max(count: int) -> None:
-    """Before placing: two billion partitions must not be computed only to be refused."""
+    """Checks the number of partitions before the placement, so that two billion partitions are not placed in vain."""
     if count > USER_RECORDS_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
@@ -253,7 +253,7 @@ def _manual_partition(state: ControlState, index: int, replicas: Sequence[int]) 
 
 
 def _new_partition(state: ControlState, replicas: tuple[int, ...]) -> PartitionRegistration:
-    """All active replicas are in sync with an empty log; the first of them leads."""
+    """Returns a new partition: all active replicas are in the ISR, because the log is empty; the first of them leads."""
     isr = tuple(broker for broker in replicas if state.image.cluster.is_active(broker))
     if not isr:
         raise KafkaError(
@@ -266,7 +266,7 @@ def _new_partition(state: ControlState, replicas: tuple[int, ...]) -> PartitionR
 
 
 def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:
-    """The answer for a topic that does not exist, as it was named in the request."""
+    """Returns the error for a missing topic: by name or by id, as in the request."""
     if topic_id == ZERO_UUID:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     else:

@@ -1,12 +1,12 @@
-"""Partitions that a decision left as they were because there were too many for one turn of the event loop.
+"""Partitions that a decision about a broker did not change yet, because they were too many for one turn of the event loop.
 
-A broker that is fenced may be in ten thousand ISRs, and one that comes back may be the only one who can lead as many.
-Deciding about a partition takes some 50 us, so a turn decides about a bounded number: the fencing itself and the first
-of them at once, the others soon after (periodic.py). Nothing is lost with the term: what is still to do can be read off
-the image, and the next active controller begins with it, one broker after the other.
+A fenced broker may be in ten thousand ISRs, and an unfenced one may be the only possible leader of as many partitions.
+The decision about a partition takes some 50 us, so a turn decides about a bounded number: the fencing itself and the first
+of them at once, the others in later turns (periodic.py). A change of the active controller loses nothing: the partitions that
+are left follow from the image, and the next active controller begins with them, broker by broker.
 
-Until its turn comes a partition is as if the broker's change had not reached it yet: led, or in sync, by what was
-decided before. That is safe, because a fenced broker with the old epoch holds what it held.
+Until its turn, a partition's leader and ISR are those from before the broker's change. That is safe, because a fenced broker
+with the old epoch still has its records.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
-#: Some 25 ms of deciding, replaying and encoding.
+#: It takes some 25 ms to decide, replay and encode.
 PARTITIONS_PER_TURN = 400
 
 
 def electable(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """Partitions without a leader that this broker could lead: cleanly, as the last known leader, or where unclean
-    elections are allowed."""
+    """Yields partitions without a leader that this broker could lead: cleanly, as the last known leader, or if unclean
+    elections are enabled."""
     found = dict.fromkeys(state.index.waits_for(broker_id))
     allowed: dict[bytes, bool] = {}
     for key in state.index.leaderless_of(broker_id):
@@ -39,7 +39,7 @@ def electable(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
 
 
 def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """What is still to be decided after the broker was fenced, or let in."""
+    """Yields the partitions that are still to be decided after the broker was fenced or unfenced."""
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:
         return []
@@ -47,14 +47,14 @@ def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition
 
 
 def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:
-    """Fenced brokers leave the ISR, and whoever may lead now leads."""
+    """Removes fenced brokers from the ISRs, and elects leaders."""
     brokers = state.image.cluster.brokers
     records: list[MetadataRecord] = []
     for topic_id, index in islice(partitions, PARTITIONS_PER_TURN):
         topic = state.image.topics.by_id(topic_id)
         partition = None if topic is None else topic.partitions.get(index)
         if topic is None or partition is None:
-            continue  # deleted meanwhile
+            continue  # the topic was deleted meanwhile
         change = state.change(topic, index, partition)
         change.isr = tuple(each for each in partition.isr if each in brokers and not brokers[each].fenced)
         record = change.record()

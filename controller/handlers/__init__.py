@@ -1,1 +1,1 @@
-"""What a controller's listeners answer: one file per API, and the table of them in routes.py."""
+"""Handlers of the controller's APIs: one file per API; `controller/routes.py` has the table."""

@@ -1,4 +1,4 @@
-"""The questions handlers ask of the authorizer, and the errors that a no becomes."""
+"""Authorization checks of the controller's handlers, and their errors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""BrokerHeartbeat: a broker is alive, and wants to be fenced, unfenced or shut down.
+"""BrokerHeartbeat: a broker keeps its session, and requests to be fenced, unfenced or shut down.
 
-The connection it comes by is watched: when it breaks, the broker has a short grace to come back before it is fenced.
+The connection of the heartbeats is watched: when it breaks, the broker has a short grace period before it is fenced.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def handle(
             state, controller.heartbeats, request, log_end=log_end, now_ms=now_ms, leaving=leaving
         )
         if outcome.records and outcome.response is not None:
-            parts.duties.broker_changed(request.broker_id)
+            parts.scheduled_tasks.broker_changed(request.broker_id)
         return outcome
 
     answer = controller.write_in_turns(decide)
     _watch(parts, request.broker_id, context)
-    parts.duties.check_sessions()
+    parts.scheduled_tasks.check_sessions()
     return answer
 
 
 def _watch(parts: ControllerParts, broker_id: int, context: RequestContext) -> None:
-    """Only the newest connection counts: an old one that closes late says nothing."""
+    """Watches the broker's connection. Only the newest one counts: an old one may close later."""
     connection = context.connection
     if parts.heartbeat_connections.get(broker_id) == connection.id:
         return
@@ -50,6 +50,6 @@ def _watch(parts: ControllerParts, broker_id: int, context: RequestContext) -> N
     def closed() -> None:
         if parts.heartbeat_connections.get(broker_id) == connection.id:
             del parts.heartbeat_connections[broker_id]
-            parts.duties.connection_lost(broker_id)
+            parts.scheduled_tasks.connection_lost(broker_id)
 
     connection.on_close(closed)

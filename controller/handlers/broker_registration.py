@@ -1,4 +1,4 @@
-"""BrokerRegistration: a broker makes itself known, fenced at first (KIP-631)."""
+"""BrokerRegistration: a broker registers, and is fenced at first (KIP-631)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def handle(
             )
         except KafkaError:
             # Where the first turns have fenced the former incarnation, what they left is decided as for any fenced broker.
-            parts.duties.broker_changed(request.broker_id)
+            parts.scheduled_tasks.broker_changed(request.broker_id)
             raise
         return Outcome(records, None if epoch is None else BrokerRegistrationResponse(broker_epoch=epoch))
 

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: which resources of a request may be changed at all."""
+"""Validation shared by AlterConfigs and IncrementalAlterConfigs: which resources of a request may be changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Refused(NamedTuple):
 def sort_out(
     parts: ControllerParts, context: RequestContext, resources: Sequence[Any]
 ) -> tuple[list[Any], list[Refused]]:
-    """The resources to go on with, and the others with the reason: unknown, named twice, not allowed."""
+    """Splits the resources into valid ones, and errors for the others: unknown, named twice, not authorized."""
     seen: set[tuple[int, str]] = set()
     duplicate: set[tuple[int, str]] = set()
     for resource in resources:
@@ -44,7 +44,7 @@ def sort_out(
 
 
 def _senseless(configs: Sequence[Any]) -> KafkaError | None:
-    """What is wrong with a resource's changes whatever the resource is."""
+    """Returns the error of a resource's changes that is independent of the resource, or None."""
     names = [config.name for config in configs]
     if len(set(names)) < len(names):
         return KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -70,7 +70,7 @@ def _refusal(parts: ControllerParts, context: RequestContext, resource_type: int
             if not parts.authorizer.allows(context, ALTER_CONFIGS, GROUP, name):
                 return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         case ResourceType.BROKER_LOGGER:
-            # A broker's own business, answered by the broker that the request names.
+            # Loggers belong to the broker that the request names, and that broker responds.
             return KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
         case _:
             return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")

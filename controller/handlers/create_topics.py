@@ -1,7 +1,7 @@
-"""CreateTopics: every topic by itself, with the reason where it failed.
+"""CreateTopics: each topic is created on its own, and has its own error.
 
-Duplicates in the request, the metadata log's own topic, and topics the caller may not create are answered here; the rest
-is decided in decisions/topics.py. v5 lists the configs of each new topic, if the caller may read them.
+Duplicates in the request, the metadata log's own topic, and topics that the caller may not create are rejected here; the
+others are decided in decisions/topics.py. v5 lists the configs of each new topic, if the caller may read them.
 """
 
 from __future__ import annotations

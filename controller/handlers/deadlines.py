@@ -1,4 +1,4 @@
-"""A request that gives no time to be decided in is not decided, as by Kafka's event queue; others are decided at once."""
+"""Timeouts of decisions: a request with a timeout of 0 times out, as in Kafka's event queue; others are decided at once."""
 
 from __future__ import annotations
 

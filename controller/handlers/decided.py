@@ -1,4 +1,4 @@
-"""Handlers of requests that are one decision: refuse who is not authorized, decide, answer with the commit."""
+"""Handlers of requests that are one decision: authorize, decide, respond after the commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ControllerHandler = Callable[[ControllerParts, Any, RequestContext], Any]
 
 
 def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]]) -> ControllerHandler:
-    """`operation` on the cluster is what the client must be authorized for."""
+    """Returns the handler. The client must be authorized for `operation` on the cluster."""
 
     @wraps(decide)
     def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Reply[Any]:
@@ -29,7 +29,7 @@ def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]])
 
 
 def in_time(handler: ControllerHandler) -> ControllerHandler:
-    """For requests with a `timeout_ms`: see deadlines.py."""
+    """Wraps the handler of a request with a `timeout_ms`: see deadlines.py."""
 
     @wraps(handler)
     def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Any:

@@ -1,4 +1,4 @@
-"""DeleteAcls: remove access control entries that match filters, and say which they were."""
+"""DeleteAcls: remove access control entries that match filters, and return them."""
 
 from __future__ import annotations
 

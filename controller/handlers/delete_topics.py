@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or by id (v6+). A name that the caller may not know of is answered as if it were forbidden."""
+"""DeleteTopics: by name, or by id (v6+). For a topic that the caller may not describe, the error does not show whether it exists."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def handle(
 
 
 def _named(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[bytes]]:
-    """The names and ids that were given once and alone; the others are answered."""
+    """Returns the valid names and ids; duplicates, and topics with both or neither, get errors."""
     names = Counter(request.topic_names)
     ids: Counter[bytes] = Counter()
     for topic in request.topics:
@@ -64,7 +64,7 @@ def _found(
     ids: list[bytes],
     results: list[DeletableTopicResult],
 ) -> list[tuple[str, bytes]]:
-    """The topics that exist and may be deleted; the others are answered."""
+    """Returns the topics that exist and may be deleted; the others get errors."""
     topics = state.image.topics
     by_id = {topic_id: topics.by_id(topic_id) for topic_id in ids}
     asked = [*names, *(topic.name for topic in by_id.values() if topic is not None)]

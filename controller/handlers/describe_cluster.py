@@ -18,7 +18,7 @@ ENDPOINT_CONTROLLER = 2
 
 
 def handle(parts: ControllerParts, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Answered from what is committed, by any controller."""
+    """Responds from the committed image, on any controller."""
     controller = parts.controller
     image = controller.loader.image
     if image.features.metadata_version < MV_CONTROLLER_REGISTRATION:

@@ -1,8 +1,8 @@
-"""Envelope: a broker passes on a client's request, and says who sent it (KIP-590).
+"""Envelope: a broker forwards a client's request with the client's principal (KIP-590).
 
-The request inside is authorised for that client, dispatched as if it had come by itself, and its answer wrapped. Only the
-brokers of the cluster may do this (ClusterAction), because the principal inside is believed. NOT_CONTROLLER inside becomes
-NOT_CONTROLLER outside, so that the broker finds the active controller and tries again without its client noticing.
+The inner request is authorized for that client and dispatched like a direct one, and its response is wrapped. Only brokers
+of the cluster may send an Envelope (ClusterAction), because the principal in it is trusted. NOT_CONTROLLER in the inner
+response becomes NOT_CONTROLLER of the Envelope, so that the broker finds the active controller and retries.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PRINCIPAL_VERSION = 0
 
 
 class ForwardedPeer:
-    """The client behind a broker, as the handlers of its request see it."""
+    """The client of a forwarded request, for the handlers of the request."""
 
     def __init__(self, carrier: Peer, principal: Principal, host: str) -> None:
         self._carrier = carrier
@@ -122,7 +122,7 @@ def _answer(route: Route, version: int, request: Any, context: RequestContext) -
 
 
 class _Wrapping:
-    """Puts the answer to one inner request into an envelope."""
+    """Wraps the response to one inner request into an envelope."""
 
     def __init__(self, route: Route, codec: Codec, correlation_id: int, version: int, request: Any) -> None:
         self._route = route
@@ -159,7 +159,7 @@ class _Relay:
 
 
 def _says_not_controller(answer: Any) -> bool:
-    """DescribeQuorum is served by whoever leads the quorum, and has an error of its own for that, as with Kafka."""
+    """Returns True for NOT_CONTROLLER. DescribeQuorum is served by the quorum's leader, and has an error of its own for that, as in Kafka."""
     if isinstance(answer, DescribeQuorumResponse):
         parts = [part for topic in answer.topics for part in topic.partitions]
         return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in parts)

@@ -1,4 +1,4 @@
-"""What the controller's handlers work with."""
+"""The dependencies of the controller's handlers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.controller.decisions.configs import ConfigDecisions
-from ottla.controller.periodic import PeriodicDuties
+from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.world import World
 
 
 class Quorum(Protocol):
-    """The quorum as decisions about features and controllers need it."""
+    """The interface to the quorum for decisions about features and controllers."""
 
     @property
     def voter_ids(self) -> frozenset[int]: ...
@@ -22,16 +22,16 @@ class Quorum(Protocol):
     def kraft_version(self) -> int: ...
 
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
-        """Appended at once, before the records of the decision that wants it; KafkaError where it cannot be."""
+        """Raises kraft.version: its records are appended at once, before those of the decision. Raises KafkaError if that is impossible."""
 
 
 @dataclass(slots=True)
 class ControllerParts:
     world: World
     controller: Controller
-    duties: PeriodicDuties
+    scheduled_tasks: ScheduledTasks
     configs: ConfigDecisions
     quorum: Quorum
     authorizer: Authorizer = field(default_factory=AllowAll)
-    # broker id -> the connection that its last heartbeat came by
+    # broker id -> the connection of its last heartbeat
     heartbeat_connections: dict[int, str] = field(default_factory=dict)

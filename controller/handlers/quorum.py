@@ -1,4 +1,4 @@
-"""The quorum's own APIs: who may ask. What they do is in raft/."""
+"""Authorization of the quorum's own APIs. Their handlers are in raft/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUORUM_OPERATIONS: Mapping[ApiKey, int] = {
 
 
 def guard_quorum(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
-    """The same routes without an authorizer: the quorum's fetches then cost nothing more."""
+    """Adds authorization to the routes. Without an authorizer it returns them unchanged, so that the quorum's fetches cost no more."""
     if not parts.authorizer.enabled:
         return list(quorum)
     return [

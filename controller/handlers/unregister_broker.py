@@ -25,7 +25,7 @@ def handle(
         try:
             return unregister_broker(state, request, leaving)
         except KafkaError:
-            parts.duties.broker_changed(request.broker_id)  # as for a registration
+            parts.scheduled_tasks.broker_changed(request.broker_id)  # as for a registration
             raise
 
     return parts.controller.write_in_turns(decide)

@@ -24,7 +24,7 @@ def handle(
         outcome = update_features(state, request, context.api_version, quorum)
         level = raised_kraft_version(request, quorum)
         if level is not None and not outcome.response.error_code:
-            # Last, when nothing else can refuse: it is not a record of ours that could be left out of the batch.
+            # It is raised last, when no other check can fail: its records are the quorum's and could not be left out of the batch.
             try:
                 parts.quorum.raise_kraft_version(level, dry_run=request.validate_only)
             except KafkaError as error:

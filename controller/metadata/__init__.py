@@ -1,1 +1,1 @@
-"""The metadata image, the deltas that change it, and how log and snapshots become both."""
+"""The metadata image, the deltas that change it, and the loader that makes both from log and snapshots."""

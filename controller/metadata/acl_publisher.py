@@ -1,7 +1,7 @@
-"""Hands the access control entries of the metadata to the node's authorizer, on brokers and controllers alike.
+"""Publishes the access control entries of the metadata to the node's authorizer, on brokers and controllers.
 
-The authorizer may be asked once the entries are complete: when what was committed before this node started has been read. Until
-then it is told nothing, because a denial might be among what is still to come.
+The authorizer gets the entries once they are complete, when everything committed before this node's start has been read. A DENY
+entry might be among those that are not yet read.
 """
 
 from __future__ import annotations

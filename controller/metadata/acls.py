@@ -1,4 +1,4 @@
-"""Access control entries by id. Matching them to requests is server/security's job."""
+"""Access control entries by id. server/security matches them to requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AclsImage:
 
 
 class AclsDelta:
-    """New entries by id; None says it was removed."""
+    """New entries by id; None if the entry was removed."""
 
     __slots__ = ("changes", "image")
 

@@ -42,13 +42,13 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
-    # None: the broker never said (metadata.version < 30, KIP-1066).
+    # None: unknown (metadata.version < 30, KIP-1066).
     cordoned_directories: tuple[bytes, ...] | None = None
     is_migrating_zk_broker: bool = False
 
     @property
     def active(self) -> bool:
-        """May be given leaders and new replicas."""
+        """True if the broker may get leaders and new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener_name: str) -> Endpoint | None:

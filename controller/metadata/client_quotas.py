@@ -19,7 +19,7 @@ def quota_entity(parts: dict[str, str | None]) -> QuotaEntity:
 
 
 def _order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
-    """The default entity, which has no name, before the others of its kind."""
+    """Returns the sort key of an entity: the default entity, which has no name, comes first of its type."""
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 
@@ -38,7 +38,7 @@ class ClientQuotasImage:
 
 
 class ClientQuotasDelta:
-    """`changes[entity]` maps quota keys to new values, None where it was removed."""
+    """`changes[entity]` maps quota keys to new values, None if the key was removed."""
 
     __slots__ = ("changes", "image")
 

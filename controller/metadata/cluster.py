@@ -1,4 +1,4 @@
-"""The nodes of the cluster as registered: brokers and controllers."""
+"""The registered nodes of the cluster: brokers and controllers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClusterImage:
     controllers: Map[int, ControllerRegistration] = field(default_factory=Map)
 
     def is_active(self, broker_id: int) -> bool:
-        """Registered, not fenced, not shutting down."""
+        """Returns True if the broker is registered, not fenced, and not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 
@@ -43,7 +43,7 @@ class ClusterImage:
 
 
 class ClusterDelta:
-    """Changed registrations by id; None says the node is gone."""
+    """Changed registrations by id; None if the node was unregistered."""
 
     __slots__ = ("changed_brokers", "changed_controllers", "image")
 
@@ -53,7 +53,7 @@ class ClusterDelta:
         self.changed_controllers: dict[int, ControllerRegistration | None] = {}
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
-        """The broker as it is after what was replayed so far."""
+        """Returns the broker after all records replayed so far."""
         if broker_id in self.changed_brokers:
             return self.changed_brokers[broker_id]
         return self.image.brokers.get(broker_id)

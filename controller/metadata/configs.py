@@ -1,4 +1,4 @@
-"""Dynamic configs by resource: what the log says, not what applies (defaults and synonyms are server/config's)."""
+"""Dynamic configs by resource, as in the log. Effective values (with defaults and synonyms) are computed in server/config."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConfigsImage:
         return self.resources.get((ResourceType.TOPIC.value, name), _NONE)
 
     def for_broker(self, broker_id: int | str) -> Map[str, str]:
-        """One broker's configs; of all brokers (the cluster-wide default) for the empty name."""
+        """Returns one broker's configs; the empty name has the cluster-wide default of all brokers."""
         return self.resources.get((ResourceType.BROKER.value, str(broker_id)), _NONE)
 
     def for_group(self, group_id: str) -> Map[str, str]:
@@ -47,7 +47,7 @@ class ConfigsImage:
         return self.resources.get((ResourceType.CLIENT_METRICS.value, subscription), _NONE)
 
     def names(self, resource_type: int) -> list[str]:
-        """The resources of one type that have any config set."""
+        """Returns the resources of one type that have a config."""
         return sorted(name for kind, name in self.resources if kind == resource_type)
 
     def to_records(self) -> Iterator[MetadataRecord]:
@@ -57,7 +57,7 @@ class ConfigsImage:
 
 
 class ConfigsDelta:
-    """`changes[resource]` maps config names to new values, None where it was removed."""
+    """`changes[resource]` maps config names to new values, None if the config was removed."""
 
     __slots__ = ("changes", "image")
 

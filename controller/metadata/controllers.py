@@ -1,4 +1,4 @@
-"""A controller's registration (KIP-919): where it can be reached and which features it knows."""
+"""A controller's registration (KIP-919): its endpoints and supported features."""
 
 from __future__ import annotations
 

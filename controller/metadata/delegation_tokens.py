@@ -43,7 +43,7 @@ class DelegationTokensImage:
 
 
 class DelegationTokensDelta:
-    """New tokens by id; None says it was removed."""
+    """New tokens by id; None if the token was removed."""
 
     __slots__ = ("changes", "image")
 

@@ -1,7 +1,7 @@
 """Replay: the only code that changes metadata. Recovery, standby, live traffic, snapshots and tests run these lines.
 
-A delta starts from an image, replays records in log order and gives the next image by `apply`. A part is None
-as long as no record has touched it, so that publishers can tell at a glance what there is to do.
+A delta starts from an image, replays records in log order and makes the next image by `apply`. A part is None
+until a record changes it, so that publishers can skip unchanged parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.protocol.internal_topics import metadata_records as records
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.work import Turn, Work, do_now
 
-# No state comes of these: a sign of life, what is left of ZooKeeper, and the brackets that loader.py resolves.
+# Records without state: NoOp, ZooKeeper migration, and the markers of metadata transactions, which loader.py handles.
 WITHOUT_STATE = frozenset(
     {
         records.NoOpRecord,
@@ -35,7 +35,7 @@ WITHOUT_STATE = frozenset(
     }
 )
 
-#: Units of a turn's worth (`controller.metadata.publisher`), as measured: decoding and replaying a record.
+#: The measured cost of decoding and replaying a record, in units of a turn's worth (`controller.metadata.publisher`).
 REPLAY_UNITS = 10
 
 
@@ -88,7 +88,7 @@ class MetadataDelta:
 
     @classmethod
     def of_everything(cls, image: MetadataImage, turn: Turn) -> Work[MetadataDelta]:
-        """From nothing to this image, in slices."""
+        """Makes the delta from the empty image to this one, in slices."""
         delta = cls(MetadataImage())
         topics = TopicsDelta(delta.image.topics)
         for name in sorted(image.topics.names):
@@ -108,16 +108,16 @@ class MetadataDelta:
         return delta
 
     def finish_snapshot(self) -> None:
-        """What was replayed was a whole snapshot: anything of the image that it did not name is gone."""
+        """Ends the replay of a whole snapshot: everything in the image that it does not have is removed."""
         for part in _PARTS:
             part(self).finish_snapshot()
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """The image with everything replayed, `offset` being that of the last record and `epoch` its leader's."""
+        """Returns the image after all replayed records; `offset` and `epoch` are those of the last record."""
         return do_now(self.applying(offset, epoch, Turn()))
 
     def applying(self, offset: int, epoch: int, turn: Turn) -> Work[MetadataImage]:
-        """`apply` in slices: by the partitions, of which there may be many. Nothing is replayed meanwhile."""
+        """Applies in slices, because there may be many partitions. No record may be replayed meanwhile."""
         image = self.image
         return MetadataImage(
             offset,
@@ -137,7 +137,7 @@ class MetadataDelta:
 
     @property
     def changed_topics(self) -> Mapping[bytes, TopicDelta]:
-        """Created and altered topics by id."""
+        """Returns created and altered topics by id."""
         return {} if self.topics is None else self.topics.changed
 
     @property
@@ -145,7 +145,7 @@ class MetadataDelta:
         return {} if self.topics is None else self.topics.deleted
 
 
-# The parts of a delta, made when the first record touches them.
+# The parts of a delta, created by the first record that changes them.
 
 
 def _features(delta: MetadataDelta) -> FeaturesDelta:
@@ -230,7 +230,7 @@ def _without_state(delta: MetadataDelta) -> Replay:
     return lambda record: None
 
 
-#: How a record is replayed onto a delta. A record that is not here stops the node: it would be lost.
+#: The replay function of each record type. An unknown type stops the node, because its change would be lost.
 REPLAY: dict[type[MetadataRecord], Callable[[MetadataDelta], Replay]] = {
     records.RegisterBrokerRecord: _row(_cluster, ClusterDelta.replay_register_broker),
     records.UnregisterBrokerRecord: _row(_cluster, ClusterDelta.replay_unregister_broker),

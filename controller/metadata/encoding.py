@@ -1,4 +1,4 @@
-"""Metadata records to bytes: in the version that the cluster's metadata.version allows, so that every node can read them."""
+"""Encoding of metadata records, in the version that metadata.version requires, so that every node can read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 
 
 def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
-    """The lowest that can say it, as Kafka writes it: older versions only know fencing."""
+    """Returns the lowest version that has the changed fields, as Kafka does: version 0 has fencing only."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:
@@ -24,7 +24,7 @@ def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
     return 1 if record.in_controlled_shutdown else 0
 
 
-# Every record that is not here has one version, 0.
+# All other record types have only version 0.
 _BY_METADATA_VERSION: dict[type[MetadataRecord], Callable[[int], int]] = {
     RegisterBrokerRecord: register_broker_record_version,
     PartitionRecord: partition_record_version,
@@ -44,7 +44,7 @@ def encode_metadata(records: Iterable[MetadataRecord], metadata_version: int) ->
     for record in records:
         version = record_version(record, metadata_version)
         if version == 0 and isinstance(record, PartitionRecord):
-            # metadata.version < 17 has no directories; the image keeps placeholders for them.
+            # metadata.version < 17 has no directories; the image has placeholders for them.
             record.directories = []
         values.append(encode_record(record, version))
     return values

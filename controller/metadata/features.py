@@ -1,4 +1,4 @@
-"""Finalised feature levels, metadata.version among them. kraft.version is not here: it lives in raft's control records."""
+"""Finalized feature levels, also metadata.version. kraft.version is in raft's control records instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FeaturesImage:
     levels: Map[str, int] = field(default_factory=Map)
 
     def level(self, feature: str) -> int:
-        """Zero where nothing was finalised."""
+        """Returns the finalized level, or zero."""
         return self.levels.get(feature, 0)
 
     @property
@@ -30,7 +30,7 @@ class FeaturesImage:
         return self.level(ELR_VERSION) >= 1
 
     def to_records(self) -> Iterator[MetadataRecord]:
-        # First of all records: it says how the others are to be read.
+        # metadata.version is the first record: it decides how the others are read.
         if METADATA_VERSION in self.levels:
             yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.metadata_version)
         for name, level in sorted(self.levels.items()):
@@ -39,7 +39,7 @@ class FeaturesImage:
 
 
 class FeaturesDelta:
-    """New levels by name; zero says the feature is no longer finalised."""
+    """New levels by name; zero if the feature is no longer finalized."""
 
     __slots__ = ("changes", "image")
 

@@ -1,4 +1,4 @@
-"""The frozen whole: everything the metadata log says, up to one offset.
+"""The metadata image: the immutable state of the metadata log up to one offset.
 
 Immutable with shared structure (`immutables.Map`, a HAMT): the controller's uncommitted image, the committed one and
 the one a slow publisher still reads are then simply different objects, and losing leadership is dropping one of them.
@@ -34,7 +34,7 @@ class ImagePart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    offset: int = -1  # of the last record in it
+    offset: int = -1  # offset of the last record in the image
     epoch: int = -1
     features: FeaturesImage = field(default_factory=FeaturesImage)
     cluster: ClusterImage = field(default_factory=ClusterImage)
@@ -47,13 +47,13 @@ class MetadataImage:
     delegation_tokens: DelegationTokensImage = field(default_factory=DelegationTokensImage)
 
     def to_records(self) -> Iterator[MetadataRecord]:
-        """A snapshot: records that make this image out of the empty one."""
+        """Yields a snapshot: records that change the empty image into this one."""
         for part in self.parts:
             yield from part.to_records()
 
     @property
     def parts(self) -> tuple[ImagePart, ...]:
-        """In the order of a snapshot: features first, because they say how the rest is to be read."""
+        """Returns the parts in the order of a snapshot: features come first, because they decide how the others are read."""
         return (
             self.features,
             self.cluster,

@@ -1,9 +1,9 @@
-"""From the metadata log to the image: committed batches and snapshots become deltas, deltas become images, and the
-publishers hear of each. The same on every node and in every role; what the active controller has not committed yet is not
-seen here.
+"""The metadata loader: committed batches and snapshots become deltas, deltas become images, and the publishers are notified
+of each. It is the same on every node and in every role; the active controller's uncommitted records are not
+loaded.
 
-Metadata transactions (KIP-868): what lies between BeginTransaction and EndTransaction is published as one, and not at all
-if it is aborted.
+Metadata transactions (KIP-868): all records between BeginTransaction and EndTransaction are published as one delta, or not
+at all if the transaction is aborted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ottla.protocol.work import Work
 
 log = logging.getLogger(__name__)
 
-#: Units of a turn's worth, as measured: whatever a batch costs.
+#: The measured cost of any batch, in units of a turn's worth.
 BATCH_UNITS = 10
 
 TRANSACTION_RECORDS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 class CommittedBatch(Protocol):
-    """What the quorum hands over; control batches are the quorum's own and have no records here."""
+    """A committed batch from the quorum; control batches are the quorum's own and have no records here."""
 
     base_offset: int
     last_offset: int
@@ -46,28 +46,28 @@ class CommittedBatch(Protocol):
 
 
 class SnapshotReader(Protocol):
-    """A snapshot: the state below `offset`."""
+    """A snapshot of the state below `offset`."""
 
     @property
     def offset(self) -> int: ...
     @property
     def epoch(self) -> int: ...
     def values(self) -> Iterable[bytes]:
-        """Of its data records, each read when it is its turn."""
+        """Yields the values of the data records, which are read one by one."""
 
 
 class MetadataLoader:
-    """What it does with a batch, a snapshot or a new publisher is work in slices, one piece of it at a time."""
+    """Loads batches and snapshots, and introduces publishers. Each of these is work in slices, one at a time."""
 
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY
         self.publishers: list[Publisher] = []
-        # Of the newest committed batch that the publishers know, control batches included: the image may be older by what
-        # is no metadata.
+        # The last offset of the newest published batch, control batches included: the image's offset may be lower, because
+        # control batches are not metadata.
         self.last_offset = -1
         self.last_epoch = -1
-        # Records that this node itself appended, by epoch and offset, of which there is only one: they need not be decoded
-        # again. Another leader's record at that offset is of another epoch.
+        # Records that this node itself appended, by epoch and offset: they need not be decoded again. The key is unique, because
+        # another leader's record at that offset has another epoch.
         self.appended: dict[tuple[int, int], MetadataRecord] = {}
         self._transaction: MetadataDelta | None = None
 
@@ -76,19 +76,19 @@ class MetadataLoader:
         return self._transaction is not None
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """For one that looks at the image: it gets the present one with a delta that says nothing, and then every change."""
+        """Adds a publisher that reads the image: it gets the current image with an empty delta, and then every change."""
         self.publishers.append(publisher)
         if self.last_offset >= 0:
             work = publisher.on_metadata_update(MetadataDelta(self.image), self.image)
-            assert work is None, "what takes several turns is to be introduced"
+            assert work is None, "a publisher whose work takes several turns must be introduced"
 
     def introduce(self, publisher: Publisher) -> Work[None]:
-        """For one that follows the deltas: it gets everything there is as one delta from nothing, and then every change."""
+        """Adds a publisher that uses the deltas: it gets the current image as one delta from the empty image, and then every change."""
         self.publishers.append(publisher)
         if self.last_offset >= 0:
             image = self.image
             delta = yield from MetadataDelta.of_everything(image, new_turn())
-            yield from _tell(publisher, delta, image)
+            yield from _notify(publisher, delta, image)
 
     def handle_commit(self, batches: Iterable[CommittedBatch]) -> Work[None]:
         delta = MetadataDelta(self.image) if self._transaction is None else self._transaction
@@ -113,7 +113,7 @@ class MetadataLoader:
         self.last_offset, self.last_epoch = offset, epoch
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
-        """Everything that the snapshot does not name is gone. Until all of it has been read, nothing is seen of it."""
+        """Loads a snapshot: everything that it does not have is removed. It is published after all of it has been read."""
         self.appended.clear()
         self._transaction = None
         delta, turn = MetadataDelta(self.image), new_turn()
@@ -138,7 +138,7 @@ class MetadataLoader:
             yield decode_record(batch.records[offset - batch.base_offset])[0] if record is None else record
 
     def _bracket(self, delta: MetadataDelta, record: MetadataRecord, offset: int, epoch: int) -> Work[MetadataDelta]:
-        """The delta to go on with. `offset` is that of the batch before."""
+        """Handles the begin and end of a metadata transaction; returns the delta to continue with. `offset` is that of the previous batch."""
         if isinstance(record, BeginTransactionRecord):
             assert self._transaction is None, f"a transaction begins inside another after offset {offset}"
             yield from self._publish(delta, offset, epoch)
@@ -152,13 +152,13 @@ class MetadataLoader:
         return transaction
 
     def _publish(self, delta: MetadataDelta, offset: int, epoch: int) -> Work[None]:
-        """Publishers hear even of nothing, because it moves the offset that a broker reports in its heartbeats."""
+        """Publishes a delta, also an empty one, because it advances the offset that a broker reports in its heartbeats."""
         image = self.image = yield from delta.applying(offset, epoch, new_turn())
         for publisher in tuple(self.publishers):
-            yield from _tell(publisher, delta, image)
+            yield from _notify(publisher, delta, image)
 
 
-def _tell(publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
+def _notify(publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
     work = publisher.on_metadata_update(delta, image)
     if work is not None:
         yield from work

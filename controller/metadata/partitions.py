@@ -1,4 +1,4 @@
-"""One partition as the metadata log has it. A value: every change makes a new one; nothing here decides anything."""
+"""One partition's registration in the metadata log. It is a value: every change makes a new one; decisions are made elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER = -1
-# PartitionChangeRecord.leader: the leader is as before, and so is the leader epoch.
+# PartitionChangeRecord.leader: the leader does not change, nor does the leader epoch.
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
@@ -21,7 +21,7 @@ MIGRATING_DIR = bytes(15) + b"\x02"
 
 
 class PartitionRegistration(NamedTuple):
-    """A NamedTuple and not a dataclass: made for each of 100k partitions at start, in a quarter of the time."""
+    """It is a NamedTuple because one is created for each of 100k partitions at start, in a quarter of a dataclass's time."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -52,13 +52,13 @@ class PartitionRegistration(NamedTuple):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, broker_id: int) -> bytes:
-        """The directory that holds the broker's replica; UNASSIGNED_DIR if not known or no replica."""
+        """Returns the directory of the broker's replica; UNASSIGNED_DIR if it is unknown or there is no replica."""
         if not self.directories or broker_id not in self.replicas:
             return UNASSIGNED_DIR
         return self.directories[self.replicas.index(broker_id)]
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """The partition after the change; any change bumps the partition epoch, a leader in it bumps the leader epoch."""
+        """Returns the partition after the change. Any change bumps the partition epoch; a leader in it bumps the leader epoch."""
         leader, leader_epoch = self.leader, self.leader_epoch
         if change.leader != NO_LEADER_CHANGE:
             leader, leader_epoch = change.leader, leader_epoch + 1
@@ -88,7 +88,7 @@ class PartitionRegistration(NamedTuple):
             return tuple(change.directories)
         if change.replicas is None or not self.directories:
             return self.directories
-        # A record without directories (metadata.version < 17) moved the replicas: keep what is still known.
+        # A record without directories (metadata.version < 17) changed the replicas: the known directories are kept.
         return tuple(self.directory(broker_id) for broker_id in replicas)
 
     @classmethod
@@ -97,7 +97,7 @@ class PartitionRegistration(NamedTuple):
         isr = tuple(record.isr)
         return cls(
             replicas,
-            replicas if isr == replicas else isr,  # one tuple less for each healthy partition
+            replicas if isr == replicas else isr,  # one tuple is shared in each healthy partition
             tuple(record.removing_replicas),
             tuple(record.adding_replicas),
             tuple(record.eligible_leader_replicas or ()),
@@ -110,7 +110,7 @@ class PartitionRegistration(NamedTuple):
         )
 
     def to_record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
-        """All fields, whatever the metadata.version; encoding.py drops what a version cannot say."""
+        """Returns a record with all fields; encoding.py drops those that metadata.version does not allow."""
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,

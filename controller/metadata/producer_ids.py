@@ -1,4 +1,4 @@
-"""The next producer id that no broker has been given yet."""
+"""The first producer id that is not yet allocated to a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.protocol.internal_topics.metadata_records import MetadataRecord, Prod
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsImage:
-    next_producer_id: int = -1  # -1: none was ever given out
+    next_producer_id: int = -1  # -1: no block has been allocated
 
     def to_records(self) -> Iterator[MetadataRecord]:
         if self.next_producer_id >= 0:
@@ -28,7 +28,7 @@ class ProducerIdsDelta:
         self.next_producer_id = record.next_producer_id
 
     def finish_snapshot(self) -> None:
-        """Nothing to remove: a snapshot older than the image is never loaded over it."""
+        """Does nothing: a snapshot older than the image is never loaded."""
 
     def apply(self) -> ProducerIdsImage:
         return ProducerIdsImage(self.next_producer_id)

@@ -1,9 +1,9 @@
-"""Who gets told of new metadata. A log batch and a whole snapshot arrive by the same call: both are a delta.
+"""The interface of metadata publishers, which are notified of new metadata. A log batch and a whole snapshot are both a delta.
 
-A delta may be every partition of a large cluster, seconds of work. Whoever loads or publishes it does so in slices
-(`protocol.work`): the loader makes the next image beside the one in force and swaps them, and a publisher takes its
-partitions over one after the other, as Kafka's does on a thread of its own beside the requests. The quorum's delivery
-(`controller.raft.delivery`) gives each slice a turn of the loop, and begins nothing new before the last one.
+A delta may have every partition of a large cluster, which is seconds of work. So loader and publishers work in slices
+(`protocol.work`): the loader makes the next image beside the current one and swaps them, and a publisher applies its
+partitions one after the other, as Kafka's does on a thread of its own beside the requests. The quorum's delivery
+(`controller.raft.delivery`) runs each slice in a turn of the event loop, and begins the next delivery after the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.work import Turn, Work
 
-#: A slice, in units of about a microsecond: several of them, one for each publisher, may be in one turn.
+#: The size of a slice, in units of about a microsecond: one turn may have several slices, one for each publisher.
 UNITS_A_TURN = 4_000
 
 
@@ -24,8 +24,8 @@ def new_turn() -> Turn:
 
 class Publisher(Protocol):
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None] | None:
-        """`delta.image` is the image before, `image` the one after. Called in log order, committed metadata only.
+        """`delta.image` is the image before, `image` the one after. It is called in log order, for committed metadata only.
 
-        The work, if there is any, is done before the next publisher is called.
+        If it returns work, that is completed before the next publisher is called.
         """
         ...

@@ -1,4 +1,4 @@
-"""SCRAM credentials by (mechanism, user). The keys in it are secrets: never to be printed."""
+"""SCRAM credentials by (mechanism, user). Their keys are secrets and must never be printed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ScramImage:
 
 
 class ScramDelta:
-    """New credentials by (mechanism, user); None says it was removed."""
+    """New credentials by (mechanism, user); None if the credential was removed."""
 
     __slots__ = ("changes", "image")
 

@@ -1,6 +1,6 @@
-"""When to write a snapshot of the image, and writing it: by bytes of log since the last one, or by its age (KIP-630).
+"""Snapshots of the image: one is due by the bytes of log since the last one, or by its age (KIP-630).
 
-Every node writes its own. The image is frozen, so a snapshot of it can take its time in small steps between requests.
+Every node writes its own. The image is immutable, so a snapshot can be written in small steps between requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 # metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms
 BYTES_BETWEEN_SNAPSHOTS_MAX = 20 * 1024 * 1024
 SNAPSHOT_INTERVAL_MS_MAX = 3_600_000
-# Encoding as many records takes some 2 ms: no request waits longer for a snapshot than that.
+# Encoding this many records takes some 2 ms, the longest time that a request waits for a snapshot.
 RECORDS_PER_STEP = 500
 
 
@@ -31,17 +31,17 @@ class SnapshotWriter(Protocol):
 
 
 class SnapshotStore(Protocol):
-    """The quorum's side."""
+    """The interface to the quorum's snapshots."""
 
     def create_snapshot(self, offset: int, epoch: int) -> SnapshotWriter | None:
-        """A writer for the state below `offset`; None if there is such a snapshot already."""
+        """Returns a writer for the state below `offset`; None if the snapshot exists already."""
 
     def snapshot_created(self, offset: int, epoch: int) -> None:
-        """The writer's file is on the disk: older snapshots and the log before it may go."""
+        """Registers the durable snapshot: older snapshots and the log before it may be deleted."""
 
 
 class SnapshotGenerator:
-    """A publisher: counts what is committed and snapshots the image when it is due."""
+    """A publisher that counts committed bytes and writes a snapshot of the image when it is due."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SnapshotGenerator:
             self._world.spawn(self._write(image), "metadata-snapshot")
 
     def loaded_snapshot(self) -> None:
-        """The image came out of a snapshot: no need for another so soon."""
+        """Restarts the counts, because the image was loaded from a snapshot."""
         self._bytes, self._last_ms = 0, self._world.clock.mono_ms()
 
     async def _write(self, image: MetadataImage) -> None:
@@ -87,7 +87,7 @@ class SnapshotGenerator:
             log.info("Wrote a snapshot of the metadata up to offset %d", image.offset)
             writer = None
         except ValueError as error:
-            # Another leader's log has taken the place of what the image was made of, or has not got that far yet.
+            # A new leader's log has replaced the log of the image, or does not reach that offset yet.
             log.info("No snapshot at offset %d: %s", image.offset, error)
         finally:
             self._running = False

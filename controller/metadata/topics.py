@@ -1,4 +1,4 @@
-"""Topics and their partitions: the image that brokers and the controller read, and the delta that makes the next one.
+"""Topics and their partitions: the image that brokers and the controller read, and its delta.
 
 Two persistent maps: id -> TopicImage and name -> id. A changed partition makes a new TopicImage and touches one path of
 the first map; everything else is shared with the image before. Deltas remember what changed for the publishers; a
@@ -30,7 +30,7 @@ class TopicImage(NamedTuple):
     partitions: Map[int, PartitionRegistration]
 
     def sorted_partitions(self) -> list[tuple[int, PartitionRegistration]]:
-        """In order of their index; the map itself has none."""
+        """Returns the partitions in the order of their indexes; the map itself has no order."""
         return sorted(self.partitions.items())
 
     def to_records(self) -> Iterator[MetadataRecord]:
@@ -62,7 +62,7 @@ class TopicsImage:
 
     @property
     def names(self) -> Map[str, bytes]:
-        """Every topic's name with its id."""
+        """Yields every topic's name with its id."""
         return self._ids
 
     def __iter__(self) -> Iterator[TopicImage]:
@@ -78,7 +78,7 @@ class TopicsImage:
         return isinstance(other, TopicsImage) and self._by_id == other._by_id and self._ids == other._ids
 
     def to_records(self) -> Iterator[MetadataRecord]:
-        """In order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
+        """Yields records in the order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
         for name in sorted(self._ids):
             topic = self.by_name(name)
             assert topic is not None
@@ -86,7 +86,7 @@ class TopicsImage:
 
 
 class TopicDelta:
-    """One topic's changes. `image` is the topic before, without partitions if it is new."""
+    """The changes of one topic. `image` is the topic before them, without partitions if it is new."""
 
     __slots__ = ("created", "image", "partition_changes")
 
@@ -104,7 +104,7 @@ class TopicDelta:
         return self.image.id
 
     def partition(self, index: int) -> PartitionRegistration | None:
-        """The partition as it is after what was replayed so far."""
+        """Returns the partition after all records replayed so far."""
         return self.partition_changes.get(index) or self.image.partitions.get(index)
 
     def replace(self, index: int, partition: PartitionRegistration) -> None:
@@ -121,7 +121,7 @@ class TopicDelta:
 
 
 class TopicsDelta:
-    """`changed` has created and altered topics by id, `deleted` the topics that were in the image and are gone."""
+    """`changed` has created and altered topics by id, `deleted` the topics that were in the image and are deleted."""
 
     __slots__ = ("_created_ids", "_seen", "changed", "deleted", "image")
 
@@ -130,7 +130,7 @@ class TopicsDelta:
         self.changed: dict[bytes, TopicDelta] = {}
         self.deleted: dict[bytes, TopicImage] = {}
         self._created_ids: dict[str, bytes] = {}
-        self._seen: set[bytes] = set()  # ids that a TopicRecord named: all there is, after a snapshot
+        self._seen: set[bytes] = set()  # ids of all TopicRecords: after a snapshot, the ids of all topics
 
     def replay_topic(self, record: TopicRecord) -> None:
         self._seen.add(record.topic_id)
@@ -141,7 +141,7 @@ class TopicsDelta:
         self._created_ids[record.name] = record.topic_id
 
     def create(self, topic: TopicImage) -> None:
-        """As its records would, but with the partitions that are there: copies of a whole image take long to make, and to free."""
+        """Creates a topic as its records would, but shares its partitions, because copies of a whole image take long to make and to free."""
         delta = self.changed[topic.id] = TopicDelta(topic._replace(partitions=Map()), created=True)
         delta.partition_changes = dict(topic.sorted_partitions())
         self._created_ids[topic.name] = topic.id
@@ -170,7 +170,7 @@ class TopicsDelta:
         return changed.name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """Empty name: every topic (a downgrade of eligible.leader.replicas.version)."""
+        """Clears the ELR of a topic, or of every topic if the name is empty (a downgrade of eligible.leader.replicas.version)."""
         if record.topic_name:
             topic_id = self._id_of(record.topic_name)
             topic_ids = [] if topic_id is None else [topic_id]
@@ -183,11 +183,11 @@ class TopicsDelta:
                 partition = topic.partition(index)
                 assert partition is not None
                 if partition.elr or partition.last_known_elr:
-                    # Kafka clears without a new partition epoch: no leader or ISR has changed.
+                    # Kafka does not bump the partition epoch, because neither leader nor ISR changes.
                     topic.replace(index, partition._replace(elr=(), last_known_elr=()))
 
     def finish_snapshot(self) -> None:
-        """A snapshot names every topic there is: the others are deleted."""
+        """Deletes the topics that are not in the snapshot."""
         for topic in self.image:
             if topic.id not in self._seen:
                 self.changed.pop(topic.id, None)
@@ -213,7 +213,7 @@ class TopicsDelta:
     def partition_changes(
         self,
     ) -> Iterator[tuple[TopicDelta, int, PartitionRegistration | None, PartitionRegistration]]:
-        """(topic, index, before, after) of every changed partition; before is None where it is new."""
+        """Yields (topic, index, before, after) of every changed partition; before is None for a new one."""
         for topic in self.changed.values():
             for index, after in topic.partition_changes.items():
                 yield topic, index, topic.image.partitions.get(index), after

@@ -1,1 +1,1 @@
-"""The quorum's replicated metadata log: KRaft as Apache Kafka speaks it. Knows nothing of what the records mean."""
+"""The quorum's replicated metadata log: KRaft as in Apache Kafka. The meaning of the records is defined in `controller.metadata`."""

@@ -1,17 +1,19 @@
-"""Do the others mean the same quorum as this node: the same cluster id, and lists of voters that go together?
+"""Checks that this node and its peers are configured for the same quorum: the same cluster id and compatible voter sets.
 
-Configuration can say anything, and each node believes its own. What a node can find out, and what it does then:
+Each node uses its own configuration, so two nodes can differ. The cases that a node detects, and its reactions:
 
-    asked by a voter that its list does not have    INCONSISTENT_VOTER_SET, and no word of its own epoch: a node that is a
-                                                    quorum by itself must not take the leader of the others down. Not if
-                                                    the request proves that the voters are in the log by now
-    refused so by a majority of its own list        stops, and says what to compare: it could never take part
-    told for seconds that it leads, and it does     stops: another node has its id, and is the leader. (A leader whose disk
-    not                                             was wiped is told so, too, until the others have elected a new one.)
-    its list has a majority without any member      does not start: both sides could decide, and differently. One voter
-    of the one it last voted with                   more or less at a time is safe
+    a request of a node outside its voter set       INCONSISTENT_VOTER_SET, without its own epoch, because a node that is a
+                                                    quorum by itself must not depose the leader of the others. The check
+                                                    is skipped if the request proves that the voters are in the log by now
+    INCONSISTENT_VOTER_SET from a majority of its   it stops with a message that says what to compare, because it could
+    own voter set                                   never take part
+    for seconds all responses name its own id as    it stops: another node has the same node id and is the leader. (A leader
+    leader, although it does not lead               whose disk was wiped gets such responses until a new one is elected)
+    its voter set has a majority that shares no     it does not start: both majorities could decide, differently. Adding or
+    voter with a majority of the voter set in       removing one voter at a time is safe
+    which it last voted
 
-Only with controller.quorum.voters: dynamic voters (KIP-853) are in the log, where nobody can disagree.
+It applies to controller.quorum.voters only: dynamic voters (KIP-853) are in the log, so that nodes cannot differ.
 """
 
 from __future__ import annotations
@@ -23,35 +25,35 @@ from ottla.protocol.errors import ErrorCode
 
 
 class QuorumDisagreement(Exception):
-    """The text says what to compare with what."""
+    """Nodes are configured for different quorums. The text names the settings to compare."""
 
 
 @dataclass(slots=True)
-class Refusals:
-    """Who says that this node does not belong to them. A later answer of another kind takes it back."""
+class Rejections:
+    """The peers that rejected this node as not of their quorum. A later response without rejection removes a peer."""
 
     by_node: dict[int, ErrorCode] = field(default_factory=dict)
-    #: Since when everybody says that this node leads; -1: somebody has said otherwise since.
-    namesake_since_ms: int = -1
+    #: The time since which all responses name this node as leader; -1 after any other response.
+    duplicate_id_since_ms: int = -1
 
-    def heard_leader(self, is_own_id: bool, now_ms: int) -> None:
-        """`is_own_id`: this node was named, though it does not lead."""
+    def record_leader(self, is_own_id: bool, now_ms: int) -> None:
+        """Records the leader in a response. `is_own_id`: it is this node's id, although this node does not lead."""
         if not is_own_id:
-            self.namesake_since_ms = -1
-        elif self.namesake_since_ms < 0:
-            self.namesake_since_ms = now_ms
+            self.duplicate_id_since_ms = -1
+        elif self.duplicate_id_since_ms < 0:
+            self.duplicate_id_since_ms = now_ms
 
-    def heard(self, node_id: int, error: ErrorCode) -> None:
+    def record(self, node_id: int, error: ErrorCode) -> None:
         if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_VOTER_SET):
             self.by_node[node_id] = error
         else:
             self.by_node.pop(node_id, None)
 
-    def is_namesake(self, now_ms: int, patience_ms: int) -> bool:
-        return 0 <= self.namesake_since_ms < now_ms - patience_ms
+    def has_duplicate_node_id(self, now_ms: int, patience_ms: int) -> bool:
+        return 0 <= self.duplicate_id_since_ms < now_ms - patience_ms
 
     def verdict(self, own_id: int, cluster_id: str, voters: VoterSet, server_count: int) -> str | None:
-        """Why to stop, if a majority of those this node may ask has refused it. `server_count`: without known voters."""
+        """Returns why to stop, if a majority of the peers has rejected this node. `server_count` is used if the voters are unknown."""
         others = len(voters) - (own_id in voters.ids) if voters else server_count
         majority = voters.majority if voters else server_count // 2 + 1
         if len(self.by_node) < min(majority, others) or not self.by_node:
@@ -68,7 +70,7 @@ class Refusals:
         )
 
 
-def namesake(own_id: int) -> str:
+def duplicate_node_id_message(own_id: int) -> str:
     return (
         f"another running node has node id {own_id}, and leads the quorum: give this node an id of its own, or stop the"
         " other one"
@@ -76,16 +78,16 @@ def namesake(own_id: int) -> str:
 
 
 def is_no_voter(voters: VoterHistory, node_id: int) -> bool:
-    """Whether a node that acts as a voter is none by our list, and the list is configuration."""
+    """Returns True if the node is outside the voter set, and the set comes from the configuration."""
     return voters.kraft_version < DYNAMIC_VOTERS and len(voters.last) > 0 and node_id not in voters.last.ids
 
 
 def check_changed_voters(before: frozenset[int], voters: VoterHistory) -> None:
-    """`before`: the voters of the last election that this node remembers; empty if there was none."""
+    """Raises if the two voter sets have disjoint majorities. `before`: the voters in quorum-state; empty if there is none."""
     now = frozenset(voters.last.ids)
     if not before or not now or before == now or voters.kraft_version >= DYNAMIC_VOTERS:
         return
-    # The smallest majorities, with as few common members as can be.
+    # The smallest majorities with the fewest common voters.
     common = before & now
     apart_before = min(len(before) // 2 + 1, len(before - common))
     apart_now = min(len(now) // 2 + 1, len(now - common))

@@ -18,14 +18,14 @@ from ottla.protocol.records.control import ControlType, control_batch, control_t
 
 #: LeaderChangeMessage v1, with directory ids, is specified but neither written nor readable by Kafka 4.3.
 _LEADER_CHANGE_VERSION = 0
-#: What a batch of no keys and headers costs besides its records' values, roughly: enough to keep to a limit.
+#: The approximate overhead of a record without key and headers; it is high enough to keep within a size limit.
 _RECORD_OVERHEAD_BYTES = 24
 
 T = TypeVar("T")
 
 
 class CommittedBatch:
-    """A committed batch as a listener gets it; its records are decoded when they are first asked for."""
+    """A committed batch for a listener; its records are decoded on first access."""
 
     def __init__(self, view: BatchView) -> None:
         self.base_offset = view.base_offset
@@ -57,7 +57,7 @@ def data_batch(values: Iterable[bytes], *, base_offset: int, epoch: int, now_ms:
 
 
 def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
-    """Runs of records that each fit into a batch of `bytes_max`. A record that is larger gets a batch of its own."""
+    """Splits records into runs that each fit into a batch of `bytes_max`. A larger record gets a batch of its own."""
     start, size = 0, 0
     for index, value in enumerate(values):
         record_bytes = len(value) + _RECORD_OVERHEAD_BYTES
@@ -70,7 +70,7 @@ def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
 
 
 def control_bytes(records: ControlRecords, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
-    """The batch a leader begins its epoch with, or changes the voters with."""
+    """Encodes the control batch with which a leader begins its epoch or changes the voters."""
     rows: list[tuple[ControlType, bytes]] = []
     if records.leader_change is not None:
         rows.append((ControlType.LEADER_CHANGE, _leader_change(records.leader_change)))
@@ -88,7 +88,7 @@ def voter_rows(kraft_version: int | None, voters: VoterSet | None) -> list[tuple
 
 
 def read_control(view: BatchView) -> ControlRecords:
-    """What a control batch says; records of types that we do not know are passed over.
+    """Decodes a control batch; records of unknown types are ignored.
 
     Raises:
         KafkaError, ProtocolError: a record cannot be read.
@@ -109,7 +109,7 @@ def read_control(view: BatchView) -> ControlRecords:
 
 
 def read_batches(records: Buffer) -> tuple[Batch, ...]:
-    """Fetched bytes as the core sees them. The bytes are copied: the receive buffer will be reused."""
+    """Converts fetched bytes into the core's batches. The bytes are copied, because the receive buffer is reused."""
     return tuple(as_batch(view) for view in iter_batches(bytes(records)))
 
 

@@ -1,4 +1,4 @@
-"""Connections to the other replicas, and what becomes of a request on them."""
+"""Connections to the other replicas, and the requests on them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ logger = logging.getLogger(__name__)
 
 class Channels:
     def __init__(self, world: World, node_id: int, connect: Callable[[Endpoint], Channel] | None) -> None:
-        """`connect` makes channels of another kind, over TLS say."""
+        """`connect` creates channels of another kind, for example with TLS."""
         self._world = world
         self._node_id = node_id
         self._connect = connect or self._plain
         self._open: dict[tuple[Endpoint, bool], Channel] = {}
 
     async def ask(self, request: Request) -> Answered | Failed:
-        """The reply, or how there was none. Never raises: a peer's failure is an event like any other."""
-        # Fetches have a connection of their own: answers come in order, and a fetch may wait long for its.
+        """Sends the request; returns the reply or a `Failed`. It does not raise: a peer's failure is an ordinary event."""
+        # Fetches have a connection of their own: responses come in order, and a fetch may be delayed for long.
         key = (request.endpoint, isinstance(request.body, Fetch))
         channel = self._open.get(key)
         if channel is None:

@@ -1,7 +1,7 @@
-"""What a replica of the metadata log is told: who it is, whom it knows, how long it waits. Kafka's names and defaults.
+"""Configuration of a replica of the metadata log: its identity, its peers, its timeouts. Names and defaults are Kafka's.
 
-Some defaults differ. `append_linger_ms` is 0, not 25: an append here is one copy into a mapped file, and what is appended
-while a flush runs shares the next one, so waiting only costs time. A fetch takes 8 MiB, not 1: fewer round trips to catch up.
+Some defaults differ. `append_linger_ms` is 0, not 25: an append is one copy into a mapped file, and appends during a flush
+share the next flush, so lingering would only add latency. A fetch takes 8 MiB, not 1: fewer round trips to catch up.
 `leader_loss_grace_ms` has no counterpart in Kafka.
 """
 
@@ -19,11 +19,11 @@ class RaftConfig:
     node_id: int
     directory_id: bytes
     cluster_id: str
-    #: Where other replicas reach this one; the listener named first is the one the quorum talks on.
+    #: The endpoints of this replica; the quorum uses the first listener.
     endpoints: Endpoints = ()
     #: controller.quorum.voters: node ids and addresses, without directory ids. Empty with dynamic voters.
     static_voters: VoterSet = NO_VOTERS
-    #: controller.quorum.bootstrap.servers: whom to ask for the leader.
+    #: controller.quorum.bootstrap.servers: the addresses from which the leader is requested.
     bootstrap_servers: Endpoints = ()
     #: Whether the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
     can_vote: bool = True
@@ -39,9 +39,9 @@ class RaftConfig:
     fetch_bytes_max: int = 8 * 1024 * 1024
     snapshot_fetch_bytes_max: int = 8 * 1024 * 1024
     batch_bytes_max: int = 8 * 1024 * 1024
-    #: How long a voter whose connection to the leader broke tries to come back before it asks for pre-votes: a killed
-    #: process closes its connections at once, so this replaces the fetch timeout in the usual failure. Random up to twice
-    #: this, so that voters do not collide. Wrong guesses are harmless: pre-votes disturb nobody.
+    #: The time for which a voter whose connection to the leader broke tries to reconnect before it requests pre-votes. A killed
+    #: process closes its connections at once, so this replaces the fetch timeout in the usual failure. The time is random, up to
+    #: twice this, so that voters do not collide. A wrong suspicion is harmless, because pre-votes do not change any epoch.
     leader_loss_grace_ms: int = 50
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3600 * 1000

@@ -4,8 +4,8 @@ KRaft is Raft turned round: followers pull with Fetch, and a fetch offset is the
 Raft with PreVote (KIP-996), check-quorum, snapshots (KIP-630) and voter sets in the log (KIP-853).
 
 The caller's loop: execute the Effects of one step top to bottom, then step the next message; call tick no later than
-`deadline_ms`. The state is in `state.py`, how it changes in `transitions.py`. What is done with a message is in
-`elections.py`, `replication.py` and `reconfiguration.py`, as functions on the state.
+`deadline_ms`. The state is in `state.py`, its transitions in `transitions.py`. Messages are handled in `elections.py`,
+`replication.py` and `reconfiguration.py`, by functions on the state.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from ottla.protocol.errors import ErrorCode
 ROLES_PER_STEP_MAX = 8
 
 
-#: Voters elect anew within one fetch timeout and a few elections.
-NAMESAKE_TIMEOUTS = 2
+#: A new leader is elected within one fetch timeout and a few elections.
+DUPLICATE_ID_TIMEOUTS = 2
 
 
 class NotLeader(Exception):
-    """This replica cannot append: it does not lead the quorum, or does not any more."""
+    """This replica cannot append, because it is not the leader of the quorum, or no longer is."""
 
     def __init__(self, leader_id: int, epoch: int) -> None:
         super().__init__(f"not the leader of the quorum (leader is {leader_id} in epoch {epoch})")
@@ -81,11 +81,11 @@ class RaftCore(RaftState):
         rng: Random,
         now_ms: int,
     ) -> None:
-        """Start from what the disk has. Call `tick` once before anything else."""
+        """Starts from the durable state. Call `tick` once before anything else."""
         super().__init__(config, log, voters, election, rng)
         self.role = elections.initial_role(self, election or ElectionState(0), now_ms)
 
-    # What happens to it.
+    # Events
 
     def step(self, message: Message, now_ms: int) -> Effects:
         self.now_ms = now_ms
@@ -109,7 +109,7 @@ class RaftCore(RaftState):
         return self._finish(now_ms)
 
     def append(self, batches: Sequence[tuple[int, object]], now_ms: int) -> tuple[int, Effects]:
-        """As leader, append batches of (record count, data). Returns the last offset."""
+        """Appends batches of (record count, data) as leader. Returns the last offset."""
         role = self.role
         if not isinstance(role, Leader) or role.resign_requested:
             raise NotLeader(self.leader_id, self.epoch)
@@ -119,29 +119,29 @@ class RaftCore(RaftState):
         return self.log.end_offset - 1, self._finish(now_ms)
 
     def resign(self, now_ms: int) -> Effects:
-        """Give up leadership, if it is ours, and tell the voters who should be next."""
+        """Resigns, if this replica leads, and sends the voters the preferred successors."""
         self.now_ms = now_ms
         if isinstance(self.role, Leader):
             transitions.become_resigned(self, now_ms)
         return self._finish(now_ms)
 
     def abandon_download(self, now_ms: int) -> Effects:
-        """The snapshot that came from the leader cannot be used: fetch again, and be told which to take."""
+        """Drops a downloaded snapshot that is unusable; the leader's response to the next Fetch names the snapshot to download."""
         self.now_ms = now_ms
         replication.end_download(self, now_ms)
         return self._finish(now_ms)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
-        """A snapshot of our own is on the disk."""
+        """Registers a durable snapshot that this replica created."""
         assert snapshot.offset <= self.high_watermark, f"snapshot {snapshot} beyond the watermark {self.high_watermark}"
         self.log.add_snapshot(snapshot)
 
     def start_log_at(self, snapshot: OffsetAndEpoch) -> None:
-        """The log and the snapshots before this one are going to be deleted."""
+        """Moves the log's start to this snapshot, before the driver deletes the log and the snapshots before it."""
         self.log.start_at_snapshot(snapshot)
         self.voters.forget_before(self.log.start_offset)
 
-    # One step.
+    # Steps
 
     def _on_request(self, body: RequestBody, reply_to: object, now_ms: int) -> None:
         match body:
@@ -165,13 +165,13 @@ class RaftCore(RaftState):
                 raise AssertionError(f"no replica is asked {body}")
 
     def _on_reply(self, request_id: int, reply: ReplyBody, now_ms: int) -> None:
-        # Where the epochs are told apart first: see elections.accept.
+        # elections.accept compares the epochs first.
         found = self.peers.completed(request_id, now_ms, back_off=False)
         if found is None:
             return
         destination_id, request = found
         role = self.role
-        self._hear_refusal(destination_id, reply, now_ms)
+        self._check_agreement(destination_id, reply, now_ms)
         match request, reply:
             case Fetch(), FetchReply():
                 handled = replication.on_fetch_reply(self, request, reply, now_ms)
@@ -186,7 +186,7 @@ class RaftCore(RaftState):
             case UpdateVoter(), VoterChangeReply():
                 handled = elections.accept(self, reply, now_ms)
             case AddVoter() | RemoveVoter(), VoterChangeReply():
-                # It says neither epoch nor leader. Whether there was a change the log will tell.
+                # This response has neither epoch nor leader. Whether the voters changed follows from the log.
                 handled = reply.error is ErrorCode.NONE
             case _, SupportedVersionsReply():
                 reconfiguration.on_supported_versions(self, request_id, reply, now_ms)
@@ -196,17 +196,17 @@ class RaftCore(RaftState):
         if not handled and self.role is role:
             self.peers.back_off(destination_id, now_ms)
 
-    def _hear_refusal(self, destination_id: int, reply: ReplyBody, now_ms: int) -> None:
-        refusals, config = self.refusals, self.config
-        refusals.heard(destination_id, reply.error)
+    def _check_agreement(self, destination_id: int, reply: ReplyBody, now_ms: int) -> None:
+        rejections, config = self.rejections, self.config
+        rejections.record(destination_id, reply.error)
         if not isinstance(reply, SupportedVersionsReply) and reply.leader_id >= 0:
-            # Of an epoch that it has led itself it hears for as long as the others elect nobody: no namesake is needed.
+            # Replies that name our own id as leader are expected for an epoch we led; only a later epoch proves a duplicate node.id.
             is_own_id = reply.leader_id == self.key.id != self.leader_id and reply.epoch > self.led_epoch
-            refusals.heard_leader(is_own_id, now_ms)
-        if refusals.is_namesake(now_ms, NAMESAKE_TIMEOUTS * config.fetch_timeout_ms):
-            self.effects.disagreement = agreement.namesake(self.key.id)
+            rejections.record_leader(is_own_id, now_ms)
+        if rejections.has_duplicate_node_id(now_ms, DUPLICATE_ID_TIMEOUTS * config.fetch_timeout_ms):
+            self.effects.disagreement = agreement.duplicate_node_id_message(self.key.id)
         else:
-            self.effects.disagreement = refusals.verdict(
+            self.effects.disagreement = rejections.verdict(
                 self.key.id, config.cluster_id, self.voters.last, len(config.bootstrap_servers)
             )
 
@@ -216,14 +216,14 @@ class RaftCore(RaftState):
             return
         destination_id, request = found
         if isinstance(request, Vote) and request.pre_vote and failed.unsupported_version:
-            # A voter from before KIP-996 cannot be asked; it counts as agreeing, as it would without pre-votes.
+            # A voter from before KIP-996 does not support pre-votes; it counts as granting one.
             elections.record_vote(self, destination_id, request, True, now_ms)
         elif isinstance(request, Fetch | FetchSnapshot):
             replication.on_fetch_failure(self, destination_id, failed, now_ms)
         reconfiguration.on_probe_failure(self, failed.request_id)
 
     def _finish(self, now_ms: int) -> Effects:
-        """Do what the role wants to do now, until it wants nothing more; hand over the effects."""
+        """Runs the role's due actions until none is left; returns the effects."""
         for _ in range(ROLES_PER_STEP_MAX):
             role = self.role
             match role:
@@ -243,6 +243,6 @@ class RaftCore(RaftState):
             if self.role is role:
                 break
         else:
-            raise AssertionError(f"the roles do not come to rest: {self.role}")
+            raise AssertionError(f"the role changes without end: {self.role}")
         effects, self.effects = self.effects, Effects()
         return effects

@@ -1,8 +1,8 @@
-"""Handing to the listener what is committed: snapshots and batches in the log's order, and who leads.
+"""Delivery to the listener: committed snapshots and batches in the log's order, and leader changes.
 
-It reads the log behind the high watermark. What the listener does with it is work in slices (`protocol.work`): the first
-slice is done at once, each other one in a turn of its own, so that neither a long replay nor a snapshot of a large
-cluster keeps a node from answering. Nothing else is handed over before the work is done.
+It reads the log up to the high watermark. The listener handles a delivery as work in slices (`protocol.work`): the first
+slice runs at once, each other one in a turn of its own, so that neither a long replay nor a snapshot of a large cluster
+blocks the event loop. The next delivery begins after the work is done.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from ottla.controller.raft.state import RaftState
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 
-#: How much committed log is handed to the listener before the event loop gets a turn: about 10 ms of decoding.
+#: The size of committed batches that are delivered in one turn of the event loop: about 10 ms of decoding.
 DELIVERY_BYTES_MAX = 256 * 1024
 
 
 class RaftListener(Protocol):
-    """Whoever keeps the state that the log describes. Called on the event loop, in the log's order; may call the node."""
+    """The state machine over the log. Its methods are called on the event loop, in the log's order, and may call the node."""
 
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None] | None: ...
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None] | None:
-        """Forget everything and load this: what was committed before its offset is not in the log any more.
+        """Replaces the state by the snapshot's: the log before its offset is deleted.
 
-        While it is being read the leader may send a newer one: then the work ends where it is, and that one is handed over.
+        If the leader sends a newer snapshot meanwhile, the work is stopped and the newer one is delivered.
         """
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        """-1: nobody, as far as this replica knows. Its own id: it leads, and the listener has the whole log."""
+        """-1: the leader is unknown. The own id: this replica leads, and all committed batches are delivered."""
 
 
 class Delivery:
@@ -47,7 +47,7 @@ class Delivery:
         clock: Clock,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.leader_to_tell: LeaderAndEpoch | None = None
+        self.leader_to_notify: LeaderAndEpoch | None = None
         self.is_over = False
         self._state = state
         self._log = log
@@ -55,30 +55,30 @@ class Delivery:
         self._clock = clock
         self._on_failure = on_failure
         self._delivered = -1
-        #: What is being done, and how far the listener will be after it.
+        #: The running work, and the listener's offset after it.
         self._work: Work[None] | None = None
         self._end = -1
         self._asked: deque[Work[None]] = deque()
-        #: The snapshot that the work is about, while it is being read.
+        #: The snapshot that the running work reads.
         self._loading: SnapshotReader | None = None
         self._running = False
         self._turn_is_due = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether the listener has everything that is committed."""
+        """Returns True if everything committed is delivered."""
         return self._work is None and not self._asked and self._delivered >= self._state.high_watermark
 
     def insert(self, work: Work[None]) -> None:
-        """Do this between two deliveries."""
+        """Runs this work between two deliveries."""
         self._asked.append(work)
         self.run()
 
     def run(self) -> None:
-        """Deliver what there is. What the listener does may append more, but never comes back in here."""
+        """Delivers everything committed. The listener may append meanwhile, but calls of this method do not nest."""
         if self._running or self._turn_is_due or self.is_over:
             return
-        if self.is_idle and self.leader_to_tell is None:
+        if self.is_idle and self.leader_to_notify is None:
             return
         self._running = True
         try:
@@ -92,9 +92,9 @@ class Delivery:
                 if not self._advance():
                     self._go_on_later()
                     return
-            self._tell_leader()
+            self._notify_leader()
         except Exception as failure:
-            # The listener's state is not the log's any more: nothing it would say can be trusted.
+            # The listener's state differs from the log now, so the node must stop.
             self._on_failure(failure)
             raise
         finally:
@@ -109,7 +109,7 @@ class Delivery:
         self.run()
 
     def _begin(self) -> int:
-        """Let the listener begin with what comes next, of which there is something; how many bytes of the log that are."""
+        """Begins the next delivery, which must exist; returns its size in bytes of the log."""
         state = self._state
         self._end = self._delivered
         if self._asked:
@@ -133,7 +133,7 @@ class Delivery:
         return sum(batch.size_bytes for batch in batches)
 
     def _advance(self) -> bool:
-        """A slice of the work; whether it was the last one."""
+        """Runs a slice of the work; returns True if it was the last one."""
         if self._loading is not None:
             self._loading.is_replaced = self._loading.snapshot_id != self._state.log.latest_snapshot
         try:
@@ -147,11 +147,11 @@ class Delivery:
         self._delivered, self._work, self._loading = self._end, None, None
         return True
 
-    def _tell_leader(self) -> None:
-        while self.leader_to_tell is not None:
-            leader = self.leader_to_tell
+    def _notify_leader(self) -> None:
+        while self.leader_to_notify is not None:
+            leader = self.leader_to_notify
             if leader.leader_id == self._state.key.id and self._delivered < self._state.log.end_offset:
-                # A change of the voters got in between; the listener is to begin with the whole log.
+                # The voter set has changed meanwhile. A leader's listener must have the whole log first.
                 return
-            self.leader_to_tell = None
+            self.leader_to_notify = None
             self._listener.handle_leader_change(leader.leader_id, leader.epoch)

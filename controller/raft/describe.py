@@ -1,4 +1,4 @@
-"""DescribeQuorum: how far every replica is, as the leader knows it."""
+"""DescribeQuorum: the log end offset and fetch times of every replica, as known to the leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 def describe_quorum(
     state: RaftState, request: api.DescribeQuorumRequest, now_ms: int, wall_ms: int
 ) -> api.DescribeQuorumResponse:
-    """Kafka answers one partition; any other list of partitions gets an error for each."""
+    """Describes the metadata partition. As in Kafka, any other list of partitions gets an error for each."""
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(TOPIC, PARTITION)]:
         return _errors(request, UNKNOWN_PARTITION)

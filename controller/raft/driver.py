@@ -1,15 +1,15 @@
-"""RaftNode: one replica of the metadata log as the rest of the node uses it. It is the only one that executes effects.
+"""RaftNode: one replica of the metadata log, as used by the rest of the node. It executes the core's effects.
 
     node = RaftNode(world, config, directory, listener)
     await node.start()                      # a quorum of one leads when this returns
     last_offset = node.append([value, ...]) # on the leader; NotLeader anywhere else
     ...listener.handle_commit(batches)      # on every replica, once the records are committed
 
-It steps the core and executes its effects in order, and it runs the three things that take time: the flush of the log (on a
-worker, one at a time, so that whatever was appended meanwhile shares the next one), requests to other replicas, and the
-delivery of what is committed to the listener.
+It steps the core and executes its effects in order, and it runs the three operations that take time: flushes of the log (on
+a worker, one at a time, so that all appends during a flush share the next one), requests to other replicas, and the delivery
+of committed batches to the listener.
 
-A failing disk stops the replica for good (`failure`, `on_failure`): it answers nothing any more, and the others elect anew.
+A failed disk stops the replica for good (`failure`, `on_failure`): it sends no more responses, and the others elect a new leader.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long stopping waits for the voters to hear of a resignation.
+#: The time for which a stop waits until the voters have received a resignation.
 RESIGN_WAIT_MS = 1000
 
 
@@ -90,15 +90,15 @@ class RaftNode:
         self._core: RaftCore
         self._delivery: Delivery
 
-    # Its life.
+    # Life cycle
 
     async def start(self) -> None:
-        """Open the files and take part. A quorum of one leads, and its listener knows, when this returns."""
+        """Opens the files and joins the quorum. A quorum of one leads, and its listener is notified, when this returns."""
         await self.open()
         await self.begin()
 
     async def open(self) -> None:
-        """Read the files, on a worker. Raises StorageFailure, or CorruptFile where going on could lose committed records."""
+        """Reads the files, on a worker. Raises StorageFailure, or CorruptFile if continuing could lose committed records."""
         world = self._world
         self._log = await world.workers.run(
             MetadataLog, world.files, self._directory, self.config, world.clock.wall_ms()
@@ -118,11 +118,11 @@ class RaftNode:
                 await pause(self._world.clock, 0)
 
     def between_deliveries(self, work: Work[None]) -> None:
-        """Work for the listener's state, while nothing that is committed is being handed to it."""
+        """Runs work on the listener's state between two deliveries."""
         self._delivery.insert(work)
 
     async def stop(self) -> None:
-        """Hand leadership over, if it is ours, and close the files."""
+        """Resigns, if this replica leads, and closes the files."""
         if self._stopped:
             return
         if self.failure is None and not self._core.is_only_voter:
@@ -144,7 +144,7 @@ class RaftNode:
                 return
             await pause(clock, 5)
 
-    # What it is.
+    # State
 
     @property
     def is_leader(self) -> bool:
@@ -156,7 +156,7 @@ class RaftNode:
 
     @property
     def is_in_touch(self) -> bool:
-        """Whether the quorum can be asked from here: this replica leads it, or has an answer of the leader that is not old."""
+        """Returns True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
         role = self._core.role
         return self.is_leader or (isinstance(role, Follower) and self._world.clock.mono_ms() < role.fetch_deadline_ms)
 
@@ -170,13 +170,13 @@ class RaftNode:
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where to send what only the leader may answer."""
+        """The endpoint for requests that only the leader serves."""
         endpoints = self._core.leader_endpoints
         return self._core.quorum_endpoint(endpoints) if endpoints else None
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which everything is committed; -1 while that is not known."""
+        """The offset below which everything is committed; -1 if unknown."""
         return self._core.high_watermark
 
     @property
@@ -197,13 +197,13 @@ class RaftNode:
 
     @property
     def core(self) -> RaftCore:
-        """For tests and descriptions: whoever steps it from outside breaks the order of effects."""
+        """The core, for tests and descriptions: stepping it from outside would break the order of effects."""
         return self._core
 
     # Writing.
 
     def append(self, records: list[bytes], *, epoch: int | None = None) -> int:
-        """Append record values as leader; returns the offset of the last. They are committed when the listener says so.
+        """Appends record values as leader; returns the offset of the last. They are committed once they are delivered to the listener.
 
         Raises:
             NotLeader: this replica does not lead, or not in `epoch`. Nothing was appended.
@@ -238,7 +238,7 @@ class RaftNode:
         return last_offset
 
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
-        """As leader, go from the voters of the configuration to voters in the log. Committed before whatever is appended next.
+        """Changes, as leader, from the configured voters to voters in the log. It is committed before later appends.
 
         Raises:
             KafkaError: this replica does not lead, or a voter's directory is not known. Nothing was appended.
@@ -247,20 +247,20 @@ class RaftNode:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         voters = voters_with_directories(self._core)
         if not dry_run:
-            # In one batch: nobody ever has the one without the other.
+            # Both records are in one batch, so that every replica has both or none.
             self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self._core.epoch)
 
     def resign(self, epoch: int | None = None) -> None:
-        """Give up leadership (of this epoch); nothing happens if it is over already."""
+        """Resigns the leadership of this epoch; without effect if it has ended already."""
         if epoch in (None, self._core.epoch) and self._core.is_leader:
             self._turn(self._core.resign)
 
     # Snapshots.
 
     def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
-        """Begin a snapshot of the state at a committed offset, the end of a batch; None if there is one already.
+        """Begins a snapshot of the state at a committed offset, the end of a batch; returns None if it exists already.
 
-        Append the records, `freeze()` (it fsyncs: a worker's business if it is large), then call `snapshot_created`.
+        Append the records, call `freeze()` (it fsyncs: on a worker if the snapshot is large), then call `snapshot_created`.
         """
         core = self._core
         if not 0 < snapshot.offset <= core.high_watermark or core.log.epoch_at(snapshot.offset) != snapshot.epoch:
@@ -279,11 +279,11 @@ class RaftNode:
         )
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
-        """A frozen snapshot is ours; older ones and the log before them go when retention says so."""
+        """Registers a frozen snapshot. Retention deletes older ones and the log before them."""
         if self._stopped or self.failure is not None:
-            return  # it was frozen while this replica ended; the next start finds it
+            return  # it was frozen while this replica stopped; the next start loads it
         if snapshot.offset < self._core.log.start_offset:
-            # While it was being written the log was reset to a newer one, which came from the leader.
+            # While it was written, the log was reset to a newer snapshot from the leader.
             self._log.snapshots.remove(snapshot)
             return
         self._core.snapshot_created(snapshot)
@@ -292,7 +292,7 @@ class RaftNode:
         except StorageFailure as failure:
             self._fail(failure)
             return
-        self._want_flush()  # it moves the recovery point
+        self._want_flush()  # the flush advances the recovery point
         self.apply_retention()
 
     def latest_snapshot(self) -> SnapshotReader | None:
@@ -312,10 +312,10 @@ class RaftNode:
         except StorageFailure as failure:
             self._fail(failure)
 
-    # Requests of others.
+    # Requests of other replicas
 
     def handle(self, body: RequestBody, pending: PendingResponse) -> Any:
-        """Answer at once, or through the Reply that is returned."""
+        """Responds at once, or later through the returned Reply."""
         if self.failure is not None or self._stopped:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
         self._step(Received(body, pending))
@@ -325,14 +325,14 @@ class RaftNode:
         clock = self._world.clock
         return describe_quorum(self._core, request, clock.mono_ms(), clock.wall_ms())
 
-    # The core's turn.
+    # Steps of the core
 
     def _step(self, message: Message) -> None:
         if self.failure is None and not self._stopped:
             self._turn(lambda now_ms: self._core.step(message, now_ms))
 
     def _turn(self, transition: Callable[[int], Effects]) -> None:
-        """An exception of any kind leaves the core, or the disk, half changed: the replica ends."""
+        """Runs a step of the core. An exception leaves the core, or the disk, partly changed, so the replica stops."""
         try:
             effects = transition(self._world.clock.mono_ms())
         except Exception as mistake:
@@ -347,7 +347,7 @@ class RaftNode:
             self._turn(self._core.tick)
 
     def _apply(self, effects: Effects) -> None:
-        """Execute the fields in the order in which Effects declares them."""
+        """Executes the fields in the order in which Effects declares them."""
         try:
             self._write(effects)
         except Exception as failure:
@@ -365,7 +365,7 @@ class RaftNode:
             self._fail(QuorumDisagreement(effects.disagreement))
             return
         if effects.leader_change is not None:
-            self._delivery.leader_to_tell = effects.leader_change
+            self._delivery.leader_to_notify = effects.leader_change
         self._arm_timer()
         self._delivery.run()
         if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
@@ -373,7 +373,7 @@ class RaftNode:
             self._world.spawn(self._finish_download(effects.snapshot_chunk.snapshot), "raft snapshot")
 
     def _say(self, note: str) -> None:
-        # What is refused is asked again and again: once is enough, until something else has happened.
+        # Rejected requests are retried: a note is logged once, until another one follows.
         if note != self._last_note:
             self._last_note = note
             level = logging.WARNING if note.startswith("REFUSED") else logging.INFO
@@ -488,7 +488,7 @@ class RaftNode:
             self._turn(self._core.abandon_download)
 
     async def _store(self, snapshot: OffsetAndEpoch) -> SnapshotReceived | None:
-        """All of it is read and checked, a slice in each turn of the loop, and brought to the disk on a worker."""
+        """Checks the whole snapshot, a slice in each turn of the event loop, and makes it durable on a worker."""
         snapshots = self._log.snapshots
         try:
             control = await in_turns(self._world.clock, snapshots.checking(snapshot))

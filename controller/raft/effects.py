@@ -1,4 +1,4 @@
-"""What the driver must do for the core after a step, and in which order.
+"""The effects of a step of the core, which the driver executes, and their order.
 
 The driver executes the fields of one Effects from top to bottom, and the Effects of one step before it takes the next.
 A crash between any two lines is safe; changing their order is not.
@@ -16,7 +16,7 @@ from ottla.protocol.primitives import Buffer
 
 
 class ElectionState(NamedTuple):
-    """What a replica may never forget: the epoch, and whom it voted for or follows in it (-1: nobody)."""
+    """A replica's durable election state: the epoch, and the candidate it voted for or the leader it follows in it (-1: none)."""
 
     epoch: int
     leader_id: int = -1
@@ -39,7 +39,7 @@ class Reply(NamedTuple):
 
 
 class SnapshotChunk(NamedTuple):
-    """A piece of a leader's snapshot; position 0 starts the file anew."""
+    """A piece of a leader's snapshot; position 0 replaces the file."""
 
     snapshot: OffsetAndEpoch
     position: int
@@ -54,30 +54,30 @@ class LeaderAndEpoch(NamedTuple):
 
 @dataclass(slots=True)
 class Effects:
-    """Compare etcd's Ready."""
+    """The effects of one step; etcd's counterpart is Ready."""
 
-    #: 1. Make durable before anything below: a vote that is sent and then forgotten can elect two leaders in one epoch.
+    #: 1. Make durable before anything below: a vote that is sent and then lost can elect two leaders in one epoch.
     election: ElectionState | None = None
-    #: 2. Empty the log and let it start at the end of this snapshot, which is stored already; then let listeners load it.
+    #: 2. Empty the log and start it at the end of this snapshot, which is stored already; then deliver it to the listener.
     reset_to_snapshot: OffsetAndEpoch | None = None
     #: 3. Truncate the log before it is appended to.
     truncate_to: int | None = None
-    #: 4. Append in this order, each at the offset it names. No need to wait for the disk: see `flush`.
+    #: 4. Append in this order, each at its offset, without waiting for the disk: see `flush`.
     appends: list[Batch] = field(default_factory=list)
     #: 5. Store a piece of a snapshot. After the last one, fsync, rename, and step SnapshotReceived.
     snapshot_chunk: SnapshotChunk | None = None
-    #: 6. Flush the log some time soon, and step Flushed once it is on the disk. The core itself waits for that where it
-    #:    must: a leader commits, and a voter fetches again, only past what was flushed. So sending need not wait here.
+    #: 6. Flush the log soon, and step Flushed once it is on the disk. The core waits for that if necessary: a leader commits,
+    #:    and a voter fetches again, only up to the flushed offset. So the driver need not wait before it sends.
     flush: bool = False
     #: 7. Send; lost ones are repeated by the core. Order among requests and replies does not matter.
     requests: list[Request] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    #: 8. Everything below is committed and may be handed to the listener. Only ever grows.
+    #: 8. Everything below is committed and may be delivered to the listener. It never decreases.
     high_watermark: int | None = None
-    #: 9. Tell the listener, after it has seen everything committed. Being leader oneself is told only once the first
-    #:    record of the epoch is committed, so that the listener then has the whole log (invariant 20).
+    #: 9. Notify the listener, after everything committed is delivered. Its own replica's leadership is notified only once the
+    #:    first record of the epoch is committed, so that the listener then has the whole log (invariant 20).
     leader_change: LeaderAndEpoch | None = None
-    #: 10. Say it in the node's log; nothing depends on it.
+    #: 10. Write these lines to the node's log.
     notes: list[str] = field(default_factory=list)
-    #: 11. Stop, and say this to whoever configured the node: the others do not take it for one of theirs.
+    #: 11. Stop with this message for the operator: the other nodes are configured for a different quorum.
     disagreement: str | None = None

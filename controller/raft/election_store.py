@@ -1,6 +1,6 @@
-"""The `quorum-state` file: the epoch, and whom this replica voted for or follows in it. Kafka's JSON, version 0 or 1.
+"""The `quorum-state` file: the epoch, and the candidate or leader of it. It is Kafka's JSON, version 0 or 1.
 
-Version 1 is for dynamic voters: it says the directory of the candidate voted for, and no longer the voters.
+Version 1 is for dynamic voters: it adds the directory id of the candidate voted for, and omits the voters.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class ElectionStore:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self.path = f"{directory}/{FILE}"
-        #: Who voted in the election that was read; empty if there was none, or with dynamic voters.
+        #: The voters of the election in the file; empty if there is no file, or with dynamic voters.
         self.voter_ids: frozenset[int] = frozenset()
 
     def read(self) -> ElectionState | None:
-        """None if there is no file yet. CorruptFile if there is one that cannot be trusted: guessing could vote twice."""
+        """Reads the file; returns None if it is missing. Raises CorruptFile if it is invalid: a guess could lead to a second vote."""
         data = self._files.read(self.path)
         if data is None:
             return None
@@ -38,7 +38,7 @@ class ElectionStore:
             raise CorruptFile(self.path, f"is not a quorum-state file: {fault}") from None
 
     def write(self, election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> None:
-        """Durable when this returns."""
+        """Writes and syncs the file."""
         state = _encode(election, kraft_version, voter_ids)
         self._files.write_atomic(self.path, json.dumps(state, separators=(",", ":")).encode())
 

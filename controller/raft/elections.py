@@ -1,7 +1,6 @@
-"""Elections: who may lead the next epoch, and how everybody learns it. Functions on the state.
+"""Elections: votes, pre-votes, and how replicas learn the leader of an epoch. Functions on the state.
 
-Every reply says an epoch and a leader, and `accept` looks at them first: a replica that lives in the past is brought to
-the present by whatever message it hears.
+Every reply has an epoch and a leader, which `accept` handles first: any message brings a replica to the latest epoch.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import Endpoints, ReplicaKey
 from ottla.protocol.errors import ErrorCode
 
-#: How long a Prospective waits before it asks again who refused, at random up to twice this: long enough for peers to
-#: notice a dead leader too (leader_loss_grace_ms), short against the election timeout.
+#: The time after which a Prospective retries rejected pre-votes, at random up to twice this. It is long enough for peers to
+#: notice a failed leader too (leader_loss_grace_ms), and short compared with the election timeout.
 PRE_VOTE_RETRY_MS = 50
-#: A replica that starts and knows no leader asks for pre-votes after at most this, not after the election timeout:
-#: a cluster that starts has nobody to disturb, and pre-votes disturb nobody in one that runs.
+#: A replica that starts without a known leader requests pre-votes after at most this, not after the election timeout.
+#: In a starting cluster there is no leader yet, and in a running one pre-votes do no harm.
 START_ELECTION_MS_MAX = 100
 
-#: Who answers so does not talk to us at all: neither epoch nor leader of such a reply means anything.
-REFUSALS = frozenset(
+#: Errors of peers that reject this node: epoch and leader of such a reply are not valid.
+REJECTIONS = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         ErrorCode.INCONSISTENT_VOTER_SET,
@@ -48,15 +47,15 @@ _AnyReply = (
 
 
 def initial_role(state: RaftState, election: ElectionState, now_ms: int) -> Role:
-    """The role that continues what was durable. Nobody starts as leader: see Resigned."""
+    """Returns the role that continues the durable state. No replica starts as leader: see Resigned."""
     deadline_ms = now_ms + state.random_election_timeout_ms()
     if election.epoch < state.log.last_epoch:
-        # The quorum-state file was lost or is older than the log: what was voted in the log's epoch is not known, but an
-        # epoch with records has a leader, so no vote in it can matter any more.
+        # The quorum-state file was lost or is older than the log. The vote in the log's epoch is unknown, but an epoch with
+        # records has a leader, so a vote in it has no effect any more.
         return Unattached(state.log.last_epoch, deadline_ms)
     if election.leader_id == state.key.id:
-        # It led this epoch and may have lost unflushed records since: leading on would write other records at the same
-        # (offset, epoch), and voting for another would give the epoch two leaders.
+        # It led this epoch and may have lost unflushed records since. If it continued to lead, it would write other records at
+        # the same (offset, epoch); if it voted for another candidate, the epoch would have two leaders.
         return Resigned(election.epoch, state.key.id, deadline_ms)
     if election.leader_id >= 0:
         endpoints = state.voters.last.endpoints(election.leader_id)
@@ -68,7 +67,7 @@ def initial_role(state: RaftState, election: ElectionState, now_ms: int) -> Role
     return Unattached(election.epoch, start_ms, election.voted)
 
 
-# What others ask.
+# Requests of other replicas
 
 
 def on_vote(state: RaftState, vote: Vote, now_ms: int) -> VoteReply:
@@ -82,11 +81,11 @@ def on_vote(state: RaftState, vote: Vote, now_ms: int) -> VoteReply:
 
 
 def _refuses_non_voter(state: RaftState, sender_id: int, meant: ReplicaKey | None) -> bool:
-    """Whether a request comes from a node that is no voter by controller.quorum.voters.
+    """Returns True if a request comes from a node outside controller.quorum.voters.
 
-    A request that names this replica's directory is from a voter set in the log (KIP-853), which this replica may have
-    missed while it was down: a configured list names no directories. Refused, such a candidate could never be elected
-    where the votes of replicas that were down are needed for a majority.
+    A request that names this replica's directory comes from a voter set in the log (KIP-853), because a configured list has no
+    directory ids. This replica may have missed that set while it was down. If it rejected the candidate, no leader could be
+    elected when a majority needs the votes of replicas that were down.
     """
     if sender_id < 0 or meant == state.key or not is_no_voter(state.voters, sender_id):
         return False
@@ -124,7 +123,7 @@ def _judge_vote(state: RaftState, vote: Vote, now_ms: int) -> tuple[ErrorCode, b
 
 
 def is_own_key(state: RaftState, meant: ReplicaKey | None) -> bool:
-    """A request may say whom it is meant for: an address can have been given to another replica since."""
+    """Returns True if the request is meant for this replica: its address may have belonged to another replica before."""
     if meant is None or meant.id < 0:
         return True
     return meant.id == state.key.id and (not meant.knows_directory or meant == state.key)
@@ -150,7 +149,7 @@ def on_end_quorum_epoch(state: RaftState, end: EndQuorumEpoch, now_ms: int) -> E
     error = _follow_sender(state, end, now_ms)
     role = state.role
     if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == end.leader_id:
-        # The most advanced voter goes first, the others a little later each, in case it does not.
+        # The most advanced voter starts an election first; each other one follows a little later, in case the first fails.
         role.has_fetched = False
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + _succession_delay_ms(state, end))
     return EndQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
@@ -168,44 +167,46 @@ def _succession_delay_ms(state: RaftState, end: EndQuorumEpoch) -> int:
     )
 
 
-def _follow_sender(state: RaftState, told: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
-    if told.epoch < state.epoch:
+def _follow_sender(state: RaftState, request: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
+    if request.epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if told.leader_id < 0 or not is_consistent_leader(state, told.epoch, told.leader_id):
+    if request.leader_id < 0 or not is_consistent_leader(state, request.epoch, request.leader_id):
         return ErrorCode.INVALID_REQUEST
-    endpoints = told.leader_endpoints or state.voters.last.endpoints(told.leader_id)
-    follow_or_fall_back(state, told.epoch, told.leader_id, endpoints, now_ms)
+    endpoints = request.leader_endpoints or state.voters.last.endpoints(request.leader_id)
+    follow_or_fall_back(state, request.epoch, request.leader_id, endpoints, now_ms)
     return ErrorCode.NONE
 
 
-# What others answer.
+# Replies of other replicas
 
 
 def accept(state: RaftState, reply: _AnyReply, now_ms: int) -> bool:
-    """Look at the epoch and leader of a reply. Returns whether the replica can be asked again at once.
+    """Handles the epoch and leader of a reply. Returns True if the next request to the replica needs no backoff.
 
-    Afterwards the reply itself is worth reading only if its error is NONE and its epoch is ours: see `is_current`.
+    Afterwards the rest of the reply is valid only if its error is NONE and its epoch is ours: see `is_current`.
     """
-    if reply.error in REFUSALS:
-        state.note(f"a replica of the quorum refused us: {reply.error.name}: {reply.error.message}")
+    if reply.error in REJECTIONS:
+        state.note(f"a replica of the quorum rejected this node: {reply.error.name}: {reply.error.message}")
         return False
     if reply.epoch < state.epoch or reply.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         return False
     endpoints = reply.leader_endpoints or state.voters.last.endpoints(reply.leader_id)
     if not is_consistent_leader(state, reply.epoch, reply.leader_id):
-        state.note(f"a reply says that {reply.leader_id} leads epoch {reply.epoch}, which {state.leader_id} leads")
+        state.note(
+            f"a reply names {reply.leader_id} as leader of epoch {reply.epoch}, but its leader is {state.leader_id}"
+        )
         return False
     follow_or_fall_back(state, reply.epoch, reply.leader_id, endpoints, now_ms)
     return reply.error is ErrorCode.NONE
 
 
 def is_current(state: RaftState, reply: _AnyReply, epoch: int) -> bool:
-    """Whether a reply to a request of that epoch still has something to say in the epoch we are in now."""
+    """Returns True if a reply to a request of that epoch is still valid in the current epoch."""
     return reply.error is ErrorCode.NONE and reply.epoch == state.epoch == epoch
 
 
 def is_consistent_leader(state: RaftState, epoch: int, leader_id: int) -> bool:
-    """An epoch has one leader. Two say: two clusters talk to each other, or a disk was restored from an old copy."""
+    """Returns False if the message names a second leader for an epoch: it is from another cluster, or a disk was restored from an old copy."""
     if leader_id < 0:
         return True
     if leader_id == state.key.id:
@@ -214,7 +215,7 @@ def is_consistent_leader(state: RaftState, epoch: int, leader_id: int) -> bool:
 
 
 def follow_or_fall_back(state: RaftState, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
-    """Take over a later epoch, or learn the leader of this one."""
+    """Enters a later epoch, or follows the leader of this one."""
     role = state.role
     if leader_id == state.key.id:
         return
@@ -254,7 +255,7 @@ def on_end_quorum_epoch_reply(state: RaftState, voter_id: int, reply: EndQuorumE
     return handled
 
 
-# What a replica without a leader does by itself.
+# Actions of a replica without a leader
 
 
 def drive_unattached(state: RaftState, role: Unattached, now_ms: int) -> None:
@@ -303,10 +304,10 @@ def drive_candidate(state: RaftState, role: Candidate, now_ms: int) -> None:
 
 
 def _cannot_be_won(state: RaftState, role: Candidate, now_ms: int) -> bool:
-    """Enough have refused; or some have, and without those who cannot be reached too few are left.
+    """Returns True if enough voters have rejected, or if the remaining reachable voters are too few for a majority.
 
-    The latter is two of three who vote for themselves because they missed the dead leader in the same moment: to wait for
-    its vote until the election timeout would cost a second or two, and they refuse each other to the end.
+    The second case: two of three voters notice the failed leader at the same moment, and each votes for itself. They reject each
+    other, and waiting for the failed node's vote until the election timeout would take a second or two.
     """
     votes = role.votes
     unreachable = {voter_id for voter_id in votes.open if state.peers.is_backing_off(voter_id, now_ms)}
@@ -336,12 +337,12 @@ def drive_resigned(state: RaftState, role: Resigned, now_ms: int) -> None:
                 )
                 state.send(voter.id, voter.endpoints, end, now_ms)
         if not role.unacknowledged:
-            # Everybody knows, or this replica has just started: the next epoch may have its leader already.
+            # Every voter has been informed, or this replica has just started: the next epoch may have a leader already.
             ask_for_leader(state, now_ms)
 
 
 def ask_for_leader(state: RaftState, now_ms: int) -> None:
-    """Fetch from anybody who may know the leader; the answer names it (KIP-595). One at a time, at random."""
+    """Sends a Fetch to a random replica that may know the leader; its response names the leader (KIP-595). One request at a time."""
     if state.peers.any_waiting:
         return
     targets = [
@@ -356,9 +357,9 @@ def ask_for_leader(state: RaftState, now_ms: int) -> None:
 
 
 def known_replicas(state: RaftState) -> list[tuple[int, Endpoints]]:
-    """Voters and bootstrap servers, without ourselves. The latter get the ids -2, -3, ... as in Kafka; -1 means nobody.
+    """Returns voters and bootstrap servers, without this node. The latter get the ids -2, -3, ... as in Kafka; -1 means no node.
 
-    Unlike Kafka we ask both: the voters can all have been replaced since the bootstrap servers were configured.
+    Unlike Kafka, requests go to both: all voters may have been replaced since the bootstrap servers were configured.
     """
     own = {endpoint[1:] for endpoint in state.config.endpoints}
     found = [(voter.id, voter.endpoints) for voter in state.voters.last if voter.id != state.key.id]

@@ -1,8 +1,8 @@
-"""What a leader knows: how far every replica has fetched, what is committed, whether a majority still follows.
+"""The leader's soft state: the progress of every replica, the high watermark, and check-quorum.
 
-A fetch at offset N says that everything below N is on that replica's disk. The high watermark is the offset a majority of
-voters has reached, but only once that lies past a record of the leader's own epoch: a record of an older epoch on a
-majority can still be replaced by another leader (Raft, figure 8). The leader counts itself by what it has flushed.
+A fetch at offset N means that everything below N is on that replica's disk. The high watermark is the offset that a majority
+of voters has reached, but only once that is above a record of the leader's own epoch: another leader can still replace a
+record of an older epoch on a majority (Raft, figure 8). The leader's own progress is its flushed offset.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ottla.controller.raft.effects import ElectionState
-from ottla.controller.raft.messages import HIGH_WATERMARK_UNSAID, AddVoter, Fetch
+from ottla.controller.raft.messages import HIGH_WATERMARK_UNKNOWN, AddVoter, Fetch
 from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.protocol.primitives import ZERO_UUID
 
-#: A deadline that never comes.
+#: No deadline.
 NEVER = 1 << 62
 #: Voters fetch at least every fetch timeout; half of it again allows for the network and for slow disks (KIP-595's check).
 CHECK_QUORUM_FACTOR = 1.5
-#: How long a replica that is no voter and fetches no more is still described.
+#: An observer is described for this time after its last fetch.
 OBSERVER_SESSION_MS = 5 * 60 * 1000
-#: A new voter must have been at the end of the log within this time: else the majority that now includes it might stall.
+#: A new voter must have been caught up within this time: otherwise the majority that includes it might stall.
 CAUGHT_UP_MS = 60 * 60 * 1000
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far one replica has got; -1 means unknown."""
+    """The fetch progress of one replica; -1 means unknown."""
 
     key: ReplicaKey
-    #: Of a voter that the configuration names by its node id alone: the directory that fetches as this voter.
+    #: The directory that fetches as this voter, if the configuration names the voter by its node id alone.
     directory_id: bytes = ZERO_UUID
     end_offset: int = -1
     last_fetch_ms: int = -1
@@ -40,7 +40,7 @@ class Progress:
         if offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif 0 < self.leader_end_offset_at_fetch <= offset:
-            # It has all that there was at its last fetch: it was caught up then.
+            # It has reached the log end offset of its last fetch, so it was caught up then.
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.leader_end_offset_at_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
@@ -49,7 +49,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Parked:
-    """A fetch that waits for records, for a higher watermark, or for its time to run out."""
+    """A delayed fetch: it waits for records, for a higher high watermark, or for its timeout."""
 
     reply_to: object
     fetch: Fetch
@@ -57,17 +57,17 @@ class Parked:
 
     def wants(self, end_offset: int, high_watermark: int) -> bool:
         return self.fetch.log_end.offset < end_offset or (
-            self.fetch.high_watermark != HIGH_WATERMARK_UNSAID and self.fetch.high_watermark < high_watermark
+            self.fetch.high_watermark != HIGH_WATERMARK_UNKNOWN and self.fetch.high_watermark < high_watermark
         )
 
 
 @dataclass(slots=True)
 class PendingChange:
-    """The one change of the voter set that is under way, and whoever waits for it."""
+    """The change of the voter set in progress (at most one), and the request that waits for it."""
 
     reply_to: object
     deadline_ms: int
-    #: The record's offset once it is appended; before, an added voter is asked for its versions (`probe_id`).
+    #: The record's offset once it is appended; before that an added voter's versions are requested (`probe_id`).
     offset: int = -1
     add: AddVoter | None = None
     new_voter: Voter | None = None
@@ -78,7 +78,7 @@ class PendingChange:
 class Leader:
     epoch: int
     own_key: ReplicaKey
-    #: Where this epoch's first record stands.
+    #: The offset of this epoch's first record.
     epoch_start_offset: int
     granting_voters: tuple[ReplicaKey, ...]
     check_quorum_ms: int
@@ -109,14 +109,14 @@ class Leader:
         return False
 
     def set_voters(self, voter_set: VoterSet) -> None:
-        """Take over a new voter set; what is known of a replica stays with it."""
+        """Applies a new voter set; the progress of remaining replicas is kept."""
         known = {**self.observers, **{progress.key: progress for progress in self.voters.values()}}
         by_id = {progress.key.id: progress for progress in self.voters.values()}
         voters: dict[int, Progress] = {}
         for voter in voter_set:
             progress = known.get(voter.key)
             if progress is None and voter.id in by_id and not by_id[voter.id].key.knows_directory:
-                # The voter set learns the directory of a voter that was known by its node id alone.
+                # The new voter set has the directory id of a voter that was known by its node id alone.
                 progress = by_id[voter.id]
                 progress.key = voter.key
             voters[voter.id] = progress or Progress(voter.key)
@@ -133,7 +133,7 @@ class Leader:
         if self.is_counted(replica):
             return self.voters[replica.id]
         if replica not in self.observers:
-            # Each restart with a new disk is another replica: else they would be kept for as long as this leader leads.
+            # Each restart with a new disk is another replica; without this, the old ones would be kept as long as this leader leads.
             self.forget_silent_observers(now_ms)
         return self.observers.setdefault(replica, Progress(replica))
 
@@ -146,8 +146,8 @@ class Leader:
         return voter.directory_id in (ZERO_UUID, replica.directory_id)
 
     def admit(self, replica: ReplicaKey, now_ms: int) -> None:
-        """A fetch came. A second node with a voter's id is not counted while the first is there: what one of them has on
-        its disk the other has not, and a record on a majority of disks has to be on a majority of voters."""
+        """Returns True if a fetch may be counted. With a duplicate node.id, only the fetches of the first directory count: otherwise
+        a majority of fetches would not be a majority of disks."""
         voter = self.voters.get(replica.id)
         if voter is None or voter.key.knows_directory or not replica.knows_directory:
             return
@@ -156,21 +156,21 @@ class Leader:
             voter.directory_id = replica.directory_id
 
     def record_local_end(self, flushed_offset: int) -> bool:
-        """What this replica's own disk has. Returns whether the high watermark moved."""
+        """Records the own flushed offset. Returns True if the high watermark advanced."""
         own = self.voters.get(self.own_key.id)
         if own is not None and self.is_counted(self.own_key):
             own.end_offset = flushed_offset
         return self._advance()
 
     def record_fetch(self, replica: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
-        """Returns whether the high watermark moved."""
+        """Records a fetch. Returns True if the high watermark advanced."""
         self.admit(replica, now_ms)
         self.progress_of(replica, now_ms).fetched(offset, log_end_offset, now_ms)
         self.record_contact(replica, now_ms)
         return self.is_counted(replica) and self._advance()
 
     def record_contact(self, replica: ReplicaKey, now_ms: int) -> None:
-        """Count a fetch towards the majority that keeps this leader in office."""
+        """Counts a fetch for check-quorum."""
         if not self.is_counted(replica):
             return
         self._fetched_since_check.add(replica.id)
@@ -184,7 +184,7 @@ class Leader:
         return len(self.voters) > 1 or not self.is_counted(self.own_key)
 
     def silent_voters(self, now_ms: int) -> list[int]:
-        """Voters to be told (again) who leads: they have not fetched for a while."""
+        """Returns the voters without recent fetches, to which BeginQuorumEpoch is sent (again)."""
         return [
             progress.key.id
             for progress in self.voters.values()
@@ -196,7 +196,7 @@ class Leader:
         return sorted(self.voters.values(), key=lambda progress: (-progress.end_offset, progress.key.id))
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The voters that should try to follow us, the most advanced first."""
+        """Returns the preferred successors, the most advanced voter first."""
         return tuple(p.key for p in self.voters_by_descending_end() if p.key.id != self.own_key.id)
 
     def forget_silent_observers(self, now_ms: int) -> None:
@@ -218,7 +218,7 @@ class Leader:
         if not self.voters:
             return False
         reached = self.voters_by_descending_end()[len(self.voters) // 2].end_offset
-        # Smaller is possible when the voter set changes; what was committed stays committed.
+        # A change of the voter set can lower it; committed records stay committed.
         if reached <= self.epoch_start_offset or reached <= self.high_watermark:
             return False
         self.high_watermark = reached

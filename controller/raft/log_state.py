@@ -1,9 +1,9 @@
-"""The core's own picture of the log: where it starts and ends, which epoch began where, which snapshots there are.
+"""The core's model of the log: its start and end, the start offset of each epoch, the snapshots.
 
-It holds no records. The driver keeps the real log in step with it by executing the effects, and builds it anew from the
-real log at start-up.
+It has no records. The driver applies its changes to the log on disk by executing the effects, and rebuilds it from the log
+at start-up.
 
-Divergence (KIP-595): a follower says the end offset and last epoch of its log. If the leader's log has that epoch ending
+Divergence (KIP-595): a follower sends the end offset and last epoch of its log. If the leader's log has that epoch ending
 at or after that offset, the follower's log is a prefix of it. If not, the leader names its largest epoch not above the
 follower's, and where that epoch ends; the follower truncates and asks again.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class OffsetAndEpoch(NamedTuple):
-    """Names a prefix of the log: its end offset and the epoch of its last record. Also the name of a snapshot."""
+    """A prefix of the log, by its end offset and the epoch of its last record. It also identifies a snapshot."""
 
     offset: int
     epoch: int
@@ -38,13 +38,13 @@ class Valid(NamedTuple):
 
 
 class Diverging(NamedTuple):
-    """The follower must truncate: `end` is our largest epoch not above its own, and where that ends."""
+    """The follower must truncate: `end` is our largest epoch not above its last epoch, and that epoch's end offset."""
 
     end: OffsetAndEpoch
 
 
 class NeedsSnapshot(NamedTuple):
-    """What the follower asks for is not in the log any more."""
+    """The follower's fetch offset is below the log's start: it must download a snapshot."""
 
     snapshot: OffsetAndEpoch
 
@@ -60,9 +60,9 @@ class LogState:
     end_offset: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     snapshots: list[OffsetAndEpoch] = field(default_factory=list)
-    #: Everything below is on the disk for certain. A leader counts only this for itself, a voter fetches only past it.
+    #: All below is flushed. A leader counts only this for itself, and a voter's fetch offset is at most this.
     flushed_offset: int = 0
-    #: Counts the truncations, so that a flush begun before one says nothing about what was appended after it.
+    #: Counts truncations: a flush that began before one does not cover later appends.
     generation: int = 0
 
     @property
@@ -101,7 +101,7 @@ class LogState:
         self.generation += 1
 
     def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """Start again, empty, at the end of a snapshot."""
+        """Empties the log, which then starts at the end of a snapshot."""
         self.start_offset = self.end_offset = self.flushed_offset = snapshot.offset
         self.epochs.clear()
         self.snapshots = [snapshot]
@@ -113,7 +113,7 @@ class LogState:
             self.snapshots.sort()
 
     def start_at_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """Drop the log and the snapshots before one of our own snapshots."""
+        """Drops the log and the snapshots before one of our own snapshots."""
         assert snapshot in self.snapshots, f"{snapshot} is not one of {self.snapshots}"
         self.snapshots = [kept for kept in self.snapshots if kept.offset >= snapshot.offset]
         if snapshot.offset <= self.start_offset:
@@ -128,21 +128,21 @@ class LogState:
                 self.epochs.clear()
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Our largest epoch not above `epoch`, and where it ends."""
+        """Returns our largest epoch not above `epoch`, and its end offset."""
         earliest = self.snapshots[0] if self.snapshots else None
         if not self.epochs or epoch >= self.epochs[-1][0]:
             return self.end
         after = bisect_right(self.epochs, epoch, key=lambda entry: entry[0])
         ends_at = self.epochs[after][1]
         if after == 0:
-            # Older than the log: the snapshot at its start may still know the epoch.
+            # The epoch is older than the log: the snapshot at the log's start may still have it.
             if earliest is not None and earliest.offset == ends_at and epoch >= earliest.epoch:
                 return earliest
             return OffsetAndEpoch(ends_at, epoch)
         return OffsetAndEpoch(ends_at, self.epochs[after - 1][0])
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record before `offset`, which is what a snapshot ending there is named after; -1 if unknown."""
+        """Returns the epoch of the record before `offset`, which is in the name of a snapshot that ends there; -1 if unknown."""
         if offset > self.end_offset or offset < self.start_offset:
             return -1
         if offset == self.start_offset:
@@ -151,10 +151,10 @@ class LogState:
         return self.epochs[index][0] if index >= 0 else -1
 
     def validate(self, fetched: OffsetAndEpoch) -> Valid | Diverging | NeedsSnapshot:
-        """What a follower whose log ends at `fetched` has to do next."""
+        """Returns how a follower whose log ends at `fetched` must continue."""
         latest = self.latest_snapshot
         if fetched.offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
-            # An empty follower is served faster by the snapshot than by the log behind it.
+            # An empty follower catches up faster with the snapshot than with the log before it.
             return NeedsSnapshot(latest)
         if self.start_offset == 0 and fetched.offset == 0:
             return VALID
@@ -172,7 +172,7 @@ class LogState:
         return VALID
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
-        """How much of our log can still be a prefix of the leader's, given its answer."""
+        """Returns the end of the part of our log that can still be a prefix of the leader's, given its response."""
         if diverging.epoch == 0:
             return min(diverging.offset, self.end_offset)
         local = self.end_offset_for_epoch(diverging.epoch)

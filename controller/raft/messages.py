@@ -1,7 +1,7 @@
-"""What the core says to and hears from other replicas, and what it hears from its driver.
+"""The core's messages: requests and replies between replicas, and the events of its driver.
 
-These are the fields of Kafka's Raft RPCs that matter to the protocol, whatever version they travelled in;
-`wire/` turns them into wire messages and back. Field names are Kafka's; `voter` is the replica a request is meant for.
+They have the fields of Kafka's Raft RPCs that the algorithm uses, independent of the version on the wire; `wire/` converts
+them to wire messages and back. Field names are Kafka's; `voter` is the replica for which a request is meant.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ottla.controller.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode
 
 NONE = ErrorCode.NONE
-#: The high watermark of a Fetch from a replica too old to say it (KIP-1166): never wake it for the watermark alone.
-HIGH_WATERMARK_UNSAID = 2**63 - 1
+#: The high watermark of a Fetch without that field (before KIP-1166): its fetch is not completed by the high watermark alone.
+HIGH_WATERMARK_UNKNOWN = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One record batch: the core reads its place and what it says of the voters; `data` is for the driver alone."""
+    """One record batch: the core reads its offsets and its records about voters; `data` is for the driver alone."""
 
     base_offset: int
     last_offset: int
@@ -41,7 +41,7 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class ControlRecords:
-    """The content of a control batch the leader writes; the driver encodes it."""
+    """The contents of a control batch of the leader; the driver encodes it."""
 
     leader_change: LeaderChange | None = None
     kraft_version: int | None = None
@@ -52,7 +52,7 @@ class ControlRecords:
         return sum(part is not None for part in (self.leader_change, self.kraft_version, self.voters))
 
 
-# Requests and replies. Every reply says the replier's epoch and the leader it knows (-1: none).
+# Requests and replies. Every reply has the replier's epoch and the leader that it knows (-1: none).
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class Fetch:
     replica: ReplicaKey
     epoch: int
     log_end: OffsetAndEpoch
-    high_watermark: int = HIGH_WATERMARK_UNSAID
+    high_watermark: int = HIGH_WATERMARK_UNKNOWN
     wait_ms_max: int = 0
     bytes_max: int = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FetchReply:
-    """The leader's core leaves `batches` empty and says `records_from`; its driver reads the log when it sends."""
+    """The leader's core leaves `batches` empty and sets `records_from`; its driver reads the log when it sends."""
 
     error: ErrorCode
     epoch: int = -1
@@ -148,7 +148,7 @@ class FetchSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotReply:
-    """The leader's core leaves `data` empty; its driver reads the file when it sends, and says its `size`."""
+    """The leader's core leaves `data` empty; its driver reads the file when it sends, and sets `size`."""
 
     error: ErrorCode
     epoch: int = -1
@@ -185,7 +185,7 @@ class UpdateVoter:
 
 @dataclass(frozen=True, slots=True)
 class VoterChangeReply:
-    """The answer to all three."""
+    """The reply to AddVoter, RemoveVoter and UpdateVoter."""
 
     error: ErrorCode
     message: str | None = None
@@ -196,7 +196,7 @@ class VoterChangeReply:
 
 @dataclass(frozen=True, slots=True)
 class SupportedVersions:
-    """Asks a replica which kraft.version levels it supports (ApiVersions), before it may become a voter."""
+    """Requests a replica's supported kraft.version levels (ApiVersions), before it may become a voter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +216,11 @@ ReplyBody = (
 )  # fmt: skip
 
 
-# What the driver steps into the core.
+# Events that the driver steps into the core
 
 
 class Received(NamedTuple):
-    """A request arrived; `reply_to` comes back with the reply and means nothing to the core."""
+    """A request arrived; `reply_to` is returned with the reply, and the core does not use it."""
 
     body: RequestBody
     reply_to: object
@@ -234,7 +234,7 @@ class Answered(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """One of our requests got no reply. A closed connection is a strong hint that the process is gone."""
+    """One of our requests got no reply. A closed connection suggests that the process has ended."""
 
     request_id: int
     connection_closed: bool = False
@@ -242,7 +242,7 @@ class Failed(NamedTuple):
 
 
 class Flushed(NamedTuple):
-    """The log is on the disk up to `offset`, as the log was at `generation`."""
+    """The log is flushed up to `offset`, as it was at `generation`."""
 
     generation: int
     offset: int

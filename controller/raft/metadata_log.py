@@ -1,11 +1,11 @@
 """The files of one replica of the metadata log: a storage Log, its snapshots, quorum-state and partition.metadata.
 
-It executes what the core decided and never decides itself, except which old snapshots and segments may go.
+It executes the core's decisions. It decides itself only which old snapshots and segments are deleted.
 
-An idle quorum writes a batch every half second, 1.2 million in the week that the log is kept; a start must not look at all of
-them. So a segment ends with each snapshot, and the recovery point is the newest snapshot's offset, once everything up to
-there is on this disk: it is committed, so no truncation ever goes below it. Recovery begins with the segment that
-holds it, and what the core must know of the log below it is in the snapshot and in leader-epoch-checkpoint.
+An idle quorum writes a batch every half second, 1.2 million in the week for which the log is kept; a start must not read all
+of them. So the active segment is rolled at each snapshot, and the recovery point is the newest snapshot's offset, once
+everything up to there is flushed: it is committed, so no truncation goes below it. Recovery begins with the segment that
+contains it; for the log below, epochs and voters are in the snapshot and in leader-epoch-checkpoint.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ PARTITION = 0
 #: Uuid.METADATA_TOPIC_ID
 TOPIC_ID = (1).to_bytes(16, "big")
 DIRECTORY = f"{TOPIC}-{PARTITION}"
-#: Retention here goes by snapshots (`start_at`), never by the log itself.
+#: Retention of this log is decided by snapshots (`start_at`), so the log's own retention is off.
 UNLIMITED = -1
 
 
 class MetadataLog:
     def __init__(self, files: Files, directory: str, config: RaftConfig, now_ms: int) -> None:
-        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself).
+        """Opens or creates the log in `directory` (the log directory, not `__cluster_metadata-0` itself).
 
         Raises:
-            CorruptFile: what was on the disk for good cannot be read, and going on could lose committed records.
+            CorruptFile: flushed data is damaged, and continuing could lose committed records.
         """
         self.directory = f"{directory}/{DIRECTORY}"
         self._files = files
@@ -76,13 +76,13 @@ class MetadataLog:
             return 0
 
     def _readable(self, snapshots: list[OffsetAndEpoch]) -> dict[OffsetAndEpoch, ControlRecords]:
-        """The snapshots whose beginning can be read, oldest first, and what it says."""
+        """Returns the snapshots with a readable header, oldest first, and the header's control records."""
         found = {}
         for snapshot in snapshots:
             try:
                 found[snapshot] = self.snapshots.reader(snapshot).load_control()
             except CorruptFile as fault:
-                # Damaged since it was written. The log may still reach back to before it; `_load` checks that.
+                # It was damaged after it was written. The log may still start before it; `_load` checks that.
                 logger.error("snapshot %s is not usable: %s", snapshot, fault)
         return found
 
@@ -112,14 +112,14 @@ class MetadataLog:
             text = f"version: 0\ntopic_id: {uuid_to_str(TOPIC_ID)}"
             self._files.write_atomic(partition_metadata, text.encode())
         if snapshots and snapshots[-1].offset > log.log_end_offset:
-            # A crash between the arrival of a snapshot and the reset of the log to it.
+            # The node crashed after a snapshot was downloaded and before the log was reset to it.
             self.snapshots.check(snapshots[-1])
             log.truncate_fully_and_start_at(snapshots[-1].offset)
         log.flush(now_ms)
         return log
 
     def _load(self, snapshots: dict[OffsetAndEpoch, ControlRecords]) -> None:
-        """What the core must know: epochs and voters, from the snapshots and the log."""
+        """Loads the core's state of the log: epochs and voters, from the snapshots and the log."""
         state, log, voters = self.state, self.log, self.voters
         for snapshot, control in snapshots.items():
             state.snapshots.append(snapshot)
@@ -130,7 +130,7 @@ class MetadataLog:
                 raise CorruptFile(
                     self.directory, f"the log starts at {log.log_start_offset}, and no snapshot covers what was before"
                 )
-            # Segments are deleted whole: the log reaches back to before the snapshot that it starts at.
+            # Only complete segments are deleted, so the log on disk starts before the snapshot that is its logical start.
             log.advance_high_watermark(base.offset)
             log.delete_records(base.offset)
         latest = state.latest_snapshot
@@ -147,7 +147,7 @@ class MetadataLog:
                     voters.merge(view.last_offset, control.voters, control.kraft_version)
         state.flushed_offset = state.end_offset
         if latest is not None and latest.offset > 0 and state.epoch_at(latest.offset) != latest.epoch:
-            # The same crash, with a log that is longer than the snapshot but parts from it.
+            # The same crash, with a log that is longer than the snapshot but diverges from it.
             self.snapshots.check(latest)
             log.truncate_fully_and_start_at(latest.offset)
             state.reset_to_snapshot(latest)
@@ -155,13 +155,13 @@ class MetadataLog:
             voters.reset_to_snapshot(latest.offset, control.voters, control.kraft_version)
 
     def _control_of(self, view: BatchView) -> ControlRecords:
-        """CorruptFile where it cannot be read: it may hold the voters, and a guess at them could elect two leaders."""
+        """Decodes a control batch. Raises CorruptFile if it is malformed: it may have the voters, and a guess could elect two leaders."""
         try:
             return read_control(view)
         except (KafkaError, ProtocolError) as fault:
             raise CorruptFile(self.directory, f"the control batch at offset {view.base_offset}: {fault}") from None
 
-    # The core's effects.
+    # Effects of the core
 
     def append(self, batch: Batch, now_ms: int) -> None:
         data = batch.data
@@ -182,7 +182,7 @@ class MetadataLog:
         self.log.truncate_fully_and_start_at(snapshot.offset)
 
     def flush(self, now_ms: int) -> None:
-        """Run by a worker thread."""
+        """Flushes the log. It runs on a worker thread."""
         end_offset, latest = self.log.log_end_offset, self.state.latest_snapshot
         self.log.flush(now_ms)
         if latest is not None and self._recovery_point < latest.offset <= end_offset:
@@ -190,11 +190,11 @@ class MetadataLog:
             self._recovery_point = latest.offset
 
     def snapshot_created(self, now_ms: int) -> None:
-        """The segment ends here, so that recovery reads no more than what came since the snapshot before."""
+        """Rolls the active segment, so that recovery reads only the batches since the previous snapshot."""
         if self.log.log_end_offset > self.log.segments.active.base_offset:
             self.log.roll(now_ms)
 
-    # Reading.
+    # Reads
 
     def read(self, offset: int, bytes_max: int) -> memoryview:
         return self.log.read(offset, max_bytes=bytes_max).records
@@ -203,7 +203,7 @@ class MetadataLog:
         return committed_batches(self.log.read(offset, max_bytes=bytes_max, up_to_offset=high_watermark).records)
 
     def snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, bytes_max: int) -> tuple[int, bytes] | None:
-        """(size of the file, bytes from `position` on); None if there is no such snapshot."""
+        """Returns (size of the file, bytes from `position` on); None if the snapshot is missing."""
         size = self.snapshots.size(snapshot)
         if size is None:
             return None
@@ -212,10 +212,10 @@ class MetadataLog:
     # Retention.
 
     def oldest_to_keep(self, wall_ms: int) -> OffsetAndEpoch | None:
-        """The snapshot at which the log may start from now on, if that deletes anything (Kafka's rule).
+        """Returns the snapshot at which the log may start from now on, or None if nothing would be deleted (Kafka's rule).
 
-        Old snapshots go while log and snapshots together are over `retention_bytes`, or when they are older than
-        `retention_ms`. The newest always stays, and so does the log from the oldest snapshot that stays.
+        Old snapshots are deleted while log and snapshots together are over `retention_bytes`, or if they are older than
+        `retention_ms`. The newest is always kept, and so is the log from the oldest kept snapshot on.
         """
         kept = list(self.state.snapshots)
         total = self.log.size + sum(self.snapshots.size(snapshot) or 0 for snapshot in kept)
@@ -243,6 +243,6 @@ class MetadataLog:
 
 
 def _epochs_between(entries: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The epochs of that piece of the log, the first of them from its start on."""
+    """Returns the epochs in [start, end) of the log; the first of them begins at `start` or later."""
     before = [(epoch, start) for epoch, began in entries if began <= start][-1:]
     return [entry for entry in (*before, *((e, began) for e, began in entries if start < began)) if entry[1] < end]

@@ -1,7 +1,7 @@
 """One request at a time to each replica, with timeout and backoff.
 
-A reply that comes after its request was given up is not recognised any more and therefore ignored: Raft's own checks
-would survive it, but a snapshot chunk or a batch twice would be noise.
+A reply that arrives after its request has timed out is ignored: Raft's own checks would tolerate it, but a duplicate
+snapshot chunk or batch would be of no use.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Peers:
         return any(peer.request_id >= 0 for peer in self._peers.values())
 
     def sent(self, destination_id: int, body: RequestBody, now_ms: int) -> int:
-        """Note a request; returns its id."""
+        """Registers a request; returns its id."""
         self._next_request_id += 1
         deadline_ms = now_ms + self.request_timeout_ms
         self._peers[destination_id] = Peer(self._next_request_id, body, deadline_ms)
         return self._next_request_id
 
     def completed(self, request_id: int, now_ms: int, *, back_off: bool) -> tuple[int, RequestBody] | None:
-        """The destination and body of a request that has its outcome; None if nobody waits for it any more."""
+        """Completes a request; returns its destination and body, or None if it has timed out or was reset."""
         for destination_id, peer in self._peers.items():
             if peer.request_id == request_id:
                 assert peer.body is not None
@@ -63,18 +63,18 @@ class Peers:
         self._peers[destination_id] = Peer(ready_ms=now_ms + self.retry_backoff_ms)
 
     def expired(self, now_ms: int) -> list[int]:
-        """Requests that waited too long."""
+        """Returns the requests that have timed out."""
         return [peer.request_id for peer in self._peers.values() if peer.request_id >= 0 and peer.deadline_ms <= now_ms]
 
     def reset_one(self, destination_id: int) -> None:
         self._peers.pop(destination_id, None)
 
     def reset(self) -> None:
-        """Forget everything: the role has changed, and what was asked in the old one is of no use."""
+        """Drops all requests: the role has changed, and replies to requests of the old role are of no use."""
         self._peers.clear()
 
     def next_deadline_ms(self, now_ms: int) -> int:
-        """When a waiting request expires or a backoff ends."""
+        """Returns when the next request times out or the next backoff ends."""
         deadline_ms = NEVER
         for peer in self._peers.values():
             if peer.request_id >= 0:

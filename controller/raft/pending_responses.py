@@ -1,4 +1,4 @@
-"""Responses that a leader owes: fetches that wait for records, and the one change of the voters that waits for its commit.
+"""A leader's pending responses: delayed fetches, and the change of the voters that waits for its commit.
 Functions on the state.
 """
 
@@ -41,12 +41,12 @@ def on_high_watermark(state: RaftState, leader: Leader) -> None:
         finish_change(state, leader, ErrorCode.NONE)
     last_offset = state.voters.last_offset
     if not leader.is_counted(state.key) and last_offset is not None and last_offset < leader.high_watermark:
-        # It led on, without a vote of its own, until the set without it was committed.
+        # The removed leader led, without a vote of its own, until the set without it was committed.
         leader.resign_requested = True
 
 
 def on_leadership_lost(state: RaftState, leader: Leader) -> None:
-    """Waiting fetches look for the new leader at once; whether the change will be committed is for that one to know."""
+    """Completes all pending responses: followers look for the new leader at once, and that one decides about the change of the voters."""
     for parked in leader.parked:
         state.reply(parked.reply_to, fetch_reply(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     leader.parked.clear()

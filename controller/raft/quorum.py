@@ -1,7 +1,7 @@
-"""Which role may follow which, and why: the table is the specification; the core checks every change against it.
+"""The transition table of the roles, with reasons: it is the specification, and the core checks every transition against it.
 
-Observers take only the changes between Unattached and Follower, except that a leader or voter removed from the voter set
-leaves its role by the same rows as any other. "Higher epoch" is told by any request or reply.
+Observers only change between Unattached and Follower, except that a leader or voter removed from the voter set leaves its
+role by the same rows as any other. Any request or reply can contain the "higher epoch".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRANSITIONS: dict[type[Role], dict[type[Role], str]] = {
         Follower: "the leader of a higher epoch was found, or more endpoints of this one",
     },
     Resigned: {
-        Prospective: "it is the only voter: nobody else can lead the next epoch",
+        Prospective: "it is the only voter, so no other can lead the next epoch",
         Unattached: "a higher epoch; or the election timeout, after which it starts over in the next epoch",
         Follower: "the leader of a higher epoch was found",
     },
@@ -45,12 +45,12 @@ TRANSITIONS: dict[type[Role], dict[type[Role], str]] = {
 
 
 def check_transition(old: Role, new: Role) -> None:
-    """An own mistake stops the node: a wrong role can lose data, a stopped node cannot."""
+    """Raises for an invalid transition, which stops the node: a wrong role can lose data, a stopped node cannot."""
     assert type(new) in TRANSITIONS[type(old)], f"{type(old).__name__} cannot become {type(new).__name__}"
     assert new.epoch >= old.epoch, f"epoch goes back from {old.epoch} to {new.epoch}"
     if new.epoch == old.epoch:
         before, after = old.election, new.election
         assert before.voted is None or after.voted in (before.voted, None), f"second vote in an epoch: {before} {after}"
         assert before.leader_id < 0 or after.leader_id == before.leader_id, f"second leader: {before} {after}"
-        # A vote may be dropped only for the leader of the epoch: nobody else is voted for once that is known.
+        # A vote may only be dropped once the leader of the epoch is known, because then no vote is granted any more.
         assert before.voted is None or after.voted is not None or after.leader_id >= 0, f"vote lost: {before} {after}"

@@ -1,8 +1,8 @@
 """Changes of the voter set: add, remove, update, one at a time, and from configured voters to voters in the log (KIP-853).
 Functions on the state of a leader.
 
-A change is one VotersRecord. Before it may be appended the leader must have committed a record of its own epoch, and the
-voter set before it must be committed: else two changes of two leaders could leave majorities that do not overlap.
+A change is one VotersRecord. Before it is appended the leader must have committed a record of its own epoch, and the previous
+voter set must be committed. Otherwise changes of two leaders could lead to disjoint majorities.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def on_add_voter(state: RaftState, add: AddVoter, reply_to: object, now_ms: int)
         assert refusal is not None
         state.reply(reply_to, refusal)
         return
-    # Ask the new voter itself whether it understands the voter set it is going to be in.
+    # The new voter is asked for its supported kraft.version levels.
     state.peers.reset_one(add.voter.id)
     probe_id = state.send(add.voter.id, add.endpoints, SupportedVersions(), now_ms)
     timeout_ms = (
@@ -82,7 +82,7 @@ def on_supported_versions(state: RaftState, request_id: int, reply: SupportedVer
         voters = state.voters.last.with_voter(
             Voter(add.voter, add.endpoints, reply.kraft_version_min, reply.kraft_version_max)
         )
-        assert voters is not None, "checked when the request came, and there is one change at a time"
+        assert voters is not None, "checked when the request arrived, and there is one change at a time"
         change.offset = _append_voters(state, voters)
         if not add.ack_when_committed:
             state.reply(change.reply_to, voter_change_reply(state, ErrorCode.NONE))
@@ -114,7 +114,7 @@ def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: object, now
 
 
 def on_update_voter(state: RaftState, update: UpdateVoter, now_ms: int) -> VoterChangeReply:
-    """Answered when appended: the voter asks again if the record should be lost with its leader."""
+    """Updates a voter. The response is sent after the append: the voter retries if the record is lost with its leader."""
     voter = update.voter
     refusal = _check_request(state, update.cluster_id, update.epoch)
     if refusal is not None:
@@ -141,10 +141,10 @@ def on_update_voter(state: RaftState, update: UpdateVoter, now_ms: int) -> Voter
 
 
 def voters_with_directories(state: RaftState) -> VoterSet:
-    """The configured voters as the log is to name them: the same nodes, each with the directory that it fetches for.
+    """Returns the configured voters as they will be in the log: the same nodes, each with the directory id of its fetches.
 
     Raises:
-        KafkaError: INVALID_UPDATE_VERSION, a voter has not been heard of by this leader.
+        KafkaError: INVALID_UPDATE_VERSION, a voter has not fetched from this leader.
     """
     leader = state.role
     assert isinstance(leader, Leader)
@@ -177,11 +177,11 @@ def _check_request(state: RaftState, cluster_id: str | None, epoch: int) -> Vote
 
 
 def _check_state(state: RaftState) -> VoterChangeReply | None:
-    """Whether the voter set may be changed now."""
+    """Checks whether the voter set may be changed now."""
     leader = state.role
     assert isinstance(leader, Leader)
     if leader.change is not None:
-        return voter_change_reply(state, ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way")
+        return voter_change_reply(state, ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is in progress")
     if leader.high_watermark < 0:
         return voter_change_reply(
             state, ErrorCode.REQUEST_TIMED_OUT, "the leader has not committed a record of its epoch yet"

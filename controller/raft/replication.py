@@ -1,11 +1,11 @@
-"""How the log gets from the leader to everybody else. Functions on the state.
+"""Replication of the log from the leader to its followers. Functions on the state.
 
-A follower fetches at the end of its log and names the last epoch in it. The leader answers with records, with the point
-where the logs part (the follower truncates), or with a snapshot to start from. A voter fetches again only when what it has
-is on its disk, because its next fetch offset is counted as an acknowledgement.
+A follower fetches at the end of its log and sends the last epoch in it. The leader responds with records, with the point
+of divergence (the follower truncates), or with a snapshot. A voter fetches again only after a flush, because its fetch
+offset counts as an acknowledgement.
 
-A fetch that has nothing to get waits at the leader. It is answered by the next append, or, because of KIP-1166, by the
-next move of the high watermark, so that followers learn of a commit one network delay after the leader.
+A fetch without new records is delayed at the leader. The next append completes it, or, because of KIP-1166, the next advance
+of the high watermark, so that followers learn of a commit one network delay after the leader.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import DYNAMIC_VOTERS
 from ottla.protocol.errors import ErrorCode
 
-#: How often a follower compares what the voter set says of it with its configuration.
+#: The period in which a follower compares its entry in the voter set with its configuration.
 VOTER_CHANGE_PERIOD_MS = 2000
 
 VoterChange = AddVoter | RemoveVoter | UpdateVoter
 
 
-# The leader's side.
+# Leader
 
 
 def on_fetch(state: RaftState, fetch: Fetch, reply_to: object, now_ms: int) -> None:
@@ -67,7 +67,7 @@ def _check_fetch(state: RaftState, fetch: Fetch) -> FetchReply | None:
 
 
 def check_leader(state: RaftState, epoch: int) -> ErrorCode:
-    """Whether a request to the leader of `epoch` has come to the right place."""
+    """Returns the error of a request to the leader of `epoch`: NONE if this replica is that leader."""
     if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > state.epoch:
@@ -78,7 +78,7 @@ def check_leader(state: RaftState, epoch: int) -> ErrorCode:
 
 
 def answer_fetch(state: RaftState, fetch: Fetch, now_ms: int) -> FetchReply:
-    """Answer from the log as it is now, and count what the fetch acknowledges."""
+    """Responds from the current log, and counts the acknowledgement of the fetch."""
     leader = state.role
     assert isinstance(leader, Leader)
     match state.log.validate(fetch.log_end):
@@ -92,7 +92,7 @@ def answer_fetch(state: RaftState, fetch: Fetch, now_ms: int) -> FetchReply:
 
 
 def on_fetch_snapshot(state: RaftState, fetch: FetchSnapshot, now_ms: int) -> FetchSnapshotReply:
-    """The driver reads the file: it answers POSITION_OUT_OF_RANGE or SNAPSHOT_NOT_FOUND itself where that fails."""
+    """Responds to FetchSnapshot. The driver reads the file, and responds POSITION_OUT_OF_RANGE or SNAPSHOT_NOT_FOUND if that fails."""
     if state.is_foreign_cluster(fetch.cluster_id):
         return FetchSnapshotReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     leader, error = state.role, check_leader(state, fetch.epoch)
@@ -128,7 +128,7 @@ def on_flushed(state: RaftState, generation: int, offset: int, now_ms: int) -> N
 
 
 def drive_leader(state: RaftState, leader: Leader, now_ms: int) -> None:
-    # What was appended or committed during this step may commit more: a voter set that got smaller, say.
+    # Appends and commits of this step may commit more, for example a smaller voter set.
     if leader.record_local_end(state.log.flushed_offset):
         transitions.advance_high_watermark(state, leader.high_watermark)
     if leader.resign_requested or (leader.needs_check_quorum and now_ms >= leader.check_quorum_deadline_ms):
@@ -160,7 +160,7 @@ def _wake_parked(state: RaftState, leader: Leader, now_ms: int) -> None:
             leader.parked.append(parked)
 
 
-# The follower's side.
+# Follower
 
 
 def drive_follower(state: RaftState, role: Follower, now_ms: int) -> None:
@@ -193,7 +193,7 @@ def _next_request(state: RaftState, role: Follower, now_ms: int) -> Fetch | Fetc
         return FetchSnapshot(
             config.cluster_id, state.key, role.epoch, snapshot, position, config.snapshot_fetch_bytes_max
         )
-    # While the leader is in doubt, an answer counts more than news.
+    # A leader that is suspected to have failed must respond at once, even without new records.
     wait_ms_max = config.fetch_wait_ms_max if role.has_fetched else 0
     return Fetch(
         config.cluster_id,
@@ -207,16 +207,16 @@ def _next_request(state: RaftState, role: Follower, now_ms: int) -> Fetch | Fetc
 
 
 def _wanted_change(state: RaftState, role: Follower) -> VoterChange | None:
-    """How the voter set should speak of this replica, where it does not (KIP-853)."""
+    """Returns the change of the voter set that this replica needs, or None (KIP-853)."""
     config, known = state.config, state.voters.last.get(state.key.id)
     if state.is_voter:
         return UpdateVoter(config.cluster_id, role.epoch, config.own_voter) if known != config.own_voter else None
     if not (config.auto_join and config.can_vote):
         return None
     if known is not None:
-        # This node with another disk, which is gone: nobody else will ever speak for it.
+        # The entry has an earlier directory of this node, which no longer exists, so this node must remove it.
         return RemoveVoter(config.cluster_id, known.key)
-    # Not to be waited for until it is committed: that may need our next fetch.
+    # The response must not wait for the commit, which may need our next fetch.
     return AddVoter(config.cluster_id, state.key, config.endpoints, config.request_timeout_ms, ack_when_committed=False)
 
 
@@ -224,7 +224,7 @@ def on_fetch_failure(state: RaftState, destination_id: int, failed: Failed, now_
     role = state.role
     if not isinstance(role, Follower) or destination_id != role.leader_id or not failed.connection_closed:
         return
-    # A killed leader closes its connections at once. If it only closed this one, the next fetch clears the doubt.
+    # A killed leader closes all its connections at once. If it only closed this one, the next fetch succeeds.
     grace_ms = state.config.leader_loss_grace_ms
     if grace_ms > 0:
         role.has_fetched = False
@@ -243,7 +243,7 @@ def on_fetch_reply(state: RaftState, fetch: Fetch, reply: FetchReply, now_ms: in
             return False
     elif reply.snapshot is not None:
         if state.is_storing:
-            # What a former leader sent is being read under the same name.
+            # A download from a former leader is being read under the same name.
             return False
         role.download = Download(reply.snapshot)
         state.note(f"fetching snapshot {reply.snapshot} from {role.leader_id}")
@@ -258,7 +258,7 @@ def _truncate(state: RaftState, reply: FetchReply) -> bool:
     assert reply.diverging is not None
     offset = state.log.truncation_point(reply.diverging)
     if offset < max(state.high_watermark, state.log.start_offset) or offset >= state.log.end_offset:
-        # Somebody has lost committed records. Truncating would make two of us: keep what we have, and be loud.
+        # The leader has lost committed records. Truncation here would lose another copy, so the log is kept and the error logged.
         state.note(
             f"REFUSED: leader {reply.leader_id} of epoch {reply.epoch} asks to truncate to {offset}, "
             f"but {state.high_watermark} is committed and the log is {state.log.start_offset} to {state.log.end}"
@@ -291,7 +291,7 @@ def on_fetch_snapshot_reply(state: RaftState, fetch: FetchSnapshot, reply: Fetch
     if not isinstance(role, Follower) or role.download is None:
         return handled
     if reply.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.INVALID_REQUEST):
-        # The leader has a newer one by now. Fetch, and be told which.
+        # The leader has a newer snapshot by now; the response to the next fetch names it.
         role.download = None
         return False
     download = role.download
@@ -304,14 +304,14 @@ def on_fetch_snapshot_reply(state: RaftState, fetch: FetchSnapshot, reply: Fetch
     download.is_complete = download.position >= reply.size
     state.effects.snapshot_chunk = SnapshotChunk(download.snapshot, reply.position, reply.data, download.is_complete)
     role.has_fetched = True
-    # A leader that is not asked while its snapshot is stored is not silent either.
+    # While a snapshot is being stored no fetch is sent, so the fetch timeout does not apply.
     role.fetch_deadline_ms = NEVER if download.is_complete else now_ms + state.config.fetch_timeout_ms
     state.is_storing = download.is_complete
     return True
 
 
 def end_download(state: RaftState, now_ms: int) -> Download | None:
-    """It is stored, or cannot be used: fetch again. None if this is not the follower any more that asked for it."""
+    """Ends a download, after which the follower fetches again. Returns None if the role has changed since the request."""
     state.is_storing = False
     role = state.role
     if not isinstance(role, Follower) or role.download is None or not role.download.is_complete:
@@ -322,12 +322,12 @@ def end_download(state: RaftState, now_ms: int) -> Download | None:
 
 
 def on_snapshot_received(state: RaftState, received: SnapshotReceived, now_ms: int) -> None:
-    """The leader only sends what is committed, so the snapshot may replace a log that ends before it or parts from it."""
+    """Resets the log to a downloaded snapshot. Its records are committed, so it may replace a log that ends before it or diverges from it."""
     snapshot = received.snapshot
     if end_download(state, now_ms) is None or snapshot.offset <= state.high_watermark:
-        # There is a new leader, and what it made us append may be counted on. The file stays as one snapshot more.
+        # There is a new leader, and it may have counted our appends since. The file is kept as an additional snapshot.
         return
-    state.note(f"the log starts anew at snapshot {snapshot}")
+    state.note(f"the log is reset to snapshot {snapshot}")
     state.log.reset_to_snapshot(snapshot)
     state.voters.reset_to_snapshot(snapshot.offset, received.voters, received.kraft_version)
     state.effects.reset_to_snapshot = snapshot

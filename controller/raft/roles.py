@@ -1,16 +1,16 @@
 """The roles a replica can have. One small class each; which may follow which is in `quorum.py`.
 
     Unattached   knows no leader to fetch from; may have voted in this epoch
-    Prospective  asks whether it would win an election, before it disturbs anyone by holding one (PreVote, KIP-996)
-    Candidate    has voted for itself in a new epoch and asks for votes
+    Prospective  requests pre-votes, to find out whether it would win an election before it raises the epoch (KIP-996)
+    Candidate    has voted for itself in a new epoch and requests votes
     Leader       won the epoch; `leader.py`
     Follower     fetches from the leader of the epoch
     Resigned     was leader of this epoch and will not be again in it
 
-An observer is a replica that is not in the voter set: it is Unattached or Follower and never asks for votes. A voter set
+An observer is a replica that is not in the voter set: it is Unattached or Follower and never requests votes. A voter set
 can change under a role, so roles do not know whether their replica votes.
 
-Deadlines are monotonic milliseconds. `election` is what must be durable about the role.
+Deadlines are monotonic milliseconds. `election` is the durable part of the role.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.controller.raft.voters import Endpoints, ReplicaKey
 
 @dataclass(slots=True)
 class Votes:
-    """The state of one ballot among the voters at its start."""
+    """The votes of one election among the voters at its start."""
 
     voters: frozenset[int]
     granted: set[int] = field(default_factory=set)
@@ -53,13 +53,13 @@ class Votes:
         return self.voters - self.granted - self.rejected
 
     def record(self, voter_id: int, granted: bool) -> None:
-        """A voter's binding answer never changes; of pre-votes the last answer counts."""
+        """Records a reply. A vote in an election never changes; of several replies to pre-votes the last one counts."""
         (self.granted if granted else self.rejected).add(voter_id)
         (self.rejected if granted else self.granted).discard(voter_id)
 
 
 def is_voted_for(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
-    """Whether a repeated request comes from the candidate that has this vote already.
+    """Returns True if a request comes from the candidate that has this vote already.
 
     The quorum-state file of static voters, version 0, keeps no directory: after a restart the node id alone decides.
     """
@@ -69,7 +69,7 @@ def is_voted_for(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
 def grants_without_leader(
     role: Unattached | Prospective, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool
 ) -> bool:
-    """The answer of a role that follows no leader; an epoch whose leader is known by name has had its election."""
+    """Decides a vote in a role without a leader to fetch from. An epoch whose leader is known has had its election already."""
     if pre_vote:
         return log_is_up_to_date
     if role.voted is not None:
@@ -82,7 +82,7 @@ class Unattached:
     epoch: int
     election_deadline_ms: int
     voted: ReplicaKey | None = None
-    #: The leader of this epoch when it is known by name only, without an address to fetch from.
+    #: The leader of this epoch if only its id is known, without an endpoint to fetch from.
     leader_id: int = -1
 
     @property
@@ -90,7 +90,7 @@ class Unattached:
         return ElectionState(self.epoch, self.leader_id, self.voted)
 
     def deadline_ms(self, is_voter: bool) -> int:
-        """When this role has something to do even if nothing happens."""
+        """Returns when this role must act without an event."""
         return self.election_deadline_ms if is_voter else NEVER
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
@@ -102,10 +102,10 @@ class Prospective:
     epoch: int
     votes: Votes
     election_deadline_ms: int
-    #: Who did not say yes is asked again from here on: a pre-vote binds nobody, and peers notice a dead leader at
+    #: The time from which rejected pre-votes are retried: they are not binding, and peers notice a failed leader at
     #: different times.
     retry_ms: int
-    #: What this replica still owes the epoch it has not left: its vote, or its leader, to which it may return.
+    #: The vote in the current epoch, or its leader, to which this replica may return.
     voted: ReplicaKey | None = None
     leader_id: int = -1
     leader_endpoints: Endpoints = ()
@@ -143,11 +143,11 @@ class Candidate:
 
 @dataclass(slots=True)
 class Download:
-    """A snapshot on its way from the leader."""
+    """The download of a snapshot from the leader."""
 
     snapshot: OffsetAndEpoch
     position: int = 0
-    #: All bytes are here; the driver is making them durable. Nothing is fetched meanwhile.
+    #: All bytes have arrived, and the driver is making them durable. No fetch is sent meanwhile.
     is_complete: bool = False
 
 
@@ -158,11 +158,11 @@ class Follower:
     leader_endpoints: Endpoints
     fetch_deadline_ms: int
     voted: ReplicaKey | None = None
-    #: Whether the leader has answered a fetch since it was last in doubt. While it answers us, we help nobody to
-    #: replace it: a pre-vote is refused (KIP-996).
+    #: True if the leader has responded to a fetch since it was last suspected to have failed. Pre-votes are then rejected
+    #: (KIP-996).
     has_fetched: bool = False
     download: Download | None = None
-    #: When to compare the voter set's entry of this replica with its configuration (KIP-853).
+    #: The next time at which this replica compares its entry in the voter set with its configuration (KIP-853).
     voter_change_ms: int = NEVER
 
     @property
@@ -181,7 +181,7 @@ class Resigned:
     epoch: int
     own_id: int
     election_deadline_ms: int
-    #: Who has not yet answered that it knows of the resignation, best candidate first.
+    #: The voters that have not acknowledged the resignation, best candidate first.
     preferred_successors: tuple[ReplicaKey, ...] = ()
     unacknowledged: set[int] = field(default_factory=set)
 

@@ -1,6 +1,6 @@
 """The routes of the quorum's APIs, for a controller's listeners: Fetch there is of the metadata log alone.
 
-Whether the sender may ask at all (ClusterAction) is for whoever puts these routes on a listener to check.
+The listener that has these routes must authorize the sender (ClusterAction).
 """
 
 from __future__ import annotations

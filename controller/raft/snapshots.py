@@ -3,8 +3,8 @@
     <end offset, 20 digits>-<epoch, 10 digits>.checkpoint     batches are numbered from 0 inside the file
     ….checkpoint.part                                         being written or downloaded; removed at start
 
-A file has its final name only once all of it is on the disk, and it never changes afterwards. `bootstrap.checkpoint`,
-written when a directory is formatted, has the same form and is the first thing the first leader writes into the log.
+A file gets its final name only after it is synced, and never changes afterwards. `bootstrap.checkpoint`, written when a
+directory is formatted, has the same format; the first leader appends its records to the log first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 #: Batches in a snapshot stay small enough to be read one by one; Kafka's limit for the log is 8 MB.
 BATCH_BYTES_MAX = 1024 * 1024
-#: How much is read from the disk at a time when a snapshot is loaded.
+#: The size of a read when a snapshot is loaded.
 READ_BYTES = 4 * 1024 * 1024
 
 
@@ -49,7 +49,7 @@ def file_name(snapshot: OffsetAndEpoch) -> str:
 
 
 class SnapshotReplaced(Exception):
-    """A newer snapshot came from the leader while this one was being read, and its file may be gone."""
+    """The leader sent a newer snapshot while this one was read, and the file may have been deleted."""
 
 
 class Snapshots:
@@ -60,14 +60,14 @@ class Snapshots:
         self._directory = directory
 
     def open(self) -> list[OffsetAndEpoch]:
-        """Removes what a former process left unfinished; names what is there, oldest first."""
+        """Removes unfinished files of an earlier process; returns the snapshots, oldest first."""
         for name in self._files.list_dir(self._directory):
             if name.endswith(SUFFIX + PART):
                 self._files.remove(f"{self._directory}/{name}")
         return self.known()
 
     def known(self) -> list[OffsetAndEpoch]:
-        """Oldest first. Unfinished ones are left alone: this node may be writing one of them."""
+        """Returns the snapshots, oldest first, without unfinished ones, which this node may be writing."""
         names = (_NAME.fullmatch(name) for name in self._files.list_dir(self._directory))
         return sorted(OffsetAndEpoch(int(name[1]), int(name[2])) for name in names if name)
 
@@ -87,14 +87,14 @@ class Snapshots:
         return SnapshotReader(self._files, self.path(snapshot), snapshot)
 
     def check(self, snapshot: OffsetAndEpoch) -> None:
-        """CorruptFile unless the whole of it can be read: ask before a log is given up for it."""
+        """Raises CorruptFile unless the whole snapshot is valid. Call it before a log is reset to the snapshot."""
         for _ in self.reader(snapshot):
             pass
 
     def remove(self, snapshot: OffsetAndEpoch) -> None:
         self._files.remove(self.path(snapshot))
 
-    # A snapshot that comes from the leader.
+    # Downloads from the leader
 
     def store_chunk(self, snapshot: OffsetAndEpoch, position: int, data: Buffer) -> None:
         part = self.path(snapshot) + PART
@@ -103,7 +103,7 @@ class Snapshots:
         self._files.pwrite(part, position, bytes(data))
 
     def checking(self, snapshot: OffsetAndEpoch) -> Work[ControlRecords]:
-        """Look at all of a download, in slices. CorruptFile if it is not a whole snapshot; it is removed then."""
+        """Checks a whole download, in slices. Raises CorruptFile if it is not a complete snapshot, and removes it."""
         part = self.path(snapshot) + PART
         reader, turn = SnapshotReader(self._files, part, snapshot), Turn()
         try:
@@ -116,7 +116,7 @@ class Snapshots:
         return reader.control
 
     def finish(self, snapshot: OffsetAndEpoch) -> None:
-        """Make a download that has been checked durable under its name."""
+        """Makes a checked download durable under its final name."""
         part = self.path(snapshot) + PART
         self._files.sync_file(part)
         self._files.rename(part, self.path(snapshot))
@@ -124,10 +124,10 @@ class Snapshots:
 
 
 class SnapshotReader:
-    """Iterates over the batches of one snapshot, and checks on the way that it is whole.
+    """Iterates over the batches of one snapshot, and checks that it is complete.
 
-    `control` (voters and kraft.version) and `last_contained_log_timestamp` are known after the first batch. Whoever reads it
-    over several turns of the loop sets `is_replaced` when it is not the newest any more.
+    `control` (voters and kraft.version) and `last_contained_log_timestamp` are known after the first batch. A caller that reads
+    it in several turns of the loop sets `is_replaced` when a newer snapshot arrives.
     """
 
     def __init__(self, files: Files, path: str, snapshot: OffsetAndEpoch) -> None:
@@ -140,7 +140,7 @@ class SnapshotReader:
 
     @property
     def offset(self) -> int:
-        """The end offset: the state of the log below it is in here."""
+        """The end offset: the snapshot has the state of the log below it."""
         return self.snapshot_id.offset
 
     @property
@@ -148,12 +148,12 @@ class SnapshotReader:
         return self.snapshot_id.epoch
 
     def load_control(self) -> ControlRecords:
-        """The control records of the header alone."""
+        """Reads the control records of the header alone."""
         next(iter(self), None)
         return self.control
 
     def __iter__(self) -> Iterator[CommittedBatch]:
-        """Data batches and control batches in order.
+        """Yields data batches and control batches in order.
 
         Raises:
             CorruptFile: a batch is damaged, its records cannot be read, or header or footer are missing.
@@ -161,13 +161,13 @@ class SnapshotReader:
         for view in self._checked():
             batch = CommittedBatch(view)
             try:
-                batch.records  # noqa: B018  decodes them: a CRC does not say that they can be
+                batch.records  # noqa: B018  decodes them, because a valid CRC does not prove that they can be decoded
             except KafkaError as fault:
                 raise self._unreadable(view, fault) from None
             yield batch
 
     def values(self) -> Iterator[bytes]:
-        """The values of the data records alone, one after the other: a batch of Kafka's may have 8 MB of them.
+        """Yields the values of the data records one by one: a batch of Kafka's may have 8 MB of them.
 
         Raises:
             CorruptFile, SnapshotReplaced
@@ -195,7 +195,7 @@ class SnapshotReader:
             expected = view.next_offset
             yield view
         if not footer_seen:
-            raise CorruptFile(self.path, "has no footer: it was cut short")
+            raise CorruptFile(self.path, "has no footer: the file is incomplete")
 
     def _unreadable(self, view: BatchView, fault: KafkaError) -> CorruptFile:
         return CorruptFile(self.path, f"batch at offset {view.base_offset}: {fault}")
@@ -230,7 +230,7 @@ class SnapshotReader:
             except KafkaError as fault:
                 raise CorruptFile(self.path, f"at byte {position + taken}: {fault}") from None
             if taken == 0:
-                # A batch larger than what was read, or the torn end of the file.
+                # The batch is larger than the read, or it is the torn end of the file.
                 if len(data) >= size - position or len(data) < HEADER_BYTES:
                     raise CorruptFile(self.path, f"ends inside the batch at byte {position}")
                 wanted *= 4
@@ -267,14 +267,14 @@ class SnapshotWriter:
         self._write(self._control(rows), len(rows))
 
     def append(self, records: list[bytes]) -> None:
-        """Add data records, as raw values."""
+        """Appends data records, as raw values."""
         assert not self.is_frozen
         for values in split(records, BATCH_BYTES_MAX):
             batch = data_batch(values, base_offset=self._next_offset, epoch=self.snapshot_id.epoch, now_ms=self._now_ms)
             self._write(batch, len(values))
 
     def freeze(self) -> int:
-        """Write the footer and make the file durable under its name. Returns its size in bytes."""
+        """Writes the footer and makes the file durable under its final name. Returns its size in bytes."""
         assert not self.is_frozen
         self._write(self._control([(ControlType.SNAPSHOT_FOOTER, encode(wire.SnapshotFooterRecord(0), 0))]), 1)
         self.is_frozen = True
@@ -299,7 +299,7 @@ class SnapshotWriter:
 
 
 def write_bootstrap(files: Files, directory: str, records: list[bytes], now_ms: int) -> None:
-    """`bootstrap.checkpoint`: the records that the first leader of a new cluster begins with."""
+    """Writes `bootstrap.checkpoint`: the records that the first leader of a new cluster appends first."""
     writer = SnapshotWriter(
         files,
         f"{directory}/{BOOTSTRAP_FILE}",
@@ -314,7 +314,7 @@ def write_bootstrap(files: Files, directory: str, records: list[bytes], now_ms: 
 
 
 def read_bootstrap(files: Files, directory: str) -> list[bytes] | None:
-    """The records of `bootstrap.checkpoint`; None if there is none."""
+    """Reads the records of `bootstrap.checkpoint`; returns None if the file is missing."""
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if files.size(path) is None:
         return None
@@ -322,7 +322,7 @@ def read_bootstrap(files: Files, directory: str) -> list[bytes] | None:
 
 
 def write_initial_voters(files: Files, directory: str, voters: VoterSet, now_ms: int) -> None:
-    """The snapshot 0-0 that a directory formatted for dynamic voters starts from: kraft.version 1 and the first voters."""
+    """Writes the snapshot 0-0 of a directory formatted for dynamic voters: kraft.version 1 and the first voters."""
     files.make_dirs(directory)
     writer = SnapshotWriter(
         files,

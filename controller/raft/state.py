@@ -1,7 +1,7 @@
-"""What one replica of the quorum is and knows, and the Effects of the step that is under way.
+"""The state of one replica of the quorum, and the Effects of the current step.
 
-The role and the high watermark change in `transitions.py` alone; what is done with a message is in `elections.py`,
-`replication.py` and `reconfiguration.py`. They are functions on this state, which imports none of them; `core.py` steps it.
+The role and the high watermark change in `transitions.py` alone; messages are handled in `elections.py`, `replication.py` and
+`reconfiguration.py`. These are functions on this state, which does not import them; `core.py` calls them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RaftState:
     def __init__(
         self, config: RaftConfig, log: LogState, voters: VoterHistory, election: ElectionState | None, rng: Random
     ) -> None:
-        """What the disk has. The role that continues it is `elections.initial_role`."""
+        """Starts from the durable state. `elections.initial_role` returns the role that continues it."""
         self.config = config
         self.key = config.key
         self.log = log
@@ -33,21 +33,21 @@ class RaftState:
         self.rng = rng
         self.peers = Peers(config.request_timeout_ms, config.retry_backoff_ms)
         self.high_watermark = -1
-        self.refusals = agreement.Refusals()
+        self.rejections = agreement.Rejections()
         self.elections_lost = 0
         #: All of a leader's snapshot has arrived, and the driver is making it durable.
         self.is_storing = False
-        #: The last epoch that this node, or the process before on the same disk, was the leader of.
+        #: The last epoch in which this node, also in an earlier process on the same disk, was the leader.
         self.led_epoch = election.epoch if election is not None and election.leader_id == config.key.id else -1
         self.effects = Effects()
-        #: What is durable, or is about to be: `effects.election` of this step or of one before.
+        #: The election state that is durable, or that `effects.election` of this or an earlier step makes durable.
         self.durable_election = election
-        #: What the listener has been notified of.
+        #: The leader of which the listener has been notified.
         self.notified_leader: LeaderAndEpoch | None = None
-        #: Of the step that is under way, or of the last one.
+        #: The time of the current step, or of the last one.
         self.now_ms = 0
 
-    # What it is.
+    # Properties
 
     @property
     def epoch(self) -> int:
@@ -72,9 +72,9 @@ class RaftState:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica holds elections. One that a record removes goes on until that record is committed.
+        """True if this replica takes part in elections. A removed voter does so until the record that removes it is committed.
 
-        Otherwise no replica could: a leader of two voters that removed itself, uncommitted, has the only log that can win.
+        Otherwise there might be no leader: if one of two voters removes itself, uncommitted, only its own log can win an election.
         """
         voters = self.voters
         if not self.config.can_vote or voters.last.is_voter(self.key):
@@ -88,11 +88,11 @@ class RaftState:
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has to be called at the latest; NEVER if nothing is to come."""
+        """The latest time for the next `tick`; NEVER if none is needed."""
         return min(self.role.deadline_ms(self.is_voter), self.peers.next_deadline_ms(self.now_ms))
 
     def quorum_endpoint(self, endpoints: Endpoints) -> Endpoint:
-        """Replicas talk on the listener that this one's quorum talks on, or the first that the other has."""
+        """Returns a replica's endpoint of the quorum's listener, or its first one if it has no such listener."""
         own = self.config.endpoints[0].name if self.config.endpoints else ""
         return next((endpoint for endpoint in endpoints if endpoint.name == own), endpoints[0])
 
@@ -104,11 +104,11 @@ class RaftState:
         return timeout_ms + self.rng.randrange(timeout_ms) if timeout_ms > 0 else 0
 
     def election_backoff_ms(self) -> int:
-        """Grows with the elections lost in a row, so that candidates that collide draw apart."""
+        """Returns the election backoff. It grows with the elections lost in a row, so that candidates do not collide again."""
         limit_ms = min(self.config.election_backoff_ms_max, 100 << min(self.elections_lost, 10))
         return 20 + self.rng.randrange(max(1, limit_ms))
 
-    # What the step under way sends.
+    # Sends of the current step
 
     def note(self, text: str) -> None:
         self.effects.notes.append(text)
@@ -117,7 +117,7 @@ class RaftState:
         self.effects.replies.append(Reply(reply_to, body))
 
     def send(self, destination_id: int, endpoints: Endpoints, body: RequestBody, now_ms: int) -> int:
-        """Send if the replica is ready for a request. Returns the request's id, or -1."""
+        """Sends the body if the replica may get a request now. Returns the request's id, or -1."""
         if not endpoints or not self.peers.is_ready(destination_id, now_ms):
             return -1
         request_id = self.peers.sent(destination_id, body, now_ms)

@@ -23,7 +23,7 @@ def become_unattached(
     timeout_ms = state.random_election_timeout_ms()
     match state.role:
         case Unattached(election_deadline_ms=deadline_ms) | Candidate(election_deadline_ms=deadline_ms) if not voted:
-            # A higher epoch alone is no reason to wait longer: else two candidates could keep a third from trying.
+            # A higher epoch alone does not extend the deadline: otherwise two candidates could prevent a third from starting an election.
             pass
         case Prospective():
             deadline_ms = now_ms + state.election_backoff_ms()
@@ -85,7 +85,7 @@ def become_resigned(state: RaftState, now_ms: int) -> None:
 
 
 def _own_voter_records(state: RaftState, voter_set: VoterSet) -> tuple[int | None, VoterSet | None]:
-    """A dynamic leader writes the voter set when the log has none yet, or when its own entry is out of date."""
+    """Returns the records of the voter set that a leader of dynamic voters writes if the log has none, or its own entry is out of date."""
     if state.voters.kraft_version < DYNAMIC_VOTERS:
         return None, None
     own, known = state.config.own_voter, voter_set.get(state.key.id)
@@ -107,7 +107,7 @@ def _set_role(state: RaftState, role: Role) -> None:
     if type(role) is not type(old) or role.epoch != old.epoch:
         state.note(f"{type(old).__name__} -> {type(role).__name__} in epoch {role.epoch}, leader {state.leader_id}")
     if not isinstance(role, Leader):
-        # Resigned: the role still is this epoch's leader for votes, but appends are refused.
+        # Resigned: for votes the role is still this epoch's leader, but it does not append.
         leader_id = -1 if isinstance(role, Resigned) else role.election.leader_id
         _notify_leader(state, LeaderAndEpoch(leader_id, role.epoch))
 
@@ -121,7 +121,7 @@ def _notify_leader(state: RaftState, leader: LeaderAndEpoch) -> None:
 
 
 def append_batch(state: RaftState, count: int, data: object) -> int:
-    """Append as leader; returns the last offset. Control records may change the voters, at once."""
+    """Appends as leader; returns the last offset. Control records about voters take effect at once."""
     assert count > 0
     base_offset, epoch = state.log.end_offset, state.epoch
     last_offset = base_offset + count - 1
@@ -133,7 +133,7 @@ def append_batch(state: RaftState, count: int, data: object) -> int:
     state.voters.append(last_offset, voters, kraft_version)
     if voters is not None and isinstance(state.role, Leader):
         state.role.set_voters(voters)
-        # The new majority gets its full time: the only voter, say, had nobody to wait for until now.
+        # The new majority gets its full time: for example, a single voter had no check-quorum deadline until now.
         state.role.check_quorum_deadline_ms = state.now_ms + state.role.check_quorum_ms
     return last_offset
 

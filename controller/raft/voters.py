@@ -1,7 +1,7 @@
-"""The voter set and its history: who votes from which offset of the log on.
+"""The voter set and its history by offset of the log.
 
-A change of the set takes effect when it is appended, not when it is committed (KIP-853): that is what makes one change
-at a time safe, because the majorities of two neighbouring sets always overlap. A truncation takes it back again.
+A change of the set takes effect when it is appended, not when it is committed (KIP-853). That makes one change at a time
+safe, because the majorities of two consecutive sets always overlap. A truncation of the record undoes the change.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from ottla.protocol.primitives import ZERO_UUID
 
-#: kraft.version: 0 knows the voters from the configuration, 1 from VotersRecords in the log (KIP-853).
+#: kraft.version: with 0 the voters are configured, with 1 they are in VotersRecords in the log (KIP-853).
 STATIC_VOTERS = 0
 DYNAMIC_VOTERS = 1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica is its node and the directory that holds its log: a wiped disk makes another replica of the same node."""
+    """A replica's node id and the directory id of its log: a node with a wiped disk is another replica."""
 
     id: int
     directory_id: bytes = ZERO_UUID
@@ -32,7 +32,7 @@ class ReplicaKey(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a replica listens, and what that listener is called."""
+    """The address of a replica's listener, and the listener's name."""
 
     name: str
     host: str
@@ -101,19 +101,19 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def with_voter(self, voter: Voter) -> VoterSet | None:
-        """The set with one voter more; None if its node id votes already."""
+        """Returns the set with one voter more; None if its node id is a voter already."""
         if self.get(voter.id) is not None:
             return None
         return VoterSet.of((*self.voters, voter))
 
     def without(self, replica: ReplicaKey) -> VoterSet | None:
-        """The set with one voter less; None if it is not in it, or would be the last to go."""
+        """Returns the set with one voter less; None if it is not in the set, or is the last voter."""
         if not self.is_voter(replica) or len(self.voters) == 1:
             return None
         return VoterSet(tuple(voter for voter in self.voters if voter.id != replica.id))
 
     def updated(self, voter: Voter) -> VoterSet | None:
-        """The set with new endpoints or versions of one of its voters; None if that replica is not in it."""
+        """Returns the set with new endpoints or versions of one of its voters; None if that replica is not in it."""
         if not self.is_voter(voter.key):
             return None
         return VoterSet(tuple(voter if known.id == voter.id else known for known in self.voters))
@@ -121,7 +121,7 @@ class VoterSet:
 
 @dataclass(slots=True)
 class VoterHistory:
-    """Every voter set and kraft.version since the oldest snapshot, by the offset of the record that brought it."""
+    """Every voter set and kraft.version since the oldest snapshot, by the offset of its record."""
 
     static: VoterSet
     _sets: list[tuple[int, VoterSet]] = field(default_factory=list)
@@ -133,7 +133,7 @@ class VoterHistory:
 
     @property
     def last_offset(self) -> int | None:
-        """The offset of the record that brought the last set; None if it came from the configuration."""
+        """The offset of the last set's record; None if the set is configured."""
         return self._sets[-1][0] if self._sets else None
 
     @property
@@ -141,7 +141,7 @@ class VoterHistory:
         return self._versions[-1][1] if self._versions else STATIC_VOTERS
 
     def at(self, offset: int) -> VoterSet:
-        """The set that a log ending at `offset` has: a record at an offset below it counts."""
+        """Returns the set of a log that ends at `offset`: records below it count."""
         return next((voters for start, voters in reversed(self._sets) if start < offset), self.static)
 
     def kraft_version_at(self, offset: int) -> int:
@@ -151,31 +151,31 @@ class VoterHistory:
         if kraft_version is not None:
             self._versions.append((offset, kraft_version))
         if voters is not None:
-            assert not self._sets or self._sets[-1][0] < offset, "voter sets arrive in the log's order"
+            assert not self._sets or self._sets[-1][0] < offset, "voter sets are added in the log's order"
             self._sets.append((offset, voters))
 
     def merge(self, offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
-        """At start: a record of the log, where a snapshot may have said the same, or something later, already."""
+        """Adds a record of the log at start. A snapshot may already have the same set, or a later one."""
         if voters is not None:
             self._sets = sorted({**dict(self._sets), offset: voters}.items(), key=lambda entry: entry[0])
         if kraft_version is not None:
             self._versions = sorted({**dict(self._versions), offset: kraft_version}.items())
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget what a truncation of the log took away."""
+        """Drops the sets whose records a truncation of the log removed."""
         while self._sets and self._sets[-1][0] >= end_offset:
             self._sets.pop()
         while self._versions and self._versions[-1][0] >= end_offset:
             self._versions.pop()
 
     def reset_to_snapshot(self, end_offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
-        """A snapshot replaces the log: what it says of the voters is all there is."""
+        """Replaces the history by the set in a snapshot, which replaces the log."""
         self._sets.clear()
         self._versions.clear()
         self.append(end_offset - 1, voters, kraft_version)
 
     def forget_before(self, start_offset: int) -> None:
-        """The log starts later now: only the last entry below that offset is still needed."""
+        """Drops the entries before a new log start, except the last one below that offset, which is still in effect."""
         for entries in (self._sets, self._versions):
             while len(entries) > 1 and entries[1][0] < start_offset:
                 del entries[0]

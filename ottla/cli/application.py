@@ -67,7 +67,7 @@ async def connect(connection: Connection, *, limited: bool = True) -> AsyncItera
     except TimeoutError:
         where = f"at {connection.bootstrap}"
         cause = f"gave up after {connection.timeout:g} s while {cluster.doing} {where}"
-        raise CommandFailed(cause, "`ottla cluster health` may tell why; --timeout waits longer", TIMED_OUT) from None
+        raise CommandFailed(cause, "`ottla cluster health` may show why; --timeout waits longer", TIMED_OUT) from None
     finally:
         await cluster.close()
         await real.close()

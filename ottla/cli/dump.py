@@ -137,7 +137,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _decoder_for(path: str) -> Callable[[Record], Row] | None:
-    """How to read the records of an internal topic, told by the name of the directory."""
+    """Returns the decoder of an internal topic's records, by the name of the directory."""
     topic = os.path.basename(os.path.dirname(os.path.abspath(path))).rpartition("-")[0]
     if topic == "__cluster_metadata":
         return _decode_metadata

@@ -1,7 +1,7 @@
 """Lines of a file, a pipe or a terminal, without stopping the event loop.
 
 A daemon thread reads, one chunk ahead at most. asyncio's own threads would not do: they are waited for at the end, and
-a terminal on which nobody types would keep the command from ending with Ctrl-C. For the same reason the thread reads
+a terminal without input would keep the command from ending with Ctrl-C. For the same reason the thread reads
 the bare descriptor: the interpreter's exit waits for the lock of a buffered one.
 """
 
@@ -30,7 +30,7 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
                 data = os.read(descriptor, CHUNK_BYTES)
             except OSError as fault:
                 data = fault
-            with suppress(RuntimeError):  # the loop is closed: nobody is waiting any more
+            with suppress(RuntimeError):  # the loop is closed: no task waits any more
                 loop.call_soon_threadsafe(chunks.put_nowait, data)
 
     threading.Thread(target=read, name="input", daemon=True).start()

@@ -93,7 +93,7 @@ def _planned(index: int, base_port: int, directory: str) -> Node:
     port, controller_port, admin_port = (sock.getsockname()[1] for sock in sockets)
     node = Node(index + 1, port, controller_port, admin_port, directory)
     if sys.platform == "linux":
-        # A socket that is bound and does not listen lets the node listen there, and nobody else is given the port: neither
+        # A socket that is bound and does not listen lets the node listen there, and no other process gets the port: neither
         # another cluster that looks for free ones, nor an outgoing connection while the node is down. Elsewhere both may happen.
         node.reserved = tuple(sockets)
     return node
@@ -205,7 +205,7 @@ def why_it_ended(node: Node, lines_max: int = 15) -> str:
 
 
 def stop(nodes: Sequence[Node]) -> list[Node]:
-    """All at once: a quorum that is asked one by one has nobody left to hand over to. Gives those that had to be killed."""
+    """Stops all nodes at once: one by one, the last would have no quorum for a controlled shutdown. Returns those that had to be killed."""
     killed = []
     for node in nodes:
         if node.process is not None and node.process.poll() is None:

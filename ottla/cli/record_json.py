@@ -31,12 +31,12 @@ def to_line(topic: str, partition: int, record: Record) -> str:
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_said("key", record.key),
-        **_said("value", record.value),
+        **_encoded("key", record.key),
+        **_encoded("value", record.value),
     }
     if record.headers:
         row["headers"] = [
-            {**_said("key", name.encode("utf-8", "surrogateescape")), **_said("value", value)}
+            {**_encoded("key", name.encode("utf-8", "surrogateescape")), **_encoded("value", value)}
             for name, value in record.headers
         ]
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
@@ -56,12 +56,12 @@ def from_line(line: str, default_timestamp: int) -> Incoming:
     partition = _integer(row, "partition", 0)
     headers = tuple(_header(item) for item in _header_items(row.get("headers")))
     record = NewRecord(
-        _heard(row, "key"), _heard(row, "value"), default_timestamp if timestamp is None else timestamp, headers
+        _decoded(row, "key"), _decoded(row, "value"), default_timestamp if timestamp is None else timestamp, headers
     )
     return Incoming(record, partition)
 
 
-def _said(name: str, data: bytes | None) -> dict[str, str | None]:
+def _encoded(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:
@@ -70,7 +70,7 @@ def _said(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": b64encode(data).decode()}
 
 
-def _heard(row: dict[str, object], name: str) -> bytes | None:
+def _decoded(row: dict[str, object], name: str) -> bytes | None:
     encoded = row.get(f"{name}_base64")
     if encoded is not None:
         if not isinstance(encoded, str):
@@ -107,7 +107,7 @@ def _header_items(headers: object) -> list[dict[str, object]]:
 
 
 def _header(item: dict[str, object]) -> tuple[str, bytes | None]:
-    key = _heard(item, "key")
+    key = _decoded(item, "key")
     if key is None:
         raise ValueError("a header has no key")
-    return key.decode("utf-8", "surrogateescape"), _heard(item, "value")
+    return key.decode("utf-8", "surrogateescape"), _decoded(item, "value")

@@ -25,7 +25,7 @@ def check_properties(resolution: Resolution) -> NodeConfig:
     own = {name: resolved.pop(name) for name in list(resolved) if name.startswith("ottla.")}
     if "process.roles" not in resolved:
         raise Refused(
-            "process.roles is not set: this container is told to be neither broker nor controller",
+            "process.roles is not set: this container is configured neither as broker nor as controller",
             _variable(resolution, "PROCESS_ROLES"),
             "set it to broker,controller for a node that is a cluster of its own, and node.id, listeners and "
             "controller.listener.names with it (or set no variable at all)",
@@ -71,7 +71,7 @@ def _volume_remedy(path: str, number: int | None) -> str:
 def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
     """The id to start with: the one asked for, the directories', or the image's; None for a new one.
 
-    A directory of another cluster or node is refused: its records are somebody else's.
+    A directory of another cluster or node is rejected, because its records belong to that one.
     """
     found = {path: meta for path in config.log_directories if (meta := _meta(path)) is not None}
     wanted = resolution.cluster_id

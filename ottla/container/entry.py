@@ -29,7 +29,7 @@ class Prepared(NamedTuple):
 
     properties: dict[str, str]
     log_level: str | None
-    #: Nobody asked for the cluster id: who formats the directories after this step decides it.
+    #: The cluster id is not set: the format of the directories after this step decides it.
     id_is_default: bool
     #: For the scripts that users of the bitnami image mount.
     scripts_environment: Environment | None = None

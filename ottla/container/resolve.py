@@ -31,7 +31,7 @@ PLACES: Mapping[str, Places] = {
     CONFLUENT: CONFLUENT_PLACES,
     bitnami.BITNAMI: BITNAMI_PLACES,
 }
-#: What apache/kafka's image takes when it is told none: all who tried it have this one.
+#: The default of apache/kafka's image: all clusters that were started without a cluster id have this one.
 DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 IMAGE_DEFAULT = "image default"
 ADMIN_LISTENER = "ottla.admin.listener"

@@ -1,4 +1,4 @@
-"""What the environment of a container comes to: properties, each with its origin, and what else is to be told."""
+"""Properties from the environment of a container, each with its origin, and further messages for the operator."""
 
 from __future__ import annotations
 

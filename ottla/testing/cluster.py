@@ -195,7 +195,7 @@ class Cluster:
     # -- What the cluster says ---------------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None, node_id: int | None = None) -> MetadataResponse:
-        """Metadata as one node tells it, or the first that answers."""
+        """Returns the metadata of one node, or of the first that responds."""
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,

@@ -121,7 +121,7 @@ class Links:
                     task.cancel()
                 await asyncio.gather(*moving, return_exceptions=True)
         except OSError:
-            pass  # nobody listens there
+            pass  # no process listens there
         finally:
             for each in writers:
                 each.close()

@@ -1,7 +1,7 @@
-"""All configurations of a node: the tables of `tables/`, put together, and what is known of names that are not in them.
+"""All configurations of a node: the tables of `tables/` combined, and the rules for names that are not in them.
 
-Configurations that Ottla does nothing with are in the tables all the same: a server.properties written for Kafka is
-taken as it is, and DescribeConfigs shows what Kafka would show.
+Configurations without effect in Ottla are in the tables, too: a server.properties written for Kafka is accepted, and
+DescribeConfigs shows what Kafka would show.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
 }  # fmt: skip
 
 # fmt: off
-#: Set at run time only; they are in no properties file and not among what a broker describes unless they are set.
+#: These can be set at run time only; they are not in properties files, and DescribeConfigs has them only if they are set.
 DYNAMIC_ONLY = table(
     ConfigKey("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM,
         "What leaders send to throttled replicas per second at most.", at_least(0), CLUSTER_WIDE),
@@ -40,7 +40,7 @@ DYNAMIC_ONLY = table(
 
 #: listener.name.<listener>.<configuration>, or listener.name.<listener>.<mechanism>.<configuration>.
 LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-#: Those that may have a SASL mechanism between listener and name.
+#: These may have a SASL mechanism between listener and name.
 MECHANISM_CONFIGS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -48,10 +48,10 @@ MECHANISM_CONFIGS = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-#: Per-broker by their table, but for all brokers when they have a listener's prefix.
+#: Per-broker in their table, but cluster-wide with a listener's prefix.
 CLUSTER_LEVEL_LISTENER_CONFIGS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
-#: Configurations that mean the same in other units or under older names, the one that wins first.
+#: The same configuration in other units or under older names, in the order of precedence.
 SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -62,7 +62,7 @@ _SYNONYMS = {name: names for names in SYNONYMS for name in names if name != "log
 
 
 def base_name(name: str) -> str:
-    """A name without its listener's (and mechanism's) prefix."""
+    """Returns a name without its listener's (and mechanism's) prefix."""
     match = LISTENER_PREFIX.fullmatch(name)
     if match is None:
         return name
@@ -71,18 +71,18 @@ def base_name(name: str) -> str:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """All names under which the value of `name` may be set, the one that wins first."""
+    """Returns all names under which the value of `name` may be set, in the order of precedence."""
     base = base_name(name)
     return (name, base) if base != name else _SYNONYMS.get(name, (name,))
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The row of a name, a listener's prefix taken off if need be."""
+    """Returns the row of a name, without its listener's prefix if it has one."""
     return BROKER_CONFIGS.get(name) or DYNAMIC_ONLY.get(name) or BROKER_CONFIGS.get(base_name(name))
 
 
 def is_secret(name: str) -> bool:
-    """Passwords, and whatever nobody knows: it could be one (Kafka hides it too)."""
+    """Returns True for passwords, and for unknown names, which could be passwords (Kafka hides them, too)."""
     key = key_of(name)
     return key is None or key.secret
 

@@ -34,7 +34,7 @@ SELECTORS = frozenset(
 
 
 def check_client_metrics(configs: Mapping[str, str]) -> None:
-    """ConfigError when a subscription may not have these configurations."""
+    """Raises ConfigError if these configurations of a subscription are invalid."""
     for name, text in configs.items():
         key = CLIENT_METRICS_CONFIGS.get(name)
         if key is None:
@@ -49,7 +49,7 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def match_patterns(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
-    """Selector -> pattern that the whole of the client's value must match."""
+    """Returns selector -> pattern; the pattern must match the client's whole value."""
     patterns = {}
     for entry in entries:
         selector, separator, pattern = entry.partition("=")
@@ -58,7 +58,7 @@ def match_patterns(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
                 raise ValueError(entry)
             patterns[selector.strip()] = re.compile(pattern.strip())
         except (ValueError, OverflowError, RecursionError, re.error):
-            # The last three are `re`'s for what Java calls a PatternSyntaxException: a repetition over 2^32, deep groups.
+            # `re` raises the last three where Java raises a PatternSyntaxException: for a repetition over 2^32, for deep groups.
             message = f"Illegal client matching pattern: {entry}"
             raise ConfigError("match", entry, "", message=message) from None
     return patterns

@@ -1,4 +1,4 @@
-"""Which of several values wins, and how DescribeConfigs tells it: source and synonyms, as Kafka has them. Nothing is read.
+"""Precedence of configuration values, and their source and synonyms for DescribeConfigs, as in Kafka. No file is read here.
 
 a topic's own value              DYNAMIC_TOPIC            1
 a broker's, set while it ran     DYNAMIC_BROKER           2
@@ -54,7 +54,7 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One configuration as DescribeConfigs shows it. `type` 0: nobody knows."""
+    """One configuration as DescribeConfigs shows it. `type` 0 means unknown."""
 
     name: str
     value: str | None
@@ -67,7 +67,7 @@ class Described(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """What has been set for a broker, as text: while it ran, for all brokers, and in its properties file."""
+    """The texts of a broker's configurations: dynamic ones, dynamic defaults of all brokers, and its properties file."""
 
     broker: Mapping[str, str]
     default: Mapping[str, str]
@@ -75,7 +75,7 @@ class Levels(NamedTuple):
 
 
 def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> Values:
-    """Every configuration's value, parsed. A dynamic value that is no good is passed over and goes to `refused`."""
+    """Returns every configuration's parsed value. An invalid dynamic value is ignored and added to `refused`."""
     values: dict[str, object] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
     for name, text in levels.static.items():
         key = BROKER_CONFIGS.get(name)
@@ -95,7 +95,7 @@ def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> V
 
 
 def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: bool) -> list[Synonym]:
-    """What is set for `name` under any of `names`, the winner first."""
+    """Returns the values of `name` under any of `names`, in the order of precedence."""
     found = []
     names = tuple(names)
     for level, source in (
@@ -108,13 +108,13 @@ def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: boo
         key = BROKER_CONFIGS.get(each)
         if key is not None and not key.required and key.default is not None:
             found.append(Synonym(each, None if secret else key.to_text(key.default), Source.DEFAULT))
-    # A listener's own value is no synonym of the plain name, and a value in hours says nothing of one in ms that is not set.
+    # A listener's own value is no synonym of the plain name, nor is a value in hours a synonym of an unset one in ms.
     first = next((number for number, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[first:]
 
 
 def describe_broker(levels: Levels, values: Values) -> list[Described]:
-    """All configurations of one broker; internal ones only where they have been set."""
+    """Describes all configurations of one broker; internal ones only if they are set."""
     texts = {**levels.static, **levels.default, **levels.broker}
     names = [name for name, key in BROKER_CONFIGS.items() if not key.internal or name in texts]
     names += [name for name in texts if name not in BROKER_CONFIGS]
@@ -122,7 +122,7 @@ def describe_broker(levels: Levels, values: Values) -> list[Described]:
 
 
 def describe_broker_defaults(levels: Levels) -> list[Described]:
-    """What has been set for all brokers."""
+    """Describes the dynamic defaults of all brokers."""
     return [_describe_broker(name, levels, {}, levels.default, per_broker=False) for name in levels.default]
 
 
@@ -150,7 +150,7 @@ def _describe_broker(
 
 
 def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
-    """All configurations of a topic on this broker."""
+    """Describes all configurations of a topic on this broker."""
     effective = topic_values(overrides, values)
     rows = []
     for name, key in TOPIC_CONFIGS.items():
@@ -167,7 +167,7 @@ def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values)
 
 
 def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
-    """All configurations of a group on this broker."""
+    """Describes all configurations of a group on this broker."""
     effective = group_values(overrides, values)
     rows = []
     for name, key in GROUP_CONFIGS.items():
@@ -183,7 +183,7 @@ def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values)
 
 
 def describe_client_metrics(configs: Mapping[str, str]) -> list[Described]:
-    """All configurations of a client-metrics subscription."""
+    """Describes all configurations of a client-metrics subscription."""
     rows = []
     for name, key in CLIENT_METRICS_CONFIGS.items():
         found = [Synonym(name, configs[name], Source.CLIENT_METRICS)] if name in configs else []
@@ -204,14 +204,14 @@ def _described(key: ConfigKey, value: object, found: list[Synonym]) -> Described
     )
 
 
-#: Kafka refuses a broker's configurations with another code than a topic's or a group's.
+#: Kafka rejects a broker's configurations with another error code than a topic's or a group's.
 CODE = ErrorCode.INVALID_REQUEST
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """ConfigError when these may not be set while brokers run: for one broker, or for all.
+    """Raises ConfigError if these configurations may not be set dynamically: for one broker, or for all.
 
-    Kafka's broker checks this before it forwards the request; here the controller does, so that no way leads round it.
+    Kafka's broker checks this before it forwards the request. Here the controller does, so that no request bypasses the check.
     """
     _refuse("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
     _refuse(
@@ -238,7 +238,7 @@ def _refuse(why: str, names: list[str]) -> None:
 
 
 def _is_static(name: str) -> bool:
-    """Known, and fixed by the properties file; unknown names may be anything that an extension reads."""
+    """Returns True for a known name that only the properties file can set. Unknown names may belong to an extension."""
     return name in BROKER_CONFIGS and not is_dynamic(name)
 
 

@@ -1,9 +1,9 @@
-"""What becomes of a property that is set: most are read; those here are not.
+"""Effects of properties: most are used; those in this module are not.
 
     refused      ignoring it would weaken a protection that the operator relies on: the node does not start with it
-    no effect    Kafka has it, this node takes it, describes it to clients and does nothing with it: named in one line at start
+    no effect    the node accepts Kafka's property and describes it to clients, but does not use it: named in one line at start
 
-Every other name in the tables is read somewhere; tests/rules/test_config_effects.py looks.
+Every other name in the tables is used; tests/rules/test_config_effects.py checks that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Effect(Enum):
 
 
 class Refusal(NamedTuple):
-    """What would be believed in vain, and what to do instead."""
+    """The protection that would be missing, and what to do instead."""
 
     protection: str
     remedy: str
@@ -34,7 +34,7 @@ _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
 _WINDOW = "quotas are measured over a window that cannot be changed here"
 
-#: Refused at any value but the default.
+#: Rejected with any value but the default.
 REFUSED: dict[str, Refusal] = {
     "create.topic.policy.class.name": Refusal(
         f"Java policies are not run: {_NO_POLICY}",
@@ -55,7 +55,7 @@ REFUSED: dict[str, Refusal] = {
     ),
     "security.providers": Refusal("Java security providers are not loaded", _LEAVE_OUT),
     "queued.max.request.bytes": Refusal(
-        "requests are not queued, so their bytes are not bounded together",
+        "requests are not queued, so there is no common limit of their bytes",
         "leave it out; socket.request.max.bytes and max.connections bound what clients can cost",
     ),
     "remote.log.storage.system.enable": Refusal(
@@ -68,7 +68,7 @@ REFUSED: dict[str, Refusal] = {
     },
 }
 
-#: Whole families without effect: what they belong to is not there. Rows of `REFUSED` and names that are read are excepted.
+#: Whole families without effect, because their feature is missing. Rows of `REFUSED` and names that are used are excepted.
 FAMILIES: dict[str, str] = {
     "remote.": "tiered storage",
     "log.remote.": "tiered storage",
@@ -78,14 +78,14 @@ FAMILIES: dict[str, str] = {
     "group.streams.": "the streams protocol of KIP-1071",
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
-    "sasl.": "listeners with SASL are refused",
-    "ssl.": "listeners with TLS are refused",
+    "sasl.": "a node with SASL listeners does not start",
+    "ssl.": "a node with TLS listeners does not start",
     "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
 }
-#: Of the families above, but read: the topic of share groups is created for clients that ask for its partitions.
+#: Names of the families above that are used: the topic of share groups is created for clients that request its partitions.
 READ_OF_FAMILIES = frozenset(
     f"share.coordinator.state.topic.{name}"
     for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
@@ -122,7 +122,7 @@ _SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)
 
 
 def effect_of(name: str) -> Effect:
-    """Of a name in the tables of brokers, with or without a listener's prefix."""
+    """Returns the effect of a name in the tables of brokers, with or without a listener's prefix."""
     base = base_name(name)
     if base in REFUSED:
         return Effect.REFUSED
@@ -135,7 +135,7 @@ def check_effect(name: str, value: Any, where: str = "") -> None:
     """`value` is parsed; `where` is the file or option that set it.
 
     Raises:
-        ConfigError: the property is one that must not be ignored, and would be.
+        ConfigError: the property would have no effect, but must not be ignored.
     """
     base = base_name(name)
     refusal = REFUSED.get(base)
@@ -153,7 +153,7 @@ def check_effect(name: str, value: Any, where: str = "") -> None:
 
 
 def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
-    """The same of everything that a node's file and options set."""
+    """Checks all properties of a node's file and options."""
     for name, text in static.items():
         key = key_of(name)
         if key is not None:
@@ -161,5 +161,5 @@ def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
 
 
 def without_effect(names: Collection[str]) -> list[str]:
-    """Those of the names that are set and do nothing."""
+    """Returns those of the set names that have no effect."""
     return sorted(name for name in names if key_of(name) is not None and effect_of(name) is Effect.NONE)

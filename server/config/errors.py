@@ -1,4 +1,4 @@
-"""What is said about a configuration that cannot be."""
+"""The error of an invalid configuration."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigError(ValueError):
-    """A value, or a name, that is refused. As text it is what Kafka's tools and clients show for the same mistake.
+    """A value or a name is invalid. The text is that of Kafka for the same error.
 
-    `what_to_try` is for the person who starts a node; it is not sent to clients.
+    `what_to_try` is a remedy for the operator; it is not sent to clients.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class ConfigError(ValueError):
         self.code = code
 
     def as_reply(self) -> KafkaError:
-        """What a client is told."""
+        """Returns the error for the client."""
         return KafkaError(self.code, str(self))
 
 
 def shown(value: object) -> str:
-    """A value in a message, as Java prints it."""
+    """Formats a value in a message as Java prints it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

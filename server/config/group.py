@@ -1,4 +1,4 @@
-"""Configurations of single groups: the table, the broker's defaults for them, and the bounds the broker sets."""
+"""Configurations of single groups: the table, the broker's defaults for them, and the broker's bounds."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ GROUP_CONFIGS = table(
 )
 # fmt: on
 
-#: Those that the broker has no default for, because it is the group's alone.
+#: Configurations without a default on the broker.
 WITHOUT_BROKER_DEFAULT = frozenset(
     {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
 )
 
 
 def broker_default(name: str) -> str | None:
-    """The broker's configuration that a group without its own value takes."""
+    """Returns the broker's configuration that is the default of a group's."""
     return None if name in WITHOUT_BROKER_DEFAULT else f"group.{name}"
 
 
@@ -59,7 +59,7 @@ def _bound(name: str, which: str) -> str:
 
 
 def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """Every configuration's value for a group, parsed."""
+    """Returns every configuration's parsed value for a group."""
     values = {}
     for name, key in GROUP_CONFIGS.items():
         default = broker_default(name)
@@ -70,7 +70,7 @@ def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
 
 
 def check_group_configs(configs: Mapping[str, str], broker_values: Values) -> None:
-    """ConfigError when a group may not have these configurations."""
+    """Raises ConfigError if these configurations of a group are invalid."""
     for name in configs:
         if name not in GROUP_CONFIGS:
             raise ConfigError(name, configs[name], "", message=f"Unknown group config name: {name}")

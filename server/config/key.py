@@ -1,4 +1,4 @@
-"""A configuration: its name, type, default, rule, importance, description, and whether it can be changed while running.
+"""A configuration: its name, type, default, rule, importance, description, and whether it can be changed dynamically.
 
 Values are parsed as Kafka parses them and written as Kafka writes them, since clients compare both.
 """
@@ -36,7 +36,7 @@ class Importance(Enum):
 
 
 class Scope(Enum):
-    """How a broker's configuration can be changed while it runs."""
+    """The scope in which a broker's configuration can be changed dynamically."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -50,7 +50,7 @@ class _Required:
 
 #: Parsed values by name: the type of each is that of its key.
 Values: TypeAlias = Mapping[str, Any]
-#: The default of what has none.
+#: The value of `default` for a configuration that must be set.
 REQUIRED: Final = _Required()
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -84,7 +84,7 @@ class ConfigKey:
         return self.default is REQUIRED
 
     def parse(self, text: str | None) -> Any:
-        """The checked value of a text; None is the absence of a value."""
+        """Parses and checks a text; None stands for an absent value."""
         value = None if text is None else parse(self.name, text, self.type)
         if self.validator is not None:
             self.validator(self.name, value)
@@ -95,7 +95,7 @@ class ConfigKey:
 
 
 def parse(name: str, text: str, kind: Type) -> Any:
-    """The value of a text, not checked against any rule."""
+    """Parses a text, without the check of the rule."""
     text = text.strip()
     match kind:
         case Type.BOOLEAN:
@@ -104,7 +104,7 @@ def parse(name: str, text: str, kind: Type) -> Any:
             raise ConfigError(name, text, "Expected value to be either true or false")
         case Type.SHORT | Type.INT | Type.LONG:
             limit = LIMITS[kind]
-            # More than 20 digits fit no type; int() of very long texts would take quadratic time.
+            # No type has more than 20 digits; int() of very long texts would take quadratic time.
             if _INTEGER.fullmatch(text) and len(text) <= 20 and -limit <= int(text) < limit:
                 return int(text)
             raise ConfigError(name, text, f"Not a number of type {kind.name}")
@@ -118,7 +118,7 @@ def parse(name: str, text: str, kind: Type) -> Any:
 
 
 def to_text(value: Any, kind: Type | None) -> str | None:
-    """The text of a value; passwords stay hidden."""
+    """Formats a value; passwords are hidden."""
     if value is None:
         return None
     match kind:
@@ -134,7 +134,7 @@ def to_text(value: Any, kind: Type | None) -> str | None:
 
 
 def java_double(value: float) -> str:
-    """As Java writes it: plain from 10^-3 to below 10^7, and with E and no plus sign otherwise."""
+    """Formats a number as Java does: plain from 10^-3 to below 10^7, otherwise with E and without a plus sign."""
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -154,7 +154,7 @@ def java_double(value: float) -> str:
 
 
 def table(*rows: ConfigKey) -> dict[str, ConfigKey]:
-    """Rows by name; two of one name are our own mistake."""
+    """Returns rows by name; asserts that each name is declared once."""
     by_name = {row.name: row for row in rows}
     assert len(by_name) == len(rows), "a configuration is declared twice"
     return by_name

@@ -1,4 +1,4 @@
-"""Reading `listeners`, `advertised.listeners`, the security protocol map and the quorum's addresses, with Kafka's rules."""
+"""Parsers of `listeners`, `advertised.listeners`, the security protocol map and the quorum's addresses, with Kafka's rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Listener(NamedTuple):
 
 
 def protocol_map(text: str, controller_names: Sequence[str]) -> dict[str, str]:
-    """Listener name -> security protocol. Controllers' listeners are plaintext unless the map speaks of any of its own."""
+    """Returns listener name -> security protocol. Controllers' listeners are plaintext unless the map has custom entries."""
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -75,7 +75,7 @@ def _parse(name: str, entries: Sequence[str]) -> list[_Listener]:
 
 
 def _check_ports(entries: Sequence[str], listeners: Sequence[_Listener]) -> None:
-    """One port twice is allowed only for an IPv4 and an IPv6 address; port 0 is any free one."""
+    """Checks for duplicate ports: two listeners may share one only with an IPv4 and an IPv6 address; port 0 is any free port."""
     by_port: dict[int, list[_Listener]] = {}
     for listener in listeners:
         if listener.port != 0:
@@ -98,7 +98,7 @@ def _family(host: str) -> int:
 
 
 def read_endpoints(values: Values) -> tuple[Endpoint, ...]:
-    """Every listener of the node with its protocol and, where there is one, its advertised address."""
+    """Returns every listener of the node with its protocol and, if it has one, its advertised address."""
     entries = values["listeners"]
     listeners = _parse("listeners", entries)
     _check_ports(entries, listeners)
@@ -134,18 +134,18 @@ def _read_advertised(values: Values, known: set[str]) -> dict[str, _Listener]:
     for listener in advertised.values():
         if listener.host == ANY_ADDRESS:
             why = f"{name} cannot use the nonroutable meta-address {ANY_ADDRESS}. Use a routable IP address."
-            tip = f"leave {listener.name} out of {name}: clients are then answered with the address they dialled"
+            tip = f"leave {listener.name} out of {name}: clients then get the address to which they connected"
             raise ConfigError(name, shown(entries), why, tip)
         if listener.name not in known:
             listed = ", ".join(sorted(known))
             why = f"{listener.name} is not among the listeners {listed}"
             raise ConfigError(name, shown(entries), why, f"give {listener.name} an entry in `listeners`")
-    # An empty host is the address dialled, too.
+    # An empty host also means the address to which the client connected.
     return {listener.name: listener for listener in advertised.values() if listener.host}
 
 
 def read_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
-    """controller.quorum.voters; its rule has checked the form."""
+    """Parses controller.quorum.voters, whose form its rule has checked."""
     voters = []
     for entry in entries:
         node_id, _, address = entry.partition("@")

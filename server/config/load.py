@@ -1,8 +1,8 @@
-"""From a properties file and overrides to a node's configuration: parsed, checked, by attribute and by name.
+"""Loading of a node's configuration from a properties file and overrides: parsed, checked, accessible by attribute and by name.
 
     config["log.retention.ms"]      by Kafka's name            config.node_id      by name with underscores
 
-Names that nobody knows are kept (extensions may read them) and listed once; they are never a reason not to start.
+Unknown names are kept (extensions may read them) and listed in one log line; they do not prevent the start.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ BROKER, CONTROLLER = "broker", "controller"
 
 
 class NodeConfig:
-    """What a node was told. Dynamic configurations change it while the node runs."""
+    """The configuration of a node. Dynamic configurations change it while the node runs."""
 
     def __init__(self, static: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """`where` a property is set, for what is said of one that is refused."""
+        """`where`: the place where a property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
         self.unknown = sorted(
@@ -53,7 +53,7 @@ class NodeConfig:
         return self._values[name]
 
     def __getattr__(self, name: str) -> Any:
-        """`config.num_partitions` is `config["num.partitions"]`; no name of Kafka's has an underscore in it."""
+        """Returns `config["num.partitions"]` for `config.num_partitions`; no name of Kafka's contains an underscore."""
         if name.startswith("_"):
             raise AttributeError(name)
         try:
@@ -63,16 +63,16 @@ class NodeConfig:
 
     @property
     def values(self) -> Values:
-        """All of them by name."""
+        """Returns all configurations by name."""
         return self._values
 
     @property
     def set_names(self) -> frozenset[str]:
-        """The names under which something is set."""
+        """Returns the names that are set."""
         return frozenset().union(*self._levels)
 
     def of_listener(self, listener: str) -> Values:
-        """What is set for one listener alone (`listener.name.<listener>.<name>`), parsed, by plain name."""
+        """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name."""
         prefix, found = f"listener.name.{listener.lower()}.", {}
         for level in (self._levels.static, self._levels.default, self._levels.broker):
             for name, text in level.items():
@@ -83,7 +83,7 @@ class NodeConfig:
 
     @property
     def levels(self) -> Levels:
-        """As they were set, for DescribeConfigs."""
+        """Returns the texts of all levels, for DescribeConfigs."""
         return self._levels
 
     @property
@@ -100,7 +100,7 @@ class NodeConfig:
         return dirs
 
     def is_cordoned(self, directory: str) -> bool:
-        """Whether this log directory is to get no new replicas."""
+        """Returns True if this log directory is cordoned: it gets no new replicas."""
         cordoned = self._values["cordoned.log.dirs"] or []
         return directory in cordoned or "*" in cordoned
 
@@ -129,7 +129,7 @@ class NodeConfig:
         return name.upper()
 
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
-        """Take what the cluster's metadata says of this broker and of all brokers; gives the names that changed."""
+        """Applies the dynamic configurations of this broker and of all brokers; returns the names that changed."""
         refused: list[ConfigError] = []
         levels = Levels(dict(broker), dict(default), self.static)
         values = broker_values(levels, refused)
@@ -150,12 +150,12 @@ class NodeConfig:
         return changed
 
     def watch(self, watcher: Callable[[NodeConfig, frozenset[str]], None]) -> None:
-        """Call back with the names that changed, whenever some did."""
+        """Registers a callback for changes; it gets the names that changed."""
         self._watchers.append(watcher)
 
 
 def load(files: Files, path: str | None, overrides: Iterable[str] = ()) -> NodeConfig:
-    """The configuration of a properties file, if any, and of `name=value` overrides, which win."""
+    """Loads the configuration of a properties file, if any, and of `name=value` overrides, which have precedence."""
     properties: dict[str, str] = {}
     if path is not None:
         data = files.read(path)
@@ -169,13 +169,13 @@ def load(files: Files, path: str | None, overrides: Iterable[str] = ()) -> NodeC
 
 
 def read_properties(data: bytes, path: str) -> dict[str, str]:
-    import javaproperties  # 25 ms of a start that may have no file to read
+    import javaproperties  # imported here: it takes 25 ms, and there may be no file to read
 
     try:
         return dict(javaproperties.loads(data.decode("utf-8")))
     except (UnicodeDecodeError, ValueError) as error:
         message = f"{path} is not a properties file: {error}"
-        raise ConfigError("server.properties", path, str(error), "it has to be UTF-8 text", message=message) from error
+        raise ConfigError("server.properties", path, str(error), "it must be UTF-8 text", message=message) from error
 
 
 def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
@@ -190,7 +190,7 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def log_ignored(config: NodeConfig) -> None:
-    """Say once what is set in vain."""
+    """Logs once which set properties have no effect."""
     if config.unknown:
         log.warning("These configurations are not known and are ignored: %s", ", ".join(config.unknown))
     if idle := without_effect(config.static):
@@ -198,7 +198,7 @@ def log_ignored(config: NodeConfig) -> None:
 
 
 def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """node.id and broker.id are one thing under two names."""
+    """Sets both node.id and broker.id, which are two names of one property."""
     both = dict(static)
     old, new = both.get("broker.id"), both.get("node.id")
     if old is not None and new is not None and old.strip() != new.strip():
@@ -230,7 +230,7 @@ EXAMPLES = {
 
 
 def check_roles(config: NodeConfig) -> None:
-    """What the roles of a node ask of its listeners and of the quorum."""
+    """Checks the requirements of a node's roles on its listeners and the quorum."""
     own = {endpoint.name for endpoint in config.endpoints}
     controllers = set(config.controller_names)
     name = "controller.listener.names"
@@ -276,7 +276,7 @@ def _check_inter_broker(config: NodeConfig) -> None:
 
 
 def _check_cordoned(config: NodeConfig) -> None:
-    """A directory that is misspelt would go on getting replicas."""
+    """Checks that cordoned.log.dirs names log directories: a misspelt one would continue to get replicas."""
     cordoned = config["cordoned.log.dirs"] or []
     if unknown := [path for path in cordoned if path != "*" and path not in config.log_directories]:
         raise _requirement(

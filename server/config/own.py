@@ -1,4 +1,4 @@
-"""The few settings that Kafka does not have, with their reasons. They stand in the same files, and are not described to clients."""
+"""The settings that Kafka does not have, with their reasons. They are set in the same files, and are not described to clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OWN_CONFIGS = {
     key.name: key
     for key in (
         ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
-            "The cluster this node belongs to. Kafka is told by `kafka-storage format`; here an empty directory formats itself."),
+            "The id of the cluster. In Kafka `kafka-storage format` sets it; here a node formats an empty directory."),
         ConfigKey("ottla.admin.listener", Type.STRING, None, Importance.LOW,
             "HOST:PORT where /healthz, /readyz and /metrics are served over HTTP; nowhere by default, 0.0.0.0:9644 in a container. "
             "Everybody who reaches it may read it."),
@@ -27,5 +27,5 @@ OWN_CONFIGS = {
 
 
 def own_values(static: Mapping[str, str]) -> Values:
-    """Each setting's value. Raises ConfigError for one that cannot be parsed."""
+    """Returns each setting's value. Raises ConfigError for an invalid one."""
     return {name: key.parse(static[name]) if name in static else key.default for name, key in OWN_CONFIGS.items()}

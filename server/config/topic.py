@@ -1,7 +1,7 @@
 """Topic configurations: the table, their synonyms among the broker's configurations, and the rules between them.
 
-A topic that does not set a configuration has its broker's value of the synonym, transformed where the units differ; the
-three that have no synonym have a default of their own.
+If a topic does not set a configuration, it has its broker's value of the synonym, converted if the units differ; the three
+without a synonym have a default of their own.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ TOPIC_CONFIGS = table(
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 
-#: Topic configuration -> the broker's configurations that stand in for it, the first that is set winning, each with the
-#: number that makes its unit the topic's.
+#: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to
+#: the topic's.
 TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -125,21 +125,21 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 
 
 def topic_defaults(broker_values: Values) -> Values:
-    """Every topic configuration's value where the topic itself says nothing, from the broker's parsed values."""
+    """Returns the default of every topic configuration, from the broker's parsed values."""
     defaults = {}
     for name, key in TOPIC_CONFIGS.items():
         defaults[name] = key.default
         for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
             value = broker_values.get(synonym)
             if value is not None:
-                # Retention in hours may be -1 like that in ms: for ever is not a number of hours.
+                # Retention in hours may be -1 (unlimited), which is not converted.
                 defaults[name] = -1 if factor > 1 and value < 0 else value * factor if factor > 1 else value
                 break
     return defaults
 
 
 def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """Every topic configuration's value, parsed. The overrides have been checked before they were stored."""
+    """Returns every topic configuration's parsed value. The overrides were checked before they were stored."""
     values = dict(topic_defaults(broker_values))
     for name, text in overrides.items():
         key = TOPIC_CONFIGS.get(name)
@@ -151,7 +151,7 @@ def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
 def check_topic_configs(
     configs: Mapping[str, str], broker_values: Values, *, before: Mapping[str, str] | None = None
 ) -> None:
-    """ConfigError when a topic may not have these configurations. `before`: what it had."""
+    """Raises ConfigError if these configurations of a topic are invalid. `before`: its previous configurations."""
     for name in configs:
         if name not in TOPIC_CONFIGS:
             raise ConfigError(name, configs[name], "", message=f"Unknown topic config name: {name}")
@@ -162,7 +162,7 @@ def check_topic_configs(
         raise ConfigError("min.compaction.lag.ms", low, text, message=text)
     had_remote = (before or {}).get("remote.storage.enable", "false").lower() == "true"
     if values["remote.storage.enable"]:
-        # remote.log.storage.system.enable is refused at start (`effects.py`): there is no tiered storage.
+        # remote.log.storage.system.enable is rejected at start (`effects.py`): there is no tiered storage.
         text = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
         raise ConfigError("remote.storage.enable", "true", text, message=text)
     if had_remote and not values["remote.log.delete.on.disable"]:

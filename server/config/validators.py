@@ -1,4 +1,4 @@
-"""Rules for single values, and the words in which Kafka refuses them. Each rule is called with a name and a parsed value."""
+"""Rules for single values, with Kafka's error messages. Each rule is called with a name and a parsed value."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def one_of_ignoring_case(*choices: str) -> Validator:
 
 
 def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
-    """A list without duplicates and, when choices are given, of nothing else."""
+    """Returns a rule for lists without duplicates; if choices are given, all elements must be among them."""
     valid = f"[{', '.join(choices)}]" if choices else ANY_VALUE
 
     def check(name: str, value: list[str] | None) -> None:
@@ -91,7 +91,7 @@ def gzip_level(name: str, value: int) -> None:
 
 
 def throttled_replicas(name: str, value: list[str]) -> None:
-    """Nothing, all (*), or partition:broker pairs."""
+    """Checks for an empty value, * (all), or partition:broker pairs."""
     if value == ["*"] or all(THROTTLED.fullmatch(item) for item in value):
         return
     pairs = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -101,7 +101,7 @@ def throttled_replicas(name: str, value: list[str]) -> None:
 
 
 def connection_overrides(name: str, value: str) -> None:
-    """host:limit pairs."""
+    """Checks for host:limit pairs."""
     for entry in filter(None, (part.strip() for part in value.split(","))):
         host, _, limit = entry.rpartition(":")
         if not host or not limit.isdecimal():
@@ -112,7 +112,7 @@ def connection_overrides(name: str, value: str) -> None:
 
 
 def share_offset_reset(name: str, value: str) -> None:
-    """earliest, latest, or a duration before now."""
+    """Checks for earliest, latest, or by_duration."""
     if value in ("earliest", "latest") or (value.startswith("by_duration:") and DURATION.fullmatch(value[12:])):
         return
     raise ConfigError(
@@ -123,7 +123,7 @@ def share_offset_reset(name: str, value: str) -> None:
     )
 
 
-# ISO 8601 as Java's Duration reads it, without signs: at least one part, and at least one after a T.
+# ISO 8601 as Java's Duration parses it, without signs: at least one element, and at least one after a T.
 DURATION = re.compile(r"P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE)
 
 

@@ -1,1 +1,1 @@
-"""APIs that brokers and controllers answer alike."""
+"""Handlers of APIs that are the same on brokers and controllers."""

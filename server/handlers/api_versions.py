@@ -1,10 +1,10 @@
-"""ApiVersions (18): which APIs and versions this node serves. Answered from the very routes that serve them.
+"""ApiVersions (18): which APIs and versions this node serves. The response is generated from its routes.
 
-v3 names the client's software (KIP-511) and feature levels (KIP-584) · v4 tells features whose lowest level is 0; older
-clients cannot read those and are not told · v5 asks for a certain cluster and node (KIP-1242).
+v3 has the client's software (KIP-511) and feature levels (KIP-584) · v4 includes features whose lowest level is 0, which
+are left out for older clients, because these cannot read them · v5 names the cluster and node (KIP-1242).
 
-A request that the broker forwards has to be in a version that the active controller serves, too: of those APIs the versions
-that both have are told, once the controller's are known (KIP-590).
+The broker forwards some requests, so the active controller must serve their version, too: for these APIs the response has the
+versions that both serve, once the controller's are known (KIP-590).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ottla.server.network.route import Route
 
 #: KIP-511: letters, digits, dot and dash, not at the ends.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-#: The first version whose readers know features that may be switched off altogether (KAFKA-17011).
+#: The first version whose clients support features with lowest level 0 (KAFKA-17011).
 FEATURES_FROM_ZERO = 4
 NO_VERSION = (0, -1)
 
 
 class Features(NamedTuple):
-    """Feature levels: those this node can do, and those the cluster agreed on. `epoch` -1: not known yet."""
+    """Feature levels: those that this node supports, and those that are finalized. `epoch` -1: not known yet."""
 
     supported: dict[str, tuple[int, int]]
     finalized: dict[str, int]
@@ -41,7 +41,7 @@ class Features(NamedTuple):
 
 
 class ApiVersionsHandler:
-    """Answers from `routes`, which includes the route of this handler itself: set it once the table is complete."""
+    """Responds from `routes`, which includes the route of this handler itself: set it once the table is complete."""
 
     def __init__(self, features: Callable[[], Features]) -> None:
         self._features = features

@@ -1,1 +1,1 @@
-"""Who is at the other end of a connection, and what it may do."""
+"""Principals of connections, and authorization."""

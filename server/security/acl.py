@@ -1,16 +1,16 @@
-"""Who may do what: access control entries, indexed by the names they are about, and the decision for one action.
+"""Access control entries, indexed by the names in their patterns, and the decision about one action.
 
-As Kafka's StandardAuthorizer decides, for a principal on a host that wants to do an operation on a resource:
+The decision is that of Kafka's StandardAuthorizer, for an operation of a principal on a host, on a resource:
 
     1   entries count whose pattern covers the name:   literal, the same name · literal "*", every name · prefixed, its beginning
     2   of those, entries match whose principal is the caller's or "User:*", whose host is the caller's or "*", and whose
-        operation is the one asked for or ALL; to allow DESCRIBE, one of IMPLIES_DESCRIBE is enough, to allow DESCRIBE_CONFIGS
+        operation is the requested one or ALL; to allow DESCRIBE, one of IMPLIES_DESCRIBE is enough, to allow DESCRIBE_CONFIGS
         also ALTER_CONFIGS (a denial implies nothing)
     3   one DENY that matches: denied · otherwise one ALLOW that matches: allowed
-    4   nothing matches: denied; but where not even a pattern covers the name, what allow.everyone.if.no.acl.found says
+    4   nothing matches: denied; but if no pattern covers the name, allow.everyone.if.no.acl.found decides
 
-One difference is meant: Kafka's scan overlooks a literal "*" for names that begin with "*" (and can loop for ever on names that
-sort before it); here it covers every name, as documented. Super users and caching are authorizer.py's business.
+One difference is intended: Kafka's scan overlooks a literal "*" for names that begin with "*" (and can loop for ever on names that
+sort before it); here it covers every name, as documented. authorizer.py handles super users and caching.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class AccessControlEntry(NamedTuple):
 class Decision(Enum):
     ALLOWED = "allowed by an entry"
     DENIED = "denied by an entry"
-    #: Entries are about the resource, but none about this action.
+    #: Entries cover the resource, but none matches this action.
     NO_MATCH = "no entry allows it"
-    #: No entry is about the resource.
+    #: No entry covers the resource.
     NO_ACL = "no entry for the resource"
 
 
 class AclIndex:
-    """All entries. A lookup costs one dictionary access per length that prefixes have, not per entry."""
+    """All entries. A lookup costs one dictionary access per length of prefixes, not per entry."""
 
     def __init__(self) -> None:
         self._by_type: dict[int, _Names] = {}
@@ -108,7 +108,7 @@ class AclIndex:
         return Decision.NO_MATCH if covered else Decision.NO_ACL
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Whether there is a name of the type that the caller may do this to (KIP-679). Nothing is implied here, as in Kafka."""
+        """Returns True if the operation is allowed on any resource of the type (KIP-679). As in Kafka, no operation implies another here."""
         names = self._by_type.get(resource_type)
         if names is None:
             return False
@@ -133,7 +133,7 @@ class _Names:
     def __init__(self) -> None:
         self.literal: dict[str, list[AccessControlEntry]] = {}
         self.prefixed: dict[str, list[AccessControlEntry]] = {}
-        #: Of the prefixes, ascending.
+        #: The lengths of the prefixes, ascending.
         self.lengths: tuple[int, ...] = ()
 
     def add(self, entry: AccessControlEntry) -> None:
@@ -186,7 +186,7 @@ def matches_operation(entry: AccessControlEntry, operation: int) -> bool:
 
 
 def _overruled(entry: AccessControlEntry, denied: set[tuple[int, str]]) -> bool:
-    """Whether a denial covers everything that this entry allows."""
+    """Returns True if a DENY entry covers everything that this entry allows."""
     name = entry.resource_name
     if entry.pattern_type == LITERAL:
         if name == WILDCARD:
@@ -197,8 +197,8 @@ def _overruled(entry: AccessControlEntry, denied: set[tuple[int, str]]) -> bool:
 
 
 def matches_filter(wanted: Any, entry: AccessControlEntry) -> bool:
-    """`wanted` is the filter of a DescribeAcls or DeleteAcls request. Null and ANY match everything; MATCH finds every
-    entry that would apply to a resource of that name."""
+    """Matches an entry with the filter `wanted` of DescribeAcls or DeleteAcls. Null and ANY match everything; MATCH matches
+    every entry that applies to a resource of that name."""
     return (
         wanted.resource_type_filter in (ANY, entry.resource_type)
         and _pattern_matches(wanted.pattern_type_filter, wanted.resource_name_filter, entry)

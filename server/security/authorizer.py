@@ -1,13 +1,13 @@
-"""The authorizer of a node: what handlers ask before they do something for somebody.
+"""The authorizer of a node, which authorizes the requests of handlers.
 
-    AllowAll             no authorizer.class.name: everybody may do everything. Handlers are then not wrapped at all
+    AllowAll             no authorizer.class.name: everything is allowed. Handlers are then not wrapped at all
     StandardAuthorizer   entries of the metadata log (acl.py), super.users, allow.everyone.if.no.acl.found
 
-Decisions are kept until the entries change, so that a produce request costs one dictionary lookup per topic. Whoever owns the
-metadata hands the entries over with `change`; until the first time only super users may do anything (Kafka's
-AuthorizerNotReadyException), because a denial might not have been read yet.
+Decisions are cached until the entries change, so that a produce request costs one dictionary lookup per topic. The metadata
+publisher passes the entries to `change`; before its first call only super users are allowed (Kafka's
+AuthorizerNotReadyException), because a DENY entry might not have been read yet.
 
-A denial is logged when it is decided and not again until the entries change: a client that keeps asking must not fill the log.
+A denial is logged when it is first decided, and not again until the entries change: a client that retries must not fill the log.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ottla.server.security.operations import (
 from ottla.server.security.principal import Principal
 
 log = logging.getLogger(__name__)
-#: Kafka's name, so that its recipes for an audit log apply.
+#: Kafka's name, so that configurations of its audit log apply.
 audit_log = logging.getLogger("kafka.authorizer.logger")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS = "super.users"
 ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
-#: The authorizer's own configurations: no part of the node's table, as in Kafka.
+#: The authorizer's own configurations. As in Kafka they are not in the node's table.
 PROPERTIES = frozenset({SUPER_USERS, ALLOW_EVERYONE})
 
-#: About 30 MB. A client chooses the names it asks for, so there has to be an end; all are forgotten at once.
+#: The limit of cached decisions, about 30 MB, because clients choose the names. When it is reached, all are dropped.
 DECISIONS_MAX = 100_000
-#: Kafka tries this name to find out whether a caller may do something to every resource of a type.
+#: Kafka checks this name to find out whether an operation is allowed on every resource of a type.
 ANY_NAME = "hardcode"
 
 _Key = tuple[Principal, str, int, int, str | None]
@@ -57,19 +57,19 @@ class Authorizer(Protocol):
     def enabled(self) -> bool: ...
     def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool: ...
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
-        """Whether there is a resource of the type for which the operation is allowed."""
+        """Returns True if the operation is allowed on any resource of the type."""
 
     def allowed(
         self, context: RequestContext, operation: int, resource_type: int, names: Iterable[str]
     ) -> Container[str]: ...
     def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
-        """The bit field of KIP-430."""
+        """Returns the bit field of KIP-430."""
 
     def entries(self) -> Collection[AccessControlEntry]: ...
 
 
 class _Everything:
-    """The names that are allowed where all are."""
+    """A container of all names, for a caller to whom all are allowed."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -80,7 +80,7 @@ EVERY_OPERATION: Mapping[int, int] = {kind: bit_field(operations) for kind, oper
 
 
 class AllowAll:
-    """No authorizer.class.name: everybody may do everything, as in Kafka."""
+    """The authorizer without authorizer.class.name: everything is allowed, as in Kafka."""
 
     enabled = False
 
@@ -120,7 +120,7 @@ class StandardAuthorizer:
     # -- Entries -----------------------------------------------------------------------------------------------------
 
     def change(self, removed: Iterable[AccessControlEntry], added: Iterable[AccessControlEntry]) -> None:
-        """The entries are now these. The first call, empty or not, says that they are known at all."""
+        """Changes the entries. The first call, empty or not, marks them as loaded."""
         for entry in removed:
             self._index.remove(entry)
         for entry in added:
@@ -189,7 +189,7 @@ class StandardAuthorizer:
         return self._keep(key, decision)
 
     def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
-        """What is asked only to be told is not written to the audit log."""
+        """Returns the bit field of KIP-430. These decisions are not written to the audit log."""
         return bit_field(
             [
                 operation
@@ -213,7 +213,7 @@ class StandardAuthorizer:
 
 
 def java_host(host: str) -> str:
-    """An address as Java prints it and entries have it: IPv6 in full, without leading zeros or "::"."""
+    """Formats an address as in Java and in entries: IPv6 in full, without leading zeros or "::"."""
     if ":" not in host:
         return host
     address = IPv6Address(host.partition("%")[0])
@@ -227,12 +227,12 @@ def java_host(host: str) -> str:
 
 
 def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | StandardAuthorizer:
-    """`static`: what the node's properties say, by name."""
+    """Makes the authorizer. `static`: the node's properties by name."""
     if not class_name:
         return AllowAll()
     if class_name != STANDARD_AUTHORIZER:
         raise ConfigError(
-            "authorizer.class.name", class_name, "there is no such authorizer here", f"use {STANDARD_AUTHORIZER}"
+            "authorizer.class.name", class_name, "this authorizer is unknown", f"use {STANDARD_AUTHORIZER}"
         )
     users = read_super_users(static.get(SUPER_USERS, ""))
     allow_if_no_acl = static.get(ALLOW_EVERYONE, "").strip().lower() == "true"
@@ -241,7 +241,7 @@ def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | St
 
 
 def read_super_users(text: str) -> list[str]:
-    """ "User:alice;User:bob": with semicolons, because distinguished names have commas."""
+    """ "User:alice;User:bob", with semicolons, because distinguished names contain commas."""
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         kind, colon, _ = user.partition(":")

@@ -1,6 +1,6 @@
-"""The words of access control: operations, resource types, patterns, permissions, by their codes on the wire.
+"""Constants of access control: operations, resource types, patterns, permissions, by their codes on the wire.
 
-Plain ints, because they are keys of lookups on the hot path. What is decided with them is in acl.py.
+They are plain ints, because they are keys of lookups on the hot path. acl.py decides with them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ RESOURCE_TYPES: Mapping[int, str] = {
 PATTERN_TYPES: Mapping[int, str] = {0: "UNKNOWN", 1: "ANY", 2: "MATCH", 3: "LITERAL", 4: "PREFIXED"}
 PERMISSIONS: Mapping[int, str] = {0: "UNKNOWN", 1: "ANY", 2: "DENY", 3: "ALLOW"}
 
-#: What can be done with a resource, as the authorized_operations fields list it (KIP-430).
+#: The operations of each resource type, for the authorized_operations fields (KIP-430).
 SUPPORTED_OPERATIONS: Mapping[int, tuple[int, ...]] = {
     TOPIC: (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS),
     GROUP: (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS),
@@ -73,7 +73,7 @@ SUPPORTED_OPERATIONS: Mapping[int, tuple[int, ...]] = {
     USER: (CREATE_TOKENS, DESCRIBE_TOKENS),
 }
 
-#: What a client is told who may not do what it asked for.
+#: The error code of an unauthorized request, by resource type.
 REFUSALS: Mapping[int, ErrorCode] = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -84,5 +84,5 @@ REFUSALS: Mapping[int, ErrorCode] = {
 
 
 def bit_field(operations: tuple[int, ...] | list[int]) -> int:
-    """Bit n is operation n."""
+    """Returns a bit field in which bit n is operation n."""
     return sum(1 << operation for operation in operations)

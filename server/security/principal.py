@@ -1,4 +1,4 @@
-"""Who a peer is: Kafka's principal, a type and a name."""
+"""Kafka's principal of a peer: a type and a name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """Written "User:alice". `token_authenticated`: known by a delegation token, so it may make no further tokens."""
+    """Its text is "User:alice". `token_authenticated`: authenticated by a delegation token, so it may not create tokens."""
 
     type: str
     name: str

@@ -16,7 +16,7 @@ from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, left_by_br
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.metadata.publisher import UNITS_A_TURN
-from ottla.controller.periodic import PeriodicDuties
+from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
@@ -123,7 +123,7 @@ class Quorum:
         self.loader = MetadataLoader()
         settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID)
         self.controller = Controller(1, self.clock, Random(1), self.log, self.loader, settings)
-        self.duties = PeriodicDuties(self.controller)
+        self.scheduled_tasks = ScheduledTasks(self.controller)
 
     def commit(self, count: int | None = None) -> None:
         """Deliver the next batches, all by default."""
@@ -294,7 +294,7 @@ def test_a_periodic_decision_that_failed_is_tried_again(failure: Exception) -> N
     quorum.controller.write = lambda decide: fail()
     quorum.clock.advance(quorum.controller.settings.leader_imbalance_check_interval_ms + 5_000)
     assert len(asked) > 3
-    assert {"no-op", "rebalance", "unclean"} <= set(quorum.duties._timers)
+    assert {"no-op", "rebalance", "unclean"} <= set(quorum.scheduled_tasks._timers)
     quorum.controller.write = write
     quorum.clock.advance(quorum.clock.now_ms + 2_000)
     assert quorum.controller.is_active
@@ -388,7 +388,7 @@ def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
         )
     quorum.commit()
     before = len(quorum.log.batches)
-    quorum.duties.connection_lost(1)
+    quorum.scheduled_tasks.connection_lost(1)
     quorum.clock.advance(quorum.clock.now_ms + GRACE_MS + 100)
     assert fenced(quorum) == [1]
     sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
@@ -401,7 +401,7 @@ def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:
     quorum = active()
     register(quorum, 1)
     quorum.clock.advance(1_000)
-    quorum.duties.connection_lost(1)
+    quorum.scheduled_tasks.connection_lost(1)
     quorum.clock.advance(1_000 + GRACE_MS)
     assert fenced(quorum) == []
     quorum.clock.advance(1_001 + GRACE_MS)

@@ -22,7 +22,7 @@ from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
 
-_NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it anew. -->"
+_NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it again. -->"
 
 Table = Mapping[Any, Mapping[Any, str]]
 

@@ -52,16 +52,9 @@ LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {
-    "benchmarks": 5,
-    "broker": 194,
-    "controller": 142,
-    "docker": 1,
-    "docs": 27,
-    "ottla": 39,
-    "pipeline": 22,
-    "server": 45,
-    "storage": 49,
-    "tests": 589,
+    "controller": 1,
+    "server": 24,
+    "tests": 554,
 }
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")

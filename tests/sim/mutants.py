@@ -199,12 +199,12 @@ def stable_is_committed(log: Log) -> int:
     return log.high_watermark
 
 
-async def hear_everything(self: Any, hear_metadata: Callable[[], Awaitable[None]]) -> None:
+async def hear_everything(self: Any, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
     """A broker follows the metadata from its first line on, and may lead by what was before its crash."""
 
     async def heard() -> None: ...
 
-    await hear_metadata()
+    await introduce_publisher()
     await _start_broker(self, heard)
 
 

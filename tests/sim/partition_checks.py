@@ -8,7 +8,7 @@ from itertools import pairwise
 from ottla.protocol.records.batch import HEADER, iter_batches
 from ottla.storage.log import Log
 from ottla.storage.producers import ProducerStates
-from ottla.storage.replay import take_in
+from ottla.storage.replay import update_producers
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
 
@@ -236,7 +236,7 @@ def check_producers_are_a_function_of_the_log(log: Log) -> None:
     for batch in log.batches(start):
         if batch.producer_id >= 0:
             header = HEADER.unpack_from(batch.buffer)
-            take_in(replayed, header, batch.buffer)
+            update_producers(replayed, header, batch.buffer)
     for state in replayed:
         known = log.producers.states.get(state.producer_id)
         assert known is not None, f"{state} is in the log, and not known"

@@ -249,7 +249,7 @@ class Operations:
                 )
                 if producer_id in log.producers.states:
                     # Behind one that the disk refused: for its reason.
-                    with pytest.raises(KafkaError if log.refusal is None else type(log.refusal)):
+                    with pytest.raises(KafkaError if log.append_failure is None else type(log.append_failure)):
                         log.append(ahead, leader_epoch=partition.epoch, now_ms=self.now_ms)
         elif model.end > 0:
             behind = self._placed(build_batch(self._rows(1)), model.end - 1, partition.epoch)

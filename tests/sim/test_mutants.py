@@ -229,7 +229,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
     "a crash after a clean stop counts as clean": (Logs, "_take_clean_mark", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
-    "a checkpoint written beside a truncation says too much": (Log, "cut_to", NO_CUT),
+    "a checkpoint written beside a truncation says too much": (Log, "truncating_to", NO_CUT),
     "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
     "a snapshot is written of what was truncated": (snapshot_files, "write_frozen", write_frozen_as_it_was),

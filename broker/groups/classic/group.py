@@ -4,7 +4,7 @@ Hard state is what `GroupMetadataValue` holds. `recorded_group` is the fold of t
 and from nothing else. `adopt` is what the living coordinator does with the record that it has just appended: the group
 becomes what the record says, and only then takes over what no record holds (`Member.carry_over`). So a group in memory
 cannot differ from the one that the next coordinator loads. Between two records a rebalance changes the membership in memory; if the
-coordinator moves meanwhile, the group is again what its last record says, and the members join anew. In the states Empty
+coordinator moves meanwhile, the group's state is that of its last record, and the members join again. In the states Empty
 and Stable memory and log agree.
 """
 
@@ -175,7 +175,7 @@ class ClassicGroup:
         return self.awaiting_join_count == len(self.members) and not self.pending_members
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is among those who joined; False when nobody did."""
+        """Ensures that the leader is among the members that joined; returns False if none did."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:

@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and hears whether it has to join again. Changes nothing but its session's deadline."""
+"""Heartbeat: a member keeps its session, and the response says whether it must rejoin. It changes only the session's deadline."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
-# The record of a group that became empty is not urgent: nobody waits for it.
+# The record of a group that became empty is not urgent: no response waits for it.
 EMPTY_RETRY_MS = 5_000
 
 
@@ -97,7 +97,7 @@ def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_m
 
 
 def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
-    """Go on when nobody is missing; the first rebalance always waits its delay."""
+    """Completes the join phase if no member is missing; the first rebalance always waits for its delay."""
     if group.state is PREPARING_REBALANCE and not group.initial_rebalance and group.has_all_members_joined():
         return complete(shard, group, now_ms)
     return Outcome()
@@ -219,14 +219,14 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Un
 
 
 def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Unasked:
-    """As above, but a first rebalance that has nobody left to wait for ends too."""
+    """Completes the join phase as above, but also a first rebalance without missing members."""
     if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
         return complete(shard, group, shard.wall_ms())
     return Outcome()
 
 
 def remove_member(group: ClassicGroup, member: Member) -> list[Response]:
-    """Remove it; its parked JoinGroup is told to start anew."""
+    """Removes the member; its pending JoinGroup gets UNKNOWN_MEMBER_ID, so that it starts again."""
     replies: list[Response] = []
     if member.awaiting_join is not None:
         replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))

@@ -2,7 +2,7 @@
 
 A process that joins with a known instance id and no member id takes the place of the former one under a new member id.
 The former id is fenced. In a Stable group that needs no rebalance as long as the chosen protocol stays (and the leader
-is told to skip the assignment, KIP-814); only the new id is written.
+gets skip_assignment, KIP-814); only the new id is written.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _replace_in_log(
             is_leader = group.leader == newcomer.member_id
             response = rebalance.joined(group, newcomer.member_id, skip_assignment=is_leader)
         else:
-            # An older client that found itself leader would assign anew: it is told of the leader's former id.
+            # An older client that is leader would assign again: its response has the leader's former id.
             response = rebalance.joined(group, newcomer.member_id)
             response.leader = old_leader or ""
             response.members = []
@@ -105,7 +105,7 @@ def _replace_in_log(
 
 
 def _fence(former: Member) -> list[Response]:
-    """Whatever the former process waits for, it is told that it was replaced."""
+    """Completes the former process's pending responses with FENCED_INSTANCE_ID."""
     replies: list[Response] = []
     if former.awaiting_join is not None:
         response = JoinGroupResponse(

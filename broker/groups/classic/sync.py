@@ -71,7 +71,7 @@ def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
 
 
 def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
-    """Members that the leader left out get an empty assignment; assignments to strangers are dropped."""
+    """Returns the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
     assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     value = group.value(
         generation=group.generation,

@@ -1,7 +1,7 @@
 """DeleteRecords requests that wait until every live replica has moved its log start (Kafka's DelayedDeleteRecords).
 
 The records are gone from the leader when one of these is made, for good. What it waits for is that no other replica brings them
-back: by leading with a log that still begins before. A replica whose broker is fenced cannot, and is told when it returns.
+back: by leading with a log that still begins before. A replica whose broker is fenced cannot, and is notified when it returns.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class DelayedDeleteRecords:
         self._done()
 
     def cancel(self) -> None:
-        """The connection is gone: nobody wants to know any more."""
+        """Drops the operation, because the connection was closed."""
         self._finish()
 
     def _closes(self, wait: DelayedDelete) -> bool:

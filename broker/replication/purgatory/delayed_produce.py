@@ -1,6 +1,6 @@
 """Produce requests that wait: until every partition's high watermark passed (acks=all) or its flush is done, or the timeout.
 
-The records are in the log already when one of these is made; whatever happens here only decides what the client is told
+The records are in the log already when one of these is made; this file only decides about the response to the client
 (REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND are the two errors that do not mean "not in the log", invariant 13).
 """
 
@@ -49,7 +49,7 @@ class DelayedProduce:
         self._finish()
 
     def cancel(self) -> None:
-        """The connection is gone: nobody wants to know any more."""
+        """Drops the operation, because the connection was closed."""
         self._done = None
         self._open.clear()
         self._finish()

@@ -1,1 +1,1 @@
-"""What a leader or a replica reports to the active controller: in few requests, repeated until they are answered."""
+"""Reports of leaders and replicas to the active controller: in few requests, which are retried until there is a response."""

@@ -1,7 +1,7 @@
-"""ISR changes go to the controller: as compare-and-set, many partitions in one request, one request at a time (KIP-497).
+"""AlterPartition requests to the controller: a compare-and-set of ISRs, many partitions in one request, one request at a time (KIP-497).
 
-A leader proposes; until the controller has answered, or the metadata says otherwise, its high watermark waits for the union of
-what is committed and what is proposed (replication/isr.py). What was not answered is asked again.
+A leader proposes an ISR. Until the controller's response, or newer metadata, its high watermark waits for the maximal ISR, the
+union of committed and proposed members (replication/isr.py). Proposals without a response are sent again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ottla.protocol.messages.alter_partition import (
 )
 from ottla.server.world import World
 
-#: Kafka's AlterPartitionManager waits as long before it asks again.
+#: Kafka's AlterPartitionManager retries after the same time.
 RETRY_MS = 50
 ANY_EPOCH = -1
 
-#: What was asked for: the very set object, so that an answer to an older proposal is known as such.
+#: The sent proposals: the identity of the set object shows whether a response is for an older proposal.
 Asked: TypeAlias = dict[tuple[bytes, int], tuple[Partition, frozenset[int]]]
 
 
@@ -50,19 +50,19 @@ class IsrChanges:
         )
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
-        """A replica whose broker is fenced, shutting down, or not the process that fetched, is of no use (KIP-903)."""
+        """Returns False if the replica's broker is fenced, shutting down, or another process than the one that fetched (KIP-903)."""
         broker = self._cluster().brokers.get(replica_id)
         return broker is not None and broker.active and broker_epoch in (ANY_EPOCH, broker.epoch)
 
     def submit(self, partition: Partition) -> None:
         """Send `partition.proposed_isr`."""
-        self._proposing.tell(partition, None)
+        self._proposing.enqueue(partition, None)
 
     def close(self) -> None:
         self._proposing.close()
 
     async def _ask(self, partitions: dict[Partition, None]) -> Iterable[Partition]:
-        """Those that have to be asked again: not answered, or refused for a reason that may pass."""
+        """Sends the proposals; returns those to retry: without a response, or rejected for a transient reason."""
         asked = [partition for partition in partitions if partition.proposed_isr is not None]
         if not asked:
             return ()
@@ -75,7 +75,7 @@ class IsrChanges:
             for answer in topic.partitions:
                 partition, proposed = by_key.pop((topic.topic_id, answer.partition_index), (None, None))
                 if partition is None or partition.proposed_isr is not proposed:
-                    continue  # the metadata has overtaken the answer
+                    continue  # newer metadata arrived before the response
                 if answer.error_code == ErrorCode.NONE:
                     partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
                 elif partition.isr_refused(ErrorCode(answer.error_code)):

@@ -1,8 +1,8 @@
-"""Telling the controller in which log directory a replica is, where it believes otherwise (KIP-858, AssignReplicasToDirs).
+"""Reports to the controller in which log directory a replica is, if the metadata differs (KIP-858, AssignReplicasToDirs).
 
-So it is after a disk was replaced, and where the controller left the choice among several directories to the broker. The
-controller elects no replica whose directory is not among those that the broker registered, and takes away the leadership
-of those in a directory that fails: both go by what is told here. What was not answered is told again.
+It differs after a disk was replaced, and if the controller left the choice among several directories to the broker. The
+controller elects no replica whose directory is not registered, and moves leaders away from a failed directory: both depend
+on these reports. Reports without a response are sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.server.world import World
 #: The metadata.version from which the controller knows directories.
 MV_DIRECTORIES = 17
 RETRY_MS = 500
-#: The replica is gone or is not here any more: the metadata says so, or soon will.
+#: The replica was deleted or moved: the metadata shows that, or soon will.
 OVERTAKEN = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 )
@@ -40,7 +40,7 @@ class DirectoryAssignments:
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._untold: UntilAnswered[Replica, bytes] = UntilAnswered(
+        self._unreported: UntilAnswered[Replica, bytes] = UntilAnswered(
             world,
             controller,
             "AssignReplicasToDirs",
@@ -49,14 +49,14 @@ class DirectoryAssignments:
         )
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
-        self._untold.tell((topic_id, index), directory_id)
+        self._unreported.enqueue((topic_id, index), directory_id)
 
     def close(self) -> None:
-        self._untold.close()
+        self._unreported.close()
 
     async def _ask(self, asked: dict[Replica, bytes]) -> Iterable[Replica]:
-        """Those that have to be told again."""
-        response: AssignReplicasToDirsResponse | None = await self._untold.answer(self._request(asked))
+        """Sends the assignments; returns those to retry."""
+        response: AssignReplicasToDirsResponse | None = await self._unreported.answer(self._request(asked))
         if response is None:
             return asked
         settled = {

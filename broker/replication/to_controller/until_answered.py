@@ -1,6 +1,6 @@
-"""Requests to the controller that are repeated until they are answered: bounded, and one at a time.
+"""Requests to the controller that are retried until there is a response: bounded, and one at a time.
 
-A newer value of a key replaces the one that is not sent yet. The caller decides what a refusal means.
+A newer value of a key replaces the pending one. The caller handles errors in the response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.server.world import World
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 10_000
-#: A request is decided in one turn of the active controller's loop: no more than it decides about by itself in one
+#: The active controller decides a request in one turn of its event loop, so this is its own limit of a turn
 #: (controller/decisions/unsettled.py). Kafka sends 2,250 directories, and all ISRs at once.
 PARTITIONS_A_REQUEST = 400
 
@@ -37,7 +37,7 @@ class UntilAnswered(Generic[Key, Value]):
         retry_ms: int,
         asked_max: int = PARTITIONS_A_REQUEST,
     ) -> None:
-        """`ask` gives back what has to be asked again after `retry_ms`."""
+        """`ask` returns the values to retry after `retry_ms`."""
         self._world = world
         self._controller = controller
         self._api = api
@@ -47,7 +47,7 @@ class UntilAnswered(Generic[Key, Value]):
         self._waiting: dict[Key, Value] = {}
         self._running = self._closed = False
 
-    def tell(self, key: Key, value: Value) -> None:
+    def enqueue(self, key: Key, value: Value) -> None:
         self._waiting[key] = value
         if not self._running and not self._closed:
             self._running = True
@@ -58,7 +58,7 @@ class UntilAnswered(Generic[Key, Value]):
         self._waiting.clear()
 
     async def answer(self, request: object) -> Any:
-        """None if there was no answer, or one that is an error as a whole."""
+        """Sends a request; returns None if there is no response, or one with a top-level error."""
         try:
             response = await self._controller.request(request, timeout_ms=REQUEST_TIMEOUT_MS)
         except KafkaError as error:
@@ -78,7 +78,7 @@ class UntilAnswered(Generic[Key, Value]):
                 try:
                     again = list(await self._ask(asked))
                 except Exception:
-                    # A mistake of ours must not leave an ISR that is proposed and never asked for.
+                    # After an unexpected exception the values must be retried: a proposed ISR must not stay unsent.
                     log.exception("%s: the answer could not be handled, so it is asked again", self._api)
                     again = list(asked)
                 if again and not self._closed:

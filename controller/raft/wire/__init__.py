@@ -1,1 +1,1 @@
-"""The quorum on the wire: core messages as requests and responses, in both directions."""
+"""Conversion of core messages to requests and responses of the wire, and back."""

@@ -1,4 +1,4 @@
-"""Other replicas' requests to us: wire requests to core messages, core replies to wire responses."""
+"""Requests of other replicas: wire requests to core messages, core replies to wire responses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ENDPOINTS_SINCE = {
 
 
 class PendingResponse:
-    """Where a reply goes: what `reply_to` is to the core."""
+    """A pending response; the core has it as `reply_to`."""
 
     __slots__ = ("api_key", "listener_name", "reply", "version")
 
@@ -61,7 +61,7 @@ class PendingResponse:
 
 
 def is_ours(request: fetch_api.FetchRequest) -> bool:
-    """Whether a Fetch is about the metadata log."""
+    """Returns True if a Fetch is for the metadata log."""
     return any(topic.topic_id == TOPIC_ID or topic.topic == TOPIC for topic in request.topics)
 
 
@@ -181,7 +181,7 @@ def _only_partition(request: Any) -> Any:
     return partition if partition.partition_index == PARTITION else None
 
 
-#: How a request of each API is read. None: it is not about the metadata log, or not about it alone.
+#: The reader of each API's requests. It returns None if the request is not for the metadata log, or not for it alone.
 READERS: dict[ApiKey, Callable[[Any], RequestBody | None]] = {
     ApiKey.FETCH: read_fetch,
     ApiKey.VOTE: read_vote,
@@ -192,7 +192,7 @@ READERS: dict[ApiKey, Callable[[Any], RequestBody | None]] = {
     ApiKey.REMOVE_RAFT_VOTER: read_remove,
     ApiKey.UPDATE_RAFT_VOTER: read_update,
 }
-#: The answer to a request that is not about the metadata log; the other APIs name no partition.
+#: The response to a request that is not for the metadata log; the other APIs name no partition.
 INVALID: dict[ApiKey, Callable[[], Any]] = {
     ApiKey.FETCH: lambda: fetch_api.FetchResponse(error_code=ErrorCode.INVALID_REQUEST),
     ApiKey.VOTE: lambda: vote_api.VoteResponse(ErrorCode.INVALID_REQUEST),
@@ -297,5 +297,5 @@ def _leader_endpoint(reply: Any, pending: PendingResponse) -> Endpoints:
 
 
 def _endpoint_named(endpoints: Endpoints, pending: PendingResponse) -> Endpoints:
-    """The endpoint of the listener that the request came by, as the sender can reach that one."""
+    """Returns the endpoint of the listener on which the request arrived, because the sender can reach that one."""
     return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]

@@ -1,6 +1,6 @@
-"""Our own requests to other replicas: core messages to wire requests, wire responses to core messages.
+"""Requests to other replicas: core messages to wire requests, wire responses to core messages.
 
-A response that does not say what its API must say raises MalformedMessage: the peer is no replica of this log.
+A response without its API's mandatory contents raises MalformedMessage: the peer is no replica of this log.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def request_to_wire(body: RequestBody) -> object:
 
 
 def reply_from_wire(request: RequestBody, response: Any, listener_name: str) -> ReplyBody:
-    """`listener_name` is what the endpoints in the response are endpoints of: the listener that was asked."""
+    """Converts a response. `listener_name` is the listener to which the endpoints in the response belong."""
     match request:
         case Fetch():
             return _fetch_reply(response, listener_name)
@@ -274,5 +274,5 @@ def _only_partition(response: Any) -> Any:
 
 
 def _endpoint_of(leader_id: int, nodes: list[Any], listener_name: str) -> Endpoints:
-    """Empty from a peer too old to say it: the voter set then knows."""
+    """Returns the leader's endpoint. It is empty from an old peer; the voter set then has the endpoint."""
     return tuple(Endpoint(listener_name, node.host, node.port) for node in nodes if node.node_id == leader_id)

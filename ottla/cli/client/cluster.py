@@ -57,7 +57,7 @@ class ClusterClient:
         return asyncio.timeout(self.timeout_ms / 1000)
 
     async def request(self, request: object, node: int | None = None, *, version: int | None = None) -> Any:
-        """Send to the broker `node`, or to any. Lost connections are tried anew once."""
+        """Send to the broker `node`, or to any. After a lost connection it retries once."""
         if node is None:
             return await self._request_any(request, version)
         address = self.brokers.get(node)

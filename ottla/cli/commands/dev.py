@@ -65,7 +65,7 @@ def check_ports(nodes: Sequence[Node]) -> None:
 # -- What it says --------------------------------------------------------------------------------------------------------
 
 
-def tell(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
+def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         failure = local_nodes.wait_ready(nodes)
         if failure is not None:
             raise CommandFailed(failure)
-        tell(nodes, arguments.json, time.monotonic() - began)
+        print_nodes(nodes, arguments.json, time.monotonic() - began)
         return watch(nodes)
     except Stopped:
         return 0

@@ -62,7 +62,7 @@ async def produce(
             return from_line(line.decode(), clock.wall_ms())
         return Incoming(_text_record(line, key, key_separator, clock.wall_ms()), None)
 
-    # The time limit is for the cluster (every request has it), not for whoever types or pipes the lines.
+    # The time limit is for the cluster (every request has it), not for the input of the lines.
     async with connect(connection, limited=False) as cluster:
         producer = Producer(cluster, topic, compression=CODEC_IDS[compression])
         async with cluster.limit():

@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options.bootstrap_server, lambda cluster: work(cluster, options), options.timeout)
     except CommandFailed as failure:
         print(f"\nError: Executing consumer group command failed due to {reason(failure)}")
-        # Kafka's tool ends with 0 after this too; scripts that look at the code would be told more than they are there.
+        # Kafka's tool exits with 0 after this, too; scripts that check the exit code expect that.
         return 0 if failure.code is not None else 1
 
 

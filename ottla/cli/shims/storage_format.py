@@ -1,7 +1,7 @@
 """kafka-storage format: what a node's directories begin with.
 
 every directory        meta.properties
-a controller's         bootstrap.checkpoint: the features of a new cluster, for whoever leads first
+a controller's         bootstrap.checkpoint: the features of a new cluster, for the first leader
 of a dynamic quorum    also the snapshot 0-0: kraft.version 1 and the first voters (KIP-853)
 """
 

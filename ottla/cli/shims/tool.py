@@ -109,7 +109,7 @@ def with_cluster(
 
 
 def reason(failure: CommandFailed) -> str:
-    """The broker's own words: without the place in front and the name of the code behind."""
+    """Returns the broker's message, without the location in front and the error code after it."""
     text = failure.cause
     if failure.code is not None:
         text = text.rpartition(" (")[0].partition(": ")[2] or text

@@ -85,7 +85,7 @@ LOG = table(
     ConfigKey("log.initial.task.delay.ms", LONG, 30_000, LOW,
         "The pause after the start before the log's periodic tasks first run.", at_least(0), internal=True),
     ConfigKey("log.dir.failure.timeout.ms", LONG, 30_000, LOW,
-        "A broker that cannot tell the controller of a failed log directory for this long stops.", at_least(1)),
+        "A broker that cannot report a failed log directory to the controller for this long stops.", at_least(1)),
     ConfigKey("log.message.timestamp.type", STRING, "CreateTime", MEDIUM,
         "Whether records keep the producer's time (CreateTime) or get the broker's (LogAppendTime).",
         one_of("CreateTime", "LogAppendTime"), CLUSTER_WIDE),

@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "records that were asked for in an older leader epoch are appended",
         FETCHER,
-        "            or partition.leader_epoch != told.leader_epoch\n",
+        "            or partition.leader_epoch != sent.leader_epoch\n",
         "",
         UNITS + "test_fetcher_answers.py::test_records_that_were_asked_for_in_an_older_leader_epoch_are_not_appended",
     ),

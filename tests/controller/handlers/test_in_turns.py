@@ -29,7 +29,7 @@ MANY = 5 * PARTITIONS_PER_TURN
 
 def parts_of(quorum: Quorum) -> ControllerParts:
     unused = cast("Any", None)
-    return ControllerParts(unused, quorum.controller, quorum.duties, unused, unused)
+    return ControllerParts(unused, quorum.controller, quorum.scheduled_tasks, unused, unused)
 
 
 def context(api_key: ApiKey) -> RequestContext:
@@ -59,7 +59,7 @@ def crowded() -> Quorum:
             ]
         )
     quorum.commit()
-    quorum.duties.connection_lost(1)
+    quorum.scheduled_tasks.connection_lost(1)
     return quorum
 
 
@@ -119,7 +119,7 @@ def test_a_registration_refused_in_a_later_turn_leaves_the_rest_to_the_usual_tur
     quorum.commit()
     assert refusal(answer) == "DUPLICATE_BROKER_REGISTRATION"
     assert not quorum.controller.image.cluster.brokers[1].fenced
-    quorum.duties.connection_lost(1)
+    quorum.scheduled_tasks.connection_lost(1)
     quorum.clock.advance(quorum.clock.now_ms + 10_000)
     assert not quorum.controller.state.index.in_isr(1)
 

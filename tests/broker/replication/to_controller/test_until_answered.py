@@ -63,15 +63,15 @@ def is_running() -> bool:
 async def test_what_is_told_while_a_request_is_under_way_goes_together_with_the_next(
     world: World, answers: Answers
 ) -> None:
-    untold = telling(world, answers)
-    untold.tell("a", 1)
+    unanswered = telling(world, answers)
+    unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
-    untold.tell("b", 2)
-    untold.tell("c", 3)
+    unanswered.enqueue("b", 2)
+    unanswered.enqueue("c", 3)
     await answers.answer()
     await answers.answer()
     assert answers.asked == [{"a": 1}, {"b": 2, "c": 3}]
-    untold.tell("a", 4)
+    unanswered.enqueue("a", 4)
     await answers.answer()
     assert answers.asked[2:] == [{"a": 4}]
 
@@ -79,8 +79,8 @@ async def test_what_is_told_while_a_request_is_under_way_goes_together_with_the_
 async def test_what_was_asked_when_its_answer_could_not_be_handled_is_asked_again(
     world: World, answers: Answers
 ) -> None:
-    untold = telling(world, answers)
-    untold.tell("a", 1)
+    unanswered = telling(world, answers)
+    unanswered.enqueue("a", 1)
     await until(lambda: answers.pending is not None)
     assert answers.pending is not None
     answers.pending.set_exception(ZeroDivisionError())
@@ -91,10 +91,10 @@ async def test_what_was_asked_when_its_answer_could_not_be_handled_is_asked_agai
 
 
 async def test_what_was_not_answered_is_asked_again_after_a_pause(world: World, answers: Answers) -> None:
-    untold = telling(world, answers)
-    untold.tell("a", 1)
+    unanswered = telling(world, answers)
+    unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
-    untold.tell("b", 2)
+    unanswered.enqueue("b", 2)
     began_ms = world.clock.mono_ms()
     await answers.answer("a")
     await until(lambda: len(answers.asked) == 2)
@@ -103,10 +103,10 @@ async def test_what_was_not_answered_is_asked_again_after_a_pause(world: World, 
 
 
 async def test_what_was_told_anew_stands_for_what_was_not_answered(world: World, answers: Answers) -> None:
-    untold = telling(world, answers)
-    untold.tell("a", 1)
+    unanswered = telling(world, answers)
+    unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
-    untold.tell("a", 2)
+    unanswered.enqueue("a", 2)
     await answers.answer("a")
     await answers.answer()
     assert answers.asked == [{"a": 1}, {"a": 2}]
@@ -115,9 +115,9 @@ async def test_what_was_told_anew_stands_for_what_was_not_answered(world: World,
 async def test_more_than_fit_into_a_request_go_in_several_and_one_that_fails_holds_up_no_other(
     world: World, answers: Answers
 ) -> None:
-    untold = telling(world, answers, asked_max=2)
+    unanswered = telling(world, answers, asked_max=2)
     for number, key in enumerate("abc"):
-        untold.tell(key, number)
+        unanswered.enqueue(key, number)
     await answers.answer("a", "b")
     await answers.answer()
     await answers.answer()
@@ -129,23 +129,23 @@ async def test_a_request_has_no_more_than_the_controller_decides_about_in_one_tu
 ) -> None:
     """A follower that is lost changes the ISR of thousands of partitions at once."""
     keys = [str(number) for number in range(PARTITIONS_A_REQUEST + 1)]
-    untold = telling(world, answers)
+    unanswered = telling(world, answers)
     for key in keys:
-        untold.tell(key, 0)
+        unanswered.enqueue(key, 0)
     await answers.answer()
     await answers.answer()
     assert [list(asked) for asked in answers.asked] == [keys[:-1], keys[-1:]]
 
 
 async def test_nothing_is_asked_once_it_is_closed(world: World, answers: Answers) -> None:
-    untold = telling(world, answers)
-    untold.tell("a", 1)
+    unanswered = telling(world, answers)
+    unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
-    untold.tell("b", 2)
-    untold.close()
+    unanswered.enqueue("b", 2)
+    unanswered.close()
     await answers.answer("a")
     await until(lambda: not is_running())
-    untold.tell("c", 3)
+    unanswered.enqueue("c", 3)
     assert not is_running()
     assert answers.asked == [{"a": 1}]
 
@@ -156,10 +156,12 @@ async def test_an_answer_that_is_an_error_as_a_whole_is_none(
 ) -> None:
     async with tiny_node() as node:
         channel = ControllerChannel(world, 9, lambda: ControllerAddress(1, "127.0.0.1", node.port))
-        untold: UntilAnswered[str, int] = UntilAnswered(world, channel, "Heartbeat", answers.ask, retry_ms=RETRY_MS)
-        asked = asyncio.ensure_future(untold.answer(HeartbeatRequest(group_id="g", member_id="wait", generation_id=0)))
+        unanswered: UntilAnswered[str, int] = UntilAnswered(world, channel, "Heartbeat", answers.ask, retry_ms=RETRY_MS)
+        asked = asyncio.ensure_future(
+            unanswered.answer(HeartbeatRequest(group_id="g", member_id="wait", generation_id=0))
+        )
         await until(lambda: "wait" in node.heartbeats.waiting)
         node.heartbeats.waiting["wait"].complete(HeartbeatResponse(error_code=error_code))
         assert (await asked is not None) == is_answer
         channel.close()
-        assert await untold.answer(HeartbeatRequest(group_id="g", member_id="m", generation_id=0)) is None
+        assert await unanswered.answer(HeartbeatRequest(group_id="g", member_id="m", generation_id=0)) is None
