@@ -209,9 +209,9 @@ class Controller:
             self._append_batch(state, records[start : start + USER_RECORDS_MAX])
 
     def _append_batch(self, state: ControlState, records: list[MetadataRecord]) -> None:
+        first = self._log.log_end_offset
         delta = MetadataDelta(state.image)
         delta.replay_all(records)
-        first = self._log.log_end_offset
         image = delta.apply(first + len(records) - 1, self.epoch)
         values = encode_metadata(records, image.features.metadata_version)
         try:

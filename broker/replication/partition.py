@@ -253,7 +253,7 @@ class Partition(PartitionState):
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
         if self.leader_log is not None:
-            self._committing.reached(self.leader_log.high_watermark, self._commit_result)
+            self._committing.reached(self.leader_log.high_watermark, self._commit_result())
 
     def _commit_result(self) -> ErrorCode:
         if len(self.isr) < self.min_isr:
@@ -299,7 +299,7 @@ class Partition(PartitionState):
         if failed or log is None:
             self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        self._flushing.reached(log.recovery_point, lambda: ErrorCode.NONE)
+        self._flushing.reached(log.recovery_point, ErrorCode.NONE)
         self.advance_high_watermark()
 
     # -- Fetching ----------------------------------------------------------------------------------------------------

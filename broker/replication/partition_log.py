@@ -13,6 +13,8 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log, Origin
 
 ACKS_ALL = -1
+#: The high watermark has passed the offset. Any other result of an append means that leadership or the directory was lost.
+COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class ReplicatedPartitionLog:
@@ -36,8 +38,8 @@ class ReplicatedPartitionLog:
 
     def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
         partition = self._partition(tp)
-        # Any other error means that leadership or the directory was lost: the coordinator is notified of that separately.
-        partition.when_committed(offset, lambda error: callback() if partition.is_committed(offset) else None)
+        # The coordinator is notified of a loss separately.
+        partition.when_committed(offset, lambda error: callback() if error in COMMITTED else None)
 
     def start_offset(self, tp: TopicPartition) -> int:
         return self._log(tp).log_start_offset

@@ -106,6 +106,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._stopping = self._running = self._closed = False
         #: Failures of callbacks, which nobody else hears of.
         self.on_failure: Callable[[Lane, BaseException], None] | None = None
+        self.run_handle: Callable[[Handle], None] = Handle.run
         self.turns = 0
         self._turns_before = 0  # when the time last moved
 
@@ -186,7 +187,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 handle.lane.park(handle)
                 continue
             self.turns += 1
-            handle.run()
+            self.run_handle(handle)
 
     def stop(self) -> None:
         self._stopping = True

@@ -42,13 +42,13 @@ class OffsetWaits:
         else:
             waiting.append(wait)
 
-    def reached(self, offset: int, result: Callable[[], ErrorCode]) -> None:
+    def reached(self, offset: int, result: ErrorCode) -> None:
         """Call back all that waited for no more than `offset`."""
         waiting = self.waiting
         while waiting and waiting[0].required_offset <= offset:
             wait = waiting.popleft()
             if wait.callback is not None:
-                isolated(wait.callback, result())
+                isolated(wait.callback, result)
 
     def take_all(self) -> list[OffsetWait]:
         taken = list(self.waiting)
