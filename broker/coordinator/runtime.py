@@ -136,11 +136,11 @@ class CoordinatorRuntime(Generic[ShardT]):
             self.on_resigned(partition)
 
     def active_partitions(self) -> list[int]:
-        """Partitions that answer requests now."""
+        """Returns the partitions whose shard is loaded, so that requests are served and not answered COORDINATOR_LOAD_IN_PROGRESS."""
         return sorted(partition for partition, context in self._contexts.items() if context.state is State.ACTIVE)
 
     def partitions(self) -> list[int]:
-        """Partitions led here, whether loaded or not."""
+        """Returns the partitions led by this broker, loaded or not."""
         return sorted(self._contexts)
 
     def shard(self, partition: int) -> ShardT:
