@@ -96,6 +96,12 @@ class Logs:
         clean, broker_epoch = self._take_clean_mark(directory)
         for checkpoint_name in CHECKPOINTS:
             self._read_checkpoint(directory, checkpoint_name)
+        logger.info(
+            "%s recovery of the logs in %s, as %s clean shutdown file was found",
+            "Skipping" if clean else "Beginning",
+            directory.path,
+            "a" if clean else "no",
+        )
         for name in self.files.list_dir(directory.path):
             path = f"{directory.path}/{name}"
             if name.endswith(DELETE):

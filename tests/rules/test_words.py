@@ -52,9 +52,8 @@ LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {
-    "controller": 1,
     "server": 24,
-    "tests": 554,
+    "tests": 549,
 }
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
