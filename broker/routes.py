@@ -1,8 +1,8 @@
 """What a broker's listeners answer, one row per API: a handler of handlers/, or FORWARD to the active controller.
 
-ApiVersions is answered by the server from exactly these rows. Adding an API is one row here, one file in handlers/, a row in
-protocol/api.py with its message in protocol/messages/, one in broker/authorization/rules.py, and one in
-server/network/error_reply.py where its error is not at the top of the response; tests/rules name what is missing.
+ApiVersions is answered by the server from exactly these rows. An API of Kafka is declared in protocol/api.py already; to serve it
+takes one row here, one file in handlers/, one row in broker/authorization/rules.py, and tests. tests/rules name what is missing.
+CONTRIBUTING.md has the steps.
 """
 
 from __future__ import annotations

@@ -171,8 +171,9 @@ class Node(NodeState):
         )
         if len(logs):
             log.info("Opened %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
-        # Two connections: a heartbeat must not wait behind a client's request, and when it is given up, what clients have
-        # asked for is not to be asked again on a new connection: a topic would be there already.
+        # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
+        # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
+        # answered TOPIC_ALREADY_EXISTS.
         heartbeats, channel = (ControllerChannel(self.world, config.node_id, self._active_controller) for _ in range(2))
         self._channels += [heartbeats, channel]
         self.metadata.leader_watchers += [each.leader_changed for each in self._channels]

@@ -83,6 +83,7 @@ class Cleaner:
         if due is None:
             return False
         log, plan = due
+        size_before = _sealed_bytes(log, plan.end)
         try:
             clean_until = yield from clean(log, plan, now_ms, self.memory_bytes, self.load_factor)
         except LogChanged as change:
@@ -98,6 +99,17 @@ class Cleaner:
             _pass_over(log, error)
             return True
         log.cleaned_until = clean_until
+        size = _sealed_bytes(log, plan.end)
+        logger.info(
+            "Log cleaner cleaned log %s-%d (dirty section = [%d, %d)): from %d to %d bytes, %.1f%% size reduction",
+            log.topic,
+            log.partition,
+            plan.first_dirty,
+            clean_until,
+            size_before,
+            size,
+            100 * (1 - size / max(1, size_before)),
+        )
         yield Sync(self._logs.write_cleaned)
         return True
 
@@ -122,6 +134,10 @@ class Cleaner:
         if best is None or best[0].closed:
             return None
         return best[0], plan_for(best[0], best[0].cleaned_until, now_ms)  # as it is in this turn
+
+
+def _sealed_bytes(log: Log, end: int) -> int:
+    return sum(segment.size for segment in log.segments if segment.base_offset < end)
 
 
 def _pass_over(log: Log, error: Exception) -> None:

@@ -9,7 +9,7 @@ from ottla.storage import snapshot_files
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import delete_segments
 from ottla.storage.log_state import LogState
-from ottla.storage.retention import SegmentFacts, segments_to_delete
+from ottla.storage.retention import SegmentFacts, reasons, segments_to_delete
 from ottla.storage.roll import roll
 from ottla.storage.walk import DamagedLog
 
@@ -25,6 +25,7 @@ def advance_log_start_offset(log: LogState, offset: int) -> bool:
             f"the log cannot start at {offset}, above its high watermark {log.high_watermark}",
         )
     log.log_start_offset = offset
+    logger.info("Incremented log start offset to %d in %s-%d", offset, log.topic, log.partition)
     _forget_epochs(log)
     return True
 
@@ -43,8 +44,9 @@ def apply_retention(log: LogState, now_ms: int) -> int:
     if not log.has_files:
         return 0
     segments = list(log.segments)
+    facts = [_facts(log, i) for i in range(len(segments))]
     count = segments_to_delete(
-        [_facts(log, i) for i in range(len(segments))],
+        facts,
         log.config,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
@@ -52,6 +54,7 @@ def apply_retention(log: LogState, now_ms: int) -> int:
     )
     if not count:
         return 0
+    whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
         if count == len(segments):
             try:
@@ -66,6 +69,15 @@ def apply_retention(log: LogState, now_ms: int) -> int:
         _forget_epochs(log)
         snapshot_files.forget(log, lambda taken: taken < log.segments[0].base_offset)
         delete_segments(log, gone)
+        for segment, why in zip(gone, whys, strict=False):
+            logger.info(
+                "Deleting segment %d of %s-%d (%d bytes) due to %s",
+                segment.base_offset,
+                log.topic,
+                log.partition,
+                segment.size,
+                why,
+            )
         log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
     except StorageFailure as failure:
         log.fail(failure)

@@ -10,8 +10,8 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from random import Random
-from threading import Lock
 
 from ottla.storage import checkpoint
 from ottla.storage.config import NEVER, LogConfig
@@ -20,6 +20,7 @@ from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
 from ottla.storage.mappings import Mappings
+from ottla.storage.offset_checkpoints import OffsetCheckpoints, Offsets
 from ottla.storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
 from ottla.storage.recovery import new_log, open_log
 from ottla.storage.removal import REMOVED_AT_ONCE, Removals
@@ -30,8 +31,6 @@ logger = logging.getLogger(__name__)
 METADATA_LOG_DIR = "__cluster_metadata-0"
 # Recovery after a crash reads the unflushed part of each log: this many bytes take about 0.1 s (1 s with 100-byte batches).
 RECOVERY_BYTES_MAX = 64 << 20
-
-CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.LOG_START, checkpoint.REPLICATION, checkpoint.CLEANER)
 
 Key = tuple[bytes, int]
 ConfigFor = Callable[[str, bytes], LogConfig]
@@ -50,14 +49,11 @@ class Logs:
         self._dir_of: dict[Key, LogDir] = {}
         self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
         self._removals = Removals(files, self.directory_failed)
+        self._checkpoints = OffsetCheckpoints(files)
         self._opened: set[str] = set()  # directories whose logs are all open and recovered
         self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
-        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}  # the contents of the checkpoint files, by path
-        # Workers write the checkpoints; the lock serializes the writes of one.
-        self._checkpoint_locks = {name: Lock() for name in CHECKPOINTS}
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
-        self._written: set[str] = set()  # checkpoints that only this process has written
 
     # Finding
 
@@ -94,8 +90,13 @@ class Logs:
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
         clean, broker_epoch = self._take_clean_mark(directory)
-        for checkpoint_name in CHECKPOINTS:
-            self._read_checkpoint(directory, checkpoint_name)
+        self._checkpoints.read(directory.path)
+        logger.info(
+            "%s recovery of the logs in %s, as %s clean shutdown file was found",
+            "Skipping" if clean else "Beginning",
+            directory.path,
+            "a" if clean else "no",
+        )
         for name in self.files.list_dir(directory.path):
             path = f"{directory.path}/{name}"
             if name.endswith(DELETE):
@@ -113,7 +114,8 @@ class Logs:
             else:
                 if log is not None:
                     self._add(directory, log)
-        self._lower_to_ends(directory)
+        ends = {(log.topic, log.partition): log.log_end_offset for log in self.in_directory(directory)}
+        self._checkpoints.lower_to_ends(directory.path, ends)
         self._opened.add(directory.path)
         return broker_epoch
 
@@ -123,7 +125,7 @@ class Logs:
         """Opens a partition. Returns None if it was set aside."""
 
         def known(checkpoint_name: str) -> int:
-            return self._checkpointed[f"{directory.path}/{checkpoint_name}"].get(name, 0)
+            return self._checkpoints.known(directory.path, checkpoint_name, name)
 
         path = f"{directory.path}/{name[0]}-{name[1]}"
         try:
@@ -174,16 +176,6 @@ class Logs:
         except (ValueError, AttributeError, TypeError):
             return True, -1
 
-    def _read_checkpoint(self, directory: LogDir, name: str) -> None:
-        """Reads a checkpoint. A damaged one counts as missing: the logs are then read from their start."""
-        path = f"{directory.path}/{name}"
-        try:
-            offsets = checkpoint.read_offsets(self.files, path)
-        except CorruptFile as error:
-            logger.warning("%s: ignored", error)
-            offsets = {}
-        self._checkpointed[path] = offsets
-
     def _add(self, directory: LogDir, log: Log) -> None:
         key = (log.topic_id, log.partition)
         other = self._by_name.get((log.topic, log.partition))
@@ -227,7 +219,7 @@ class Logs:
         self._removals.settle(topic, partition)
         directory = self._choose(directory_id)
         try:
-            self._forget_checkpoints(directory, (topic, partition))
+            self._checkpoints.forget(directory.path, (topic, partition))
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
                 self.directory_failed(directory, failure)
@@ -400,13 +392,7 @@ class Logs:
             if directory.path not in self._opened:
                 continue  # an interrupted start has not opened all of its logs: their entries must stay
             try:
-                with self._checkpoint_locks[name]:
-                    offsets = {
-                        (log.topic, log.partition): offset
-                        for log in self.in_directory(directory)
-                        if (offset := value(log)) is not None
-                    }
-                    self._replace_checkpoint(directory, name, offsets)
+                self._checkpoints.write(directory.path, name, partial(self._offsets_in, directory, value))
             except DiskFull as failure:
                 logger.warning("%s is out of date: %s", name, failure)
                 self._outdated.add(directory.path)
@@ -416,49 +402,21 @@ class Logs:
                 missed.append(directory)
         return missed
 
-    def _write_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
-        with self._checkpoint_locks[name]:
-            self._replace_checkpoint(directory, name, offsets)
-
-    def _replace_checkpoint(self, directory: LogDir, name: str, offsets: dict[tuple[str, int], int]) -> None:
-        path = f"{directory.path}/{name}"
-        if path in self._written and offsets == self._checkpointed[path] and self.files.exists(path):
-            return  # the file still exists: a missing disk is noticed even without writes
-        checkpoint.write_offsets(self.files, path, offsets)
-        self._checkpointed[path] = offsets
-        self._written.add(path)
+    def _offsets_in(self, directory: LogDir, value: Callable[[Log], int | None]) -> Offsets:
+        return {
+            (log.topic, log.partition): offset
+            for log in self.in_directory(directory)
+            if (offset := value(log)) is not None
+        }
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
         """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`)."""
-        key = (log.topic, log.partition)
-        for name in CHECKPOINTS:
-            with self._checkpoint_locks[name]:
-                known = self._checkpointed.get(f"{directory.path}/{name}", {})
-                now = known.get(key, 0)
-                wanted = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
-                if name == checkpoint.RECOVERY_POINT:
-                    wanted = min(wanted, log.recovery_point_to_write)
-                if wanted != now:
-                    self._replace_checkpoint(directory, name, {**known, key: wanted})
 
-    def _lower_to_ends(self, directory: LogDir) -> None:
-        """Lowers checkpoints beyond a log's end: they would wrongly cover the records that are appended there next."""
-        ends = {(log.topic, log.partition): log.log_end_offset for log in self.in_directory(directory)}
-        for name in CHECKPOINTS:
-            known = self._checkpointed.get(f"{directory.path}/{name}", {})
-            lowered = {key: min(offset, ends[key]) for key, offset in known.items() if key in ends}
-            if any(known[key] != offset for key, offset in lowered.items()):
-                self._write_checkpoint(directory, name, lowered)
+        def wanted(name: str, now: int) -> int:
+            offset_max = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
+            return min(offset_max, log.recovery_point_to_write) if name == checkpoint.RECOVERY_POINT else offset_max
 
-    def _forget_checkpoints(self, directory: LogDir, key: tuple[str, int]) -> None:
-        """Removes a deleted partition from the checkpoints, so that they do not apply to a new topic of the same name."""
-        for name in CHECKPOINTS:
-            with self._checkpoint_locks[name]:
-                known = self._checkpointed.get(f"{directory.path}/{name}", {})
-                if known.get(
-                    key
-                ):  # an entry of 0 is valid for a new topic, too; each write costs time for all partitions
-                    self._replace_checkpoint(directory, name, {k: offset for k, offset in known.items() if k != key})
+        self._checkpoints.lower(directory.path, (log.topic, log.partition), wanted)
 
     def _sync_entries(self) -> None:
         """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""

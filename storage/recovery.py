@@ -199,6 +199,14 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> Non
         snapshot_files.forget(log, lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
+        if log.log_end_offset > log.recovery_point:
+            logger.info(
+                "Recovered unflushed segments of %s-%d from recovery point %d to log end offset %d",
+                log.topic,
+                log.partition,
+                log.recovery_point,
+                log.log_end_offset,
+            )
         for segment in log.segments.from_offset(log.recovery_point):
             segment.txn_index.truncate_to(log.files, max(log.recovery_point, segment.base_offset))  # rebuilt just below
     replay.rebuild_producers(log)
@@ -324,6 +332,8 @@ def _find_end(
             # Removed from the end, before the damage is truncated: after a crash in between, recovery finds the damage again, and no gap.
             _remove(files, directory, segments[i + 1 :])
             segments = segments[: i + 1]
+        if valid.position < segment.size and not valid.zeros:
+            logger.warning("Corruption found in segment %s, truncating to offset %d", segment.log_path, valid.offset)
         _mend(segment, valid)
         if damaged:
             segment.reopen()

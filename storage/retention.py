@@ -44,6 +44,24 @@ def segments_to_delete(
     return gone
 
 
+def reasons(
+    segments: Sequence[SegmentFacts], count: int, config: LogConfig, log_start_offset: int, now_ms: int
+) -> list[str]:
+    """For the log: why the first `count` segments go, in the terms of Kafka's own lines."""
+    text = {
+        "time": f"log retention time {config.retention_ms}ms breach",
+        "size": f"log retention size {config.retention_bytes} breach",
+        "start": f"log start offset {log_start_offset} breach",
+    }
+    total = sum(segment.size for segment in segments)
+    found = []
+    for segment in segments[:count]:
+        why = reason(segment, config, total, log_start_offset, now_ms, last=segment is segments[-1])
+        found.append(text[why or "start"])
+        total -= segment.size
+    return found
+
+
 def reason(
     segment: SegmentFacts, config: LogConfig, total: int, log_start_offset: int, now_ms: int, *, last: bool
 ) -> str | None:

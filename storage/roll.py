@@ -71,6 +71,8 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
+    if old.size:
+        logger.info("Rolled new log segment at offset %d in %s-%d", base_offset, log.topic, log.partition)
     log.leave_gap()
     log.end_gap = (0, 0)  # the new segment's base offset says where the log continues
     log.on_new_active()

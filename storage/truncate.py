@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from ottla.storage import replay, snapshot_files
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
@@ -9,6 +11,8 @@ from ottla.storage.log_files import create_files, delete_segments, new_segment
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_dir import TRUNCATION
 from ottla.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
 
 
 def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
@@ -49,6 +53,7 @@ def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | No
 def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
     log.check_usable()
     start = offset if log_start_offset is None else log_start_offset
+    logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
     try:
         if not log.has_files:
             create_files(log)

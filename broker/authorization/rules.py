@@ -1,7 +1,8 @@
 """Who may use which API: one row per API that a broker answers itself, as Kafka's KafkaApis asks its authorizer.
 
-What is forwarded is asked about by the controller, for the client that sent it (controller/handlers/). ApiVersions and what
-comes before authentication needs no permission. Adding an API is a row here; routes.py does not serve one without.
+The controller authorizes forwarded requests, for the client that sent them (controller/handlers/authorization.py). ApiVersions
+needs no permission. A broker whose routes.py has a handler without a row here does not start; tests/rules/test_tables.py names
+the missing row.
 """
 
 from __future__ import annotations

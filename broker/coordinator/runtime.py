@@ -136,11 +136,11 @@ class CoordinatorRuntime(Generic[ShardT]):
             self.on_resigned(partition)
 
     def active_partitions(self) -> list[int]:
-        """Partitions that answer requests now."""
+        """Returns the partitions whose shard is loaded, so that requests are served and not answered COORDINATOR_LOAD_IN_PROGRESS."""
         return sorted(partition for partition, context in self._contexts.items() if context.state is State.ACTIVE)
 
     def partitions(self) -> list[int]:
-        """Partitions led here, whether loaded or not."""
+        """Returns the partitions led by this broker, loaded or not."""
         return sorted(self._contexts)
 
     def shard(self, partition: int) -> ShardT:
@@ -264,6 +264,7 @@ class _Context(Generic[ShardT]):
         self.timers = Timers(runtime.clock.mono_ms, self._wake_up_changed)
         self.shard = runtime.shard_factory(self.timers)
         self.last_written = -1
+        self._began_ms = runtime.clock.mono_ms()
         # (offset, deadline, reply and response); neither offsets nor deadlines ever fall.
         self._waiting: deque[tuple[int, int, Response]] = deque()
         self._timeout: TimerHandle | None = None
@@ -275,6 +276,7 @@ class _Context(Generic[ShardT]):
 
     def load(self) -> None:
         """Replay the log when the queue comes to it."""
+        log.info("Scheduling loading of metadata from %s-%d with epoch %d", *self.tp, self.leader_epoch)
         try:
             self._loader = loader = Loader(self.runtime.partition_log, self.tp, self.runtime.codec, self.shard)
         except KafkaError as error:
@@ -286,16 +288,24 @@ class _Context(Generic[ShardT]):
         if self.state is not State.LOADING:
             return
         if error is not None:
-            log.error("cannot load coordinator %s-%d", *self.tp, exc_info=error)
+            log.error("Failed to load metadata from %s-%d with epoch %d", *self.tp, self.leader_epoch, exc_info=error)
             self._become(State.FAILED)
             return
         self.last_written = last_offset
         self._was_active = True
+        log.info(
+            "Finished loading of metadata from %s-%d with epoch %d in %d ms; loaded up to offset %d",
+            *self.tp,
+            self.leader_epoch,
+            self.runtime.clock.mono_ms() - self._began_ms,
+            last_offset,
+        )
         self._become(State.ACTIVE)
         self.perform_unasked(lambda: self.shard.on_loaded(self.runtime.clock.wall_ms()))
 
     def close(self) -> None:
         """Fail everything that waits; NOT_COORDINATOR makes clients look for the new one."""
+        log.info("Unloading metadata for %s-%d with epoch %d", *self.tp, self.leader_epoch)
         self._become(State.CLOSED)
         if self._loader is not None:
             self._loader.is_stopped = True

@@ -51,7 +51,8 @@ class GroupCoordinatorShard(GroupShard):
     def _rebalance_too_large(self, group: ClassicGroup) -> Unasked:
         if self.groups.get(group.group_id) is not group or group.state not in CAN_REBALANCE:
             return Outcome()
-        return rebalance.prepare(self, group, self.wall_ms())
+        reason = f"loaded with {len(group.members)} members, over group.max.size {self.config.group_max_size}"
+        return rebalance.prepare(self, group, self.wall_ms(), reason)
 
     def on_unloaded(self) -> Unasked:
         replies: list[Response] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, STABLE
@@ -14,6 +15,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
+
+log = logging.getLogger(__name__)
 
 CLASSIC = "classic"
 
@@ -90,4 +93,10 @@ def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[
         except KafkaError as error:
             result.error_code = error.code
         results.append(result)
-    return Outcome(records, results)
+
+    def deleted() -> Unasked:
+        names = ", ".join(result.group_id for result in results if result.error_code == ErrorCode.NONE)
+        log.info("The following groups were deleted: %s", names)
+        return Outcome()
+
+    return Outcome(records, results, then=deleted if records else None)

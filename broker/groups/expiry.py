@@ -11,6 +11,7 @@ An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
@@ -20,6 +21,9 @@ from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.records import group_metadata_record, offset_commit_record
 from ottla.broker.groups.shard import GroupShard
+
+log = logging.getLogger(__name__)
+
 
 SWEEP_KEY = "expire-offsets"
 
@@ -31,7 +35,12 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
         group = shard.groups.get(group_id)
         if group is None or group_id in shard.unreadable:
             return 1
-        if _expire_offsets(shard, group, now_ms, records) and group.state is EMPTY:
+        before = len(records)
+        is_over = _expire_offsets(shard, group, now_ms, records)
+        if len(records) > before:
+            log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
+        if is_over and group.state is EMPTY:
+            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation)
             records.append(group_metadata_record(group_id, None))
         return 1 + shard.offsets.count(group_id)
 

@@ -137,7 +137,7 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
 
 
 def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
-    """Offsets of the partitions asked for, -1 where there is none; of all that have one when `topics` is None."""
+    """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
     group = shard.groups.get(request.group_id)
     found = group is not None and group.state is not DEAD
     offsets = shard.offsets.of_group(request.group_id) if found else {}

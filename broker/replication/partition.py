@@ -14,10 +14,9 @@ Not handled here: sockets, timeouts (purgatory/delayed_produce.py, server/timer_
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
-from ottla.broker.replication import isr_proposals
+from ottla.broker.replication import isr_proposals, state_changes
 from ottla.broker.replication.group_flush import GroupFlush
 from ottla.broker.replication.isr import NEVER_MS, ReplicaProgress, effective_min_isr, next_high_watermark
 from ottla.broker.replication.partition_state import NO_LEADER, IsrProposals, PartitionState
@@ -30,8 +29,6 @@ from ottla.storage.config import NEVER
 from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
 from ottla.storage.snapshot_files import Decoded
-
-logger = logging.getLogger(__name__)
 
 #: flush.messages: each append is on the disk before it counts.
 EVERY_RECORD = 1
@@ -72,7 +69,7 @@ class Partition(PartitionState):
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
-        proposed = self.proposed_isr
+        proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
         # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
         keeps_proposal = (
@@ -91,6 +88,9 @@ class Partition(PartitionState):
         if new_epoch:
             self.epoch_start_offset = log.log_end_offset
             log.epochs.begin(leader_epoch, self.epoch_start_offset)
+            state_changes.leader(self, leader_epoch, partition_epoch, log, self.isr, previous)
+        elif self.isr != isr_before:
+            state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
         known = {} if new_epoch else self.followers
         self.followers = {
             replica: known.get(replica)
@@ -117,6 +117,8 @@ class Partition(PartitionState):
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         self.leader_log = None
         self.log = log
+        if log is not None and (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch):
+            state_changes.follower(self, leader_epoch, partition_epoch, log, leader_id, self.leader_id)
         self._assign(leader_epoch, partition_epoch, replicas, isr)
         self.leader_id = leader_id
         self.followers = {}
@@ -340,12 +342,19 @@ class Partition(PartitionState):
 
     def _maybe_expand_isr(self, follower: ReplicaProgress) -> None:
         if self._isr_changes is not None and isr_proposals.may_expand_by(self, follower, self._isr_changes):
-            self._propose(self.isr | {follower.broker_id})
+            assert self.leader_log is not None
+            isr = self.isr | {follower.broker_id}
+            state_changes.expanding(self, self.isr, isr, self.leader_log, follower)
+            self._propose(isr)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose the ISR without those who have not caught up for replica.lag.time.max.ms. Called by the clock."""
         if lagging := isr_proposals.lagging(self, now_ms):
-            self._propose(self.isr.difference(lagging))
+            assert self.leader_log is not None
+            isr = self.isr.difference(lagging)
+            late = [self.followers[replica] for replica in lagging]
+            state_changes.shrinking(self, self.isr, isr, self.leader_log, late, now_ms)
+            self._propose(isr)
 
     def _propose(self, isr: frozenset[int]) -> None:
         assert self._isr_changes is not None
@@ -355,10 +364,12 @@ class Partition(PartitionState):
     def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> None:
         """The controller has made the proposed change."""
         if isr_proposals.altered(self, leader_epoch, partition_epoch, isr):
+            state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
             self.advance_high_watermark()
 
     def isr_refused(self, error: ErrorCode) -> bool:
         """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
+        state_changes.isr_refused(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
             return False
@@ -384,9 +395,8 @@ class Partition(PartitionState):
         """`decoded`: what `Log.truncation_errand` gave."""
         log = self.log
         assert log is not None and not self.is_leader
-        if offset < log.high_watermark:
-            # Only after an unclean election: a clean leader holds everything below any watermark (invariant 10).
-            logger.warning("%s is truncated to %d, below its high watermark %d", self, offset, log.high_watermark)
+        if offset < log.log_end_offset:
+            state_changes.truncating(self, offset, log)
         log.truncate_to(offset, decoded)
 
     # -- Offsets -----------------------------------------------------------------------------------------------------

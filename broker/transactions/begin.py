@@ -7,6 +7,8 @@ and epoch goes on after an error (KIP-360): fenced unless it is the newest one, 
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.transactions import end
 from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
@@ -14,6 +16,8 @@ from ottla.broker.transactions.state import EPOCH_EXHAUSTED, NO_PRODUCER_EPOCH, 
 from ottla.broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Transaction, created
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+log = logging.getLogger(__name__)
 
 
 def init_producer_id(
@@ -29,8 +33,15 @@ def init_producer_id(
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if expected is not None and not _is_known(transaction, *expected):
+        _say_fenced(transaction, *expected)
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if transaction.state is State.ONGOING:
+        log.info(
+            "Fencing the producer of transactionalId %s (producerId %d, epoch %d), whose transaction is ongoing",
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+        )
         response = InitProducerIdResponse(
             error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1
         )
@@ -50,6 +61,12 @@ def init_producer_id(
 
     def remember() -> Unasked:
         shard.remember_epoch(after.transactional_id, producer_id, epoch, last_epoch)
+        log.info(
+            "Initialized transactionalId %s with producerId %d and producer epoch %d",
+            after.transactional_id,
+            producer_id,
+            epoch,
+        )
         return Outcome()
 
     response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
@@ -82,7 +99,19 @@ def _next_epoch(
     if expected == last_epoch:
         # Asked before, and the answer was lost. Another producer would have set the last epoch to -1.
         return producer_id, epoch, last_epoch
+    _say_fenced(transaction, producer_id, expected)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def _say_fenced(transaction: Transaction, producer_id: int, epoch: int) -> None:
+    log.info(
+        "InitProducerId of transactionalId %s with producerId %d and epoch %d is fenced by producerId %d and epoch %d",
+        transaction.transactional_id,
+        producer_id,
+        epoch,
+        transaction.producer_id,
+        transaction.producer_epoch,
+    )
 
 
 def _needed(producer_id: int | None) -> int:

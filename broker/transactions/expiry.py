@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import IDLE, State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
+
+log = logging.getLogger(__name__)
 
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
@@ -44,6 +48,7 @@ def remove_expired(shard: TransactionShard, now_ms: int) -> Unasked:
     def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
         transaction = shard.transactions.get(transactional_id)
         if transaction is not None and transaction.state in IDLE and transaction.last_update_ms <= before_ms:
+            log.debug("Removing transactionalId %s, which has expired", transactional_id)
             records.append((TransactionLogKey(transactional_id=transactional_id), None))
         return 1
 

@@ -216,7 +216,11 @@ class TransactionCoordinator:
         sending.start()
 
     def abort(self, transaction: Transaction) -> None:
-        log.info("%s ran out of time after %d ms: aborted", transaction.transactional_id, transaction.timeout_ms)
+        log.info(
+            "Rollback of ongoing transaction for transactionalId %s due to timeout (%d ms)",
+            transaction.transactional_id,
+            transaction.timeout_ms,
+        )
         self._write_with_producer_id(
             transaction.transactional_id,
             lambda shard, now_ms, producer_id: end.abort_timed_out(shard, now_ms, transaction, producer_id),

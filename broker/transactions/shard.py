@@ -7,6 +7,7 @@ the last InitProducerId (a retry of that call then fences its producer, as with 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,8 @@ from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
+
+log = logging.getLogger(__name__)
 
 
 class ProducerIdNeeded(Exception):
@@ -73,7 +76,8 @@ class TransactionShard:
             self.transactions.pop(key.transactional_id, None)
             self.last_epochs.pop(key.transactional_id, None)
         else:
-            self.transactions[key.transactional_id] = from_record(key, value)
+            after = self.transactions[key.transactional_id] = from_record(key, value)
+            log.debug("TransactionalId %s is now in state %s", key.transactional_id, after.state.name)
 
     def replay_failed(self, key: TransactionLogKey) -> None:
         self.transactions.pop(key.transactional_id, None)

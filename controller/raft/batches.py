@@ -38,7 +38,7 @@ class CommittedBatch:
 
     @cached_property
     def records(self) -> list[bytes]:
-        """The values of the data records, in offset order from `base_offset` on. A control batch has none."""
+        """The values of the data records, in offset order from `base_offset`. Control batches have none: `read_control` decodes them."""
         if self.is_control:
             return []
         return [record.value or b"" for record in self._view.records()]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,6 +194,10 @@ def wait_ready(nodes: Sequence[Node]) -> str | None:
 
 def why_it_ended(node: Node, lines_max: int = 15) -> str:
     """The sentence the node itself has for it, or the end of its log where it had none."""
+    if node.process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            # The node closes its pipe before it exits, and Python writes the traceback of a failure at the exit.
+            node.process.wait(STOP_TIMEOUT_S)
     try:
         with open(node.log_file, encoding="utf-8", errors="replace") as file:
             lines = file.readlines()[-lines_max:]

@@ -220,7 +220,7 @@ class Cluster:
         return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
 
     def wait_isr(self, topic: str, size: int | None = None, seconds: float = 30.0) -> float:
-        """Until every partition has `size` replicas in sync (all of them by default); the seconds it took."""
+        """Waits until every partition has `size` replicas in sync (all of them by default). Returns the seconds it took."""
         began = time.monotonic()
         while True:
             partitions = self._partitions(topic)

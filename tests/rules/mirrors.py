@@ -237,6 +237,7 @@ COVERED_BY: dict[str, str] = {
     "storage/log_start.py": "tests/storage/test_log.py",
     "storage/log_state.py": "tests/storage/test_log.py",
     "storage/lookup.py": "tests/storage/test_log.py",
+    "storage/offset_checkpoints.py": "tests/storage/test_logs.py",
     "storage/partition_dir.py": "tests/storage/test_logs.py",
     "storage/preparation.py": "tests/storage/test_log.py",
     "storage/producer_snapshot.py": "tests/storage/test_producers.py",

@@ -51,7 +51,10 @@ def dead(source: Source) -> list[str]:
 
 
 def test_every_function_and_class_of_a_module_is_used_by_the_packages() -> None:
-    assert not [each for source in sources() for each in dead(source)]
+    unused = [each for source in sources() for each in dead(source)]
+    assert not unused, (
+        "the packages use none of these: remove them, or move what only tests use to the tests:\n" + "\n".join(unused)
+    )
 
 
 def test_every_module_is_imported_by_another_one_or_run_as_a_program() -> None:
@@ -74,4 +77,6 @@ def test_every_module_is_imported_by_another_one_or_run_as_a_program() -> None:
         and not source.path.startswith("protocol/messages/")
         and source.module not in named
     ]
-    assert not unused
+    assert not unused, "no module imports these, and no command, message or pyproject.toml names them:\n" + "\n".join(
+        unused
+    )

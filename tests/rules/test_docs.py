@@ -179,7 +179,7 @@ def cited(text: str) -> set[int]:
 
 def test_every_path_and_name_in_the_docs_is_there() -> None:
     wrong = [f"{page}: {each}" for page in pages() for each in unknown_paths(read(page)) + unknown_names(read(page))]
-    assert not wrong
+    assert not wrong, "these pages name paths or names that do not exist:\n" + "\n".join(wrong)
 
 
 def test_every_path_and_quoted_name_in_the_code_is_there() -> None:
@@ -187,7 +187,7 @@ def test_every_path_and_quoted_name_in_the_code_is_there() -> None:
     for source in sources():
         text = "\n".join(source.lines)
         wrong += [f"{source.path}: {each}" for each in unknown_paths(text) + unknown_names(text)]
-    assert not wrong
+    assert not wrong, "these comments name paths or names that do not exist:\n" + "\n".join(wrong)
 
 
 def test_every_invariant_that_is_cited_is_listed() -> None:
@@ -198,7 +198,7 @@ def test_every_invariant_that_is_cited_is_listed() -> None:
         for number in cited(read(file))
         if number not in invariants()
     ]
-    assert not wrong
+    assert not wrong, "docs/INVARIANTS.md has no such number:\n" + "\n".join(wrong)
     assert sorted(invariants()) == list(range(len(invariants())))
     assert len({each.name for each in invariants().values()}) == len(invariants())
 
@@ -210,7 +210,7 @@ def test_the_files_that_check_an_invariant_cite_it() -> None:
         for file in re.findall(r"`(tests/[^`]+\.py)`", each.checked_by)
         if each.number not in cited(read(file))
     ]
-    assert not wrong
+    assert not wrong, "docs/INVARIANTS.md names these files, and they do not cite the number:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -218,4 +218,6 @@ def test_a_page_made_of_tables_says_what_the_tables_say(path: str) -> None:
     page = PAGES[path]()
     if os.environ.get("UPDATE") == "1":
         (ROOT / path).write_text(page)
-    assert (ROOT / path).read_text() == page, "the tables have changed: UPDATE=1 pytest tests/rules/test_docs.py"
+    assert (ROOT / path).read_text() == page, (
+        f"the tables have changed: write {path} with `UPDATE=1 .venv/bin/python -m pytest tests/rules/test_docs.py`"
+    )

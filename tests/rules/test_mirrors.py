@@ -120,13 +120,19 @@ def names_its_folder(test_file: str, row: str) -> bool:
 
 def test_each_module_has_its_test_file_or_a_row_that_names_another_one() -> None:
     missing = [path for path in modules() if not (ROOT / mirror(path)).exists() and row_of(path) is None]
-    assert not missing, "write tests, or name those that there are in tests/rules/mirrors.py"
+    assert not missing, (
+        "write these test files, or add rows to tests/rules/mirrors.py that name the tests:\n"
+        + "\n".join(f"{path}: {mirror(path)}" for path in missing)
+    )
 
 
 def test_no_row_is_stale() -> None:
     needed = {row_of(path) for path in modules() if not (ROOT / mirror(path)).exists()}
     stale = [row for row in COVERED_BY if row not in needed]
-    assert not stale, "the module is gone, or has a test file of its own"
+    assert not stale, (
+        "remove these rows of tests/rules/mirrors.py: the module is gone, or has a test file of its own:\n"
+        + "\n".join(stale)
+    )
     assert not [each for each in COVERED_BY.values() if not (ROOT / each).exists()]
 
 
@@ -142,4 +148,6 @@ def test_the_test_file_of_a_row_reaches_the_module() -> None:
         for path in modules()
         if (row := row_of(path)) is not None and not reaches(COVERED_BY[row], path, row)
     ]
-    assert not apart
+    assert not apart, (
+        "these test files do not reach the module: name another one in tests/rules/mirrors.py:\n" + "\n".join(apart)
+    )

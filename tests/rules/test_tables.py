@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from ottla.broker.authorization.rules import RULES
+from ottla.broker.routes import FORWARD, ROUTES
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.schema import fields
 from ottla.server.config.broker import BROKER_CONFIGS
@@ -40,7 +42,9 @@ def routed(path: str, table: str) -> list[str]:
 def test_every_api_has_somewhere_to_say_an_error() -> None:
     for api in APIS.values():
         top = {field.name for field in fields(api.response)}
-        assert "error_code" in top or api.key in MIRRORED, api.name
+        assert "error_code" in top or api.key in MIRRORED, (
+            f"{api.name}Response has no error_code at the top: add a row to MIRRORED in server/network/error_reply.py"
+        )
 
 
 def test_error_replies_name_fields_that_exist() -> None:
@@ -58,7 +62,7 @@ def test_handlers_of_a_broker_are_named_as_their_apis_and_are_routed() -> None:
     for source in sources():
         folder, _, name = source.module.rpartition(".")
         if folder == "ottla.broker.handlers" and name not in NOT_ONE_API and not name.startswith("_"):
-            assert name in routed_names, source.path
+            assert name in routed_names, f"{source.path} is named after no API that has a row in broker/routes.py"
 
 
 def test_no_api_is_routed_twice_by_one_table() -> None:
@@ -71,7 +75,19 @@ def test_no_api_is_routed_twice_by_one_table() -> None:
 
 def test_a_broker_serves_only_what_kafka_serves_on_a_brokers_listener() -> None:
     for name in routed(*ROUTE_TABLES[0]):
-        assert "broker" in APIS[ApiKey[name]].listeners, name
+        api = APIS.get(ApiKey[name])
+        assert api is not None, f"{name} has a route, but no row in the table of protocol/api.py"
+        assert "broker" in api.listeners, f"{name}: Kafka does not serve this API on a broker's listener"
+
+
+def test_each_api_that_a_broker_answers_itself_has_a_row_of_authorization() -> None:
+    answered = {key for key, handler in ROUTES if handler != FORWARD}
+    missing = sorted(key.name for key in answered - set(RULES))
+    assert not missing, (
+        f"a broker with these routes does not start: add rows to broker/authorization/rules.py: {missing}"
+    )
+    unused = sorted(key.name for key in set(RULES) - answered)
+    assert not unused, f"the controller authorizes what is forwarded to it, so these rows have no effect: {unused}"
 
 
 def test_configurations_refer_to_rows_that_exist() -> None:

@@ -32,19 +32,19 @@ def functions(source: Source) -> list[tuple[str, int]]:
 def test_files_are_short() -> None:
     sizes = {source.path: sum(bool(line.strip()) for line in source.lines) for source in sources()}
     too_long = {path: size for path, size in sizes.items() if size > FILE_LINES_MAX}
-    assert not too_long
+    assert not too_long, f"divide these files, FILE_LINES_MAX is {FILE_LINES_MAX}: {too_long}"
     ninth_decile = statistics.quantiles(sizes.values(), n=10)[-1]
     assert ninth_decile <= FILE_LINES_P90
 
 
 def test_functions_are_short() -> None:
     too_long = [(name, size) for source in sources() for name, size in functions(source) if size > FUNCTION_LINES_MAX]
-    assert not too_long
+    assert not too_long, f"divide these functions, FUNCTION_LINES_MAX is {FUNCTION_LINES_MAX}: {too_long}"
 
 
 def test_every_file_says_what_it_is_for() -> None:
     silent = [source.path for source in sources() if not ast.get_docstring(source.tree)]
-    assert not silent
+    assert not silent, "these files need a docstring that says what they are for:\n" + "\n".join(silent)
 
 
 def test_no_file_or_class_is_named_after_nothing() -> None:
@@ -57,7 +57,7 @@ def test_no_file_or_class_is_named_after_nothing() -> None:
             if isinstance(n, ast.ClassDef)
         ]
         wrong += [f"{source.path}: {name}" for name in names if BANNED_NAMES.search(name)]
-    assert not wrong
+    assert not wrong, "these names fit anything (BANNED_NAMES): name what the file or class is:\n" + "\n".join(wrong)
 
 
 def test_nothing_is_left_for_later() -> None:
@@ -67,7 +67,7 @@ def test_nothing_is_left_for_later() -> None:
         for number, line in enumerate(source.lines, 1)
         if BANNED_WORDS.search(line)
     ]
-    assert not wrong
+    assert not wrong, "do it now, or describe it in the documents (BANNED_WORDS):\n" + "\n".join(wrong)
 
 
 def test_the_tree_stands_alone() -> None:
@@ -80,4 +80,4 @@ def test_the_tree_stands_alone() -> None:
                 continue
             if FOREIGN.search(file.read_text(errors="replace")):
                 wrong.append(str(path))
-    assert not wrong
+    assert not wrong, "these files name a place outside of the tree (FOREIGN):\n" + "\n".join(wrong)

@@ -39,10 +39,7 @@ def never_lowered() -> property:
 
 
 def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: Any, **kwargs: Any) -> Log:
-    known = [
-        self._checkpointed.get(f"{d.path}/{checkpoint.CLEANER}", {}).get((topic, partition), 0)
-        for d in self.directories
-    ]
+    known = [self._checkpoints.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
     log = _create(self, topic, partition, *args, **kwargs)
     log.cleaned_until = max(log.cleaned_until, *known)
     return log

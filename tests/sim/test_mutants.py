@@ -18,6 +18,7 @@ from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import CLEAN_SHUTDOWN, LogDir
 from ottla.storage.logs import Logs
+from ottla.storage.offset_checkpoints import OffsetCheckpoints
 from ottla.storage.producers import ProducerState, ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.segment_file import SegmentFile
@@ -204,9 +205,9 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a flush syncs no log": (Segment, "sync_log", nothing),
     "a flush syncs no epochs": (LeaderEpochs, "flush", write_epochs_without_sync),
     "a truncation is not synced": (Segment, "erase", erase_without_sync),
-    "a truncation leaves the checkpoints as they are": (Logs, "_lower_checkpoints", nothing),
-    "a restart leaves checkpoints beyond the log's end": (Logs, "_lower_to_ends", nothing),
-    "a new topic inherits a deleted one's checkpoints": (Logs, "_forget_checkpoints", nothing),
+    "a truncation leaves the checkpoints as they are": (OffsetCheckpoints, "lower", nothing),
+    "a restart leaves checkpoints beyond the log's end": (OffsetCheckpoints, "lower_to_ends", nothing),
+    "a new topic inherits a deleted one's checkpoints": (OffsetCheckpoints, "forget", nothing),
     "the topic id is not synced": (flush, "sync_topic_id", nothing),
     "transaction indexes keep what was truncated": (TransactionIndex, "truncate_to", nothing),
     "aborted transactions are not listed again": (TransactionIndex, "append_if_missing", nothing),

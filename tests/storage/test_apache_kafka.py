@@ -138,10 +138,14 @@ def test_apache_kafka_opens_what_a_kill_of_ours_left(tmp_path: Path) -> None:
 
 def produce(bootstrap: str, prefix: str, count: int) -> None:
     lines = "".join(f"{prefix}-{i} {'x' * (i % 50)}\n" for i in range(count))
+    # The tool gives up a request after 1.5 s by default, and ends with 0 although records are lost: on busy cores 399 of
+    # 3,000 were missing. Its log says so.
     done = apache_kafka.run_tool(
-        "kafka-console-producer", "--bootstrap-server", bootstrap, "--topic", TOPIC, stdin=lines
+        *("kafka-console-producer", "--bootstrap-server", bootstrap, "--topic", TOPIC),
+        *("--request-timeout-ms", "60000", "--max-block-ms", "60000"),
+        stdin=lines,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and "ERROR" not in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def end_offsets(bootstrap: str) -> int:

@@ -6,6 +6,8 @@ not leave a trail of members (KIP-394, v4+). Members with a group.instance.id ar
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance, static
 from ottla.broker.groups.classic.group import ClassicGroup
@@ -17,6 +19,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.server.network.reply import Reply
+
+log = logging.getLogger(__name__)
 
 # KIP-394
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -94,6 +98,13 @@ def _join_new(
             return static.replace(shard, group, now_ms, request, protocols, client, reply, holder, member_id)
     elif client.api_version >= MEMBER_ID_REQUIRED_SINCE:
         group.pending_members.add(member_id)
+        log.info(
+            "Dynamic member with unknown member id joins group %s in %s state;"
+            " created a new member id %s and requested the member to rejoin with it",
+            group.group_id,
+            group.state.value,
+            member_id,
+        )
         shard.timers.schedule(
             rebalance.session_key(group.group_id, member_id),
             request.session_timeout_ms,
@@ -135,7 +146,10 @@ def _add(
         shard.config.new_member_join_timeout_ms,
         lambda: rebalance.expire_session(shard, group, member_id),
     )
-    return rebalance.rebalance_or_complete(shard, group, now_ms)
+    reason = f"adding new member {member_id}"
+    if request.group_instance_id is not None:
+        reason += f" with group instance id {request.group_instance_id}"
+    return rebalance.rebalance_or_complete(shard, group, now_ms, reason + rebalance.client_reason(request.reason))
 
 
 def _join_known(
@@ -149,6 +163,7 @@ def _join_known(
 ) -> Outcome[JoinGroupResponse]:
     member_id = request.member_id
     if member_id in group.pending_members and request.group_instance_id is None:
+        log.info("Pending dynamic member with id %s joins group %s", member_id, group.group_id)
         return _add(shard, group, now_ms, request, protocols, client, reply, member_id)
     try:
         group.validate_member(member_id, request.group_instance_id)
@@ -164,8 +179,10 @@ def _join_known(
     if group.state is STABLE and same and group.leader != member_id:
         return Outcome(response=rebalance.joined(group, member_id))
     # Changed metadata, or the leader: it rejoins to have the group rebalanced, say for new partitions.
+    reason = f"leader {member_id} rejoins" if same else f"updating metadata for member {member_id}"
+    reason += f" during {group.state.value}" + rebalance.client_reason(request.reason)
     replies = park(group, member, protocols, request, reply)
-    return Outcome(replies=replies, then=lambda: rebalance.rebalance_or_complete(shard, group, now_ms))
+    return Outcome(replies=replies, then=lambda: rebalance.rebalance_or_complete(shard, group, now_ms, reason))
 
 
 def park(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
@@ -10,6 +12,8 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+log = logging.getLogger(__name__)
 
 
 def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
@@ -26,7 +30,9 @@ def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome
     outcome = Outcome(response=LeaveGroupResponse(members=answers), replies=replies)
     if any(answer.error_code == ErrorCode.NONE for answer in answers):
         if group.state in (STABLE, COMPLETING_REBALANCE):
-            outcome.then = lambda: rebalance.prepare(shard, group, now_ms)
+            left = [a.member_id or a.group_instance_id or "" for a in answers if a.error_code == ErrorCode.NONE]
+            reason = f"explicit removal of members {', '.join(left)} on LeaveGroup"
+            outcome.then = lambda: rebalance.prepare(shard, group, now_ms, reason)
         elif group.state is PREPARING_REBALANCE:
             outcome.then = lambda: rebalance.complete_if_all_joined(shard, group, now_ms)
     return outcome
@@ -43,6 +49,7 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity,
         if member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_members:
+        _say(group, member_id, identity)
         group.remove(member_id)
         shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
         return ErrorCode.NONE
@@ -51,6 +58,7 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity,
             group.validate_member(member_id, identity.group_instance_id)
         except KafkaError as error:
             return error.code
+    _say(group, member_id, identity)
     shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
     member = group.members[member_id]
     if member.awaiting_sync is not None:
@@ -59,3 +67,13 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity,
         member.awaiting_sync = None
     replies.extend(rebalance.remove_member(group, member))
     return ErrorCode.NONE
+
+
+def _say(group: ClassicGroup, member_id: str, identity: MemberIdentity) -> None:
+    log.info(
+        "Member %s%s has left group %s through explicit LeaveGroup%s",
+        member_id,
+        f" with group instance id {identity.group_instance_id}" if identity.group_instance_id else "",
+        group.group_id,
+        rebalance.client_reason(identity.reason),
+    )

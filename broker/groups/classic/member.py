@@ -23,8 +23,9 @@ class Member:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    # ---- soft: gone when the coordinator moves
-    # Joined without a member id and not yet answered: it cannot heartbeat, so only its own timeout removes it.
+    # ---- Soft state: it is not in the log, and is lost when another broker becomes the coordinator.
+    # True if the member joined without a member id and has no response yet. It cannot send heartbeats, so only this
+    # member's own timeout removes it.
     is_new: bool = False
     awaiting_join: Reply[JoinGroupResponse] | None = None
     awaiting_sync: Reply[SyncGroupResponse] | None = None

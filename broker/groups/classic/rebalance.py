@@ -9,6 +9,8 @@ them. All of it is soft state; only an Empty group at the end is written from he
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
@@ -25,6 +27,8 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+log = logging.getLogger(__name__)
 
 # The record of a group that became empty is not urgent: no response waits for it.
 EMPTY_RETRY_MS = 5_000
@@ -45,15 +49,22 @@ def sync_key(group_id: str) -> tuple[str, str]:
 # ---- starting one
 
 
-def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
+def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
     """A change of membership: start a rebalance, or see whether the one under way has everybody now."""
     if group.state in CAN_REBALANCE:
-        return prepare(shard, group, now_ms)
+        return prepare(shard, group, now_ms, reason)
     return complete_if_all_joined(shard, group, now_ms)
 
 
-def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
-    """Ask everybody to join again."""
+def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
+    """Ask everybody to join again. `reason` is for the log."""
+    log.info(
+        "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
+        group.group_id,
+        group.state.value,
+        group.generation,
+        reason,
+    )
     replies: list[Response] = []
     if group.state is COMPLETING_REBALANCE:
         replies = fail_syncs(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -70,6 +81,11 @@ def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
         return Outcome(replies=replies, then=lambda: complete(shard, group, now_ms))
     _wait_for_joins(shard, group)
     return Outcome(replies=replies)
+
+
+def client_reason(reason: str | None) -> str:
+    """What a client says for itself (KIP-800)."""
+    return f"; client reason: {reason or 'not provided'}"
 
 
 def _wait_for_joins(shard: GroupShard, group: ClassicGroup) -> None:
@@ -108,17 +124,21 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     if group.state is not PREPARING_REBALANCE:
         return Outcome()
     shard.timers.cancel(join_key(group.group_id))
-    for member in list(group.members.values()):
-        if member.awaiting_join is None and member.group_instance_id is None:
-            group.remove(member.member_id)
-            shard.timers.cancel(session_key(group.group_id, member.member_id))
+    absent = [m.member_id for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]
+    if absent:
+        log.info("Group %s removed dynamic members who have not joined: %s", group.group_id, ", ".join(absent))
+    for member_id in absent:
+        group.remove(member_id)
+        shard.timers.cancel(session_key(group.group_id, member_id))
     if not group.members:
         return _become_empty(shard, group, now_ms)
     if not group.elect_joined_leader():
         # Static members only, none of which came back: their session timeouts will remove them.
+        log.error("Group %s could not complete rebalance because no members rejoined", group.group_id)
         _wait_for_joins(shard, group)
         return Outcome()
     group.next_generation(now_ms)
+    log.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
     replies: list[Response] = []
     for member in group.members.values():
         if member.awaiting_join is not None:
@@ -138,11 +158,15 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
 def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     value = group.value(generation=group.generation + 1, members=(), assignments={}, now_ms=now_ms)
 
+    def replayed() -> Unasked:
+        log.info("Group %s with generation %d is now empty", group.group_id, group.generation)
+        return Outcome()
+
     def refused(error: KafkaError) -> Unasked:
         shard.timers.schedule(join_key(group.group_id), EMPTY_RETRY_MS, lambda: _joins_due(shard, group))
         return Outcome()
 
-    return Outcome([group_metadata_record(group.group_id, value)], refused=refused)
+    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
 
 
 def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
@@ -185,10 +209,12 @@ def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Unask
         return Outcome()
     if not group.pending_sync_members:
         return Outcome()
-    for member_id in list(group.pending_sync_members):
+    late = list(group.pending_sync_members)
+    for member_id in late:
         group.remove(member_id)
         shard.timers.cancel(session_key(group.group_id, member_id))
-    return prepare(shard, group, shard.wall_ms())
+    reason = f"removing members {', '.join(late)} on pending sync request expiration"
+    return prepare(shard, group, shard.wall_ms(), reason)
 
 
 # ---- members that fall silent
@@ -207,15 +233,20 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Un
     if group.state is DEAD:
         return Outcome()
     if member_id in group.pending_members:
+        log.info(
+            "Pending member %s in group %s has been removed after session timeout expiration", member_id, group.group_id
+        )
         group.remove(member_id)
         return complete_if_all_joined_at_once(shard, group)
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat():
         return Outcome()
+    log.info("Member %s in group %s has failed, removing it from the group", member_id, group.group_id)
     replies = remove_member(group, member)
     if group.state is PREPARING_REBALANCE:
         return Outcome(replies=replies, then=lambda: complete_if_all_joined_at_once(shard, group))
-    return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms()))
+    reason = f"removing member {member_id} on heartbeat expiration"
+    return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms(), reason))
 
 
 def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Unasked:

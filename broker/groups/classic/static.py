@@ -7,6 +7,7 @@ gets skip_assignment, KIP-814); only the new id is written.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace as copy_with
 
 from ottla.broker.coordinator.outcome import Outcome, Response
@@ -20,6 +21,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.server.network.reply import Reply
+
+log = logging.getLogger(__name__)
 
 # KIP-814
 SKIP_ASSIGNMENT_SINCE = 9
@@ -38,6 +41,15 @@ def replace(
 ) -> Outcome[JoinGroupResponse]:
     """A new process took over the instance id."""
     former = group.members[old_member_id]
+    log.info(
+        "Static member with group instance id %s and unknown member id joins group %s in %s state;"
+        " replacing the previously mapped member %s by %s",
+        request.group_instance_id,
+        group.group_id,
+        group.state.value,
+        old_member_id,
+        new_member_id,
+    )
     if group.state is STABLE:
         newcomer = copy_with(
             former,
@@ -59,9 +71,11 @@ def replace(
     member.awaiting_join = reply
     group.awaiting_join_count += 1
     rebalance.restart_session(shard, group, member)
+    reason = f"updating metadata for static member {new_member_id} with group instance id {request.group_instance_id}"
+    reason += rebalance.client_reason(request.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         # CompletingRebalance: the leader may be assigning to the old id right now, so everybody has to join again.
-        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
+        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
     return Outcome(replies=replies, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
 
 

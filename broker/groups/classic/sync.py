@@ -6,6 +6,8 @@ answers leave once it is committed.
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
@@ -16,6 +18,8 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.server.network.reply import Reply
+
+log = logging.getLogger(__name__)
 
 
 def sync(
@@ -72,6 +76,14 @@ def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
 
 def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
     """Returns the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
+    log.info(
+        "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",
+        request.member_id,
+        group.group_id,
+        group.generation,
+        len(group.members),
+        len(group.static_members),
+    )
     assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     value = group.value(
         generation=group.generation,
@@ -91,7 +103,8 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
 
     def refused(error: KafkaError) -> Unasked:
         replies = rebalance.fail_syncs(shard, group, error.code)
-        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms))
+        reason = f"{error.code.name} when storing the assignment of member {request.member_id}"
+        return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
 
     return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
 

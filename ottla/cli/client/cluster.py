@@ -53,7 +53,7 @@ class ClusterClient:
         self._channels.clear()
 
     def limit(self) -> asyncio.Timeout:
-        """The command's time limit, for the parts of an endless command that are not."""
+        """Returns the command's time limit. A command that runs until it is interrupted applies it to its finite parts only."""
         return asyncio.timeout(self.timeout_ms / 1000)
 
     async def request(self, request: object, node: int | None = None, *, version: int | None = None) -> Any:

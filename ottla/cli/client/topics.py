@@ -21,9 +21,9 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 
 LATEST = -1
 EARLIEST = -2
-# What DeleteRecords takes for "everything".
+# DeleteRecords takes this offset for the high watermark: all committed records are deleted.
 HIGH_WATERMARK = -1
-# The broker decides (KIP-464).
+# CreateTopics takes this count for the broker's num.partitions or default.replication.factor (KIP-464).
 BROKER_DEFAULT = -1
 
 

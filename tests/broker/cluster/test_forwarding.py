@@ -67,7 +67,7 @@ async def fake_controller(answer: Answer) -> AsyncIterator[tuple[FakeController,
 
 @asynccontextmanager
 async def broker(locate: Callable[[], ControllerAddress | None]) -> AsyncIterator[tuple[TinyNode, ControllerChannel]]:
-    """A listener that forwards to whoever `locate` says is the controller."""
+    """A listener that forwards to the controller that `locate` returns."""
     real = RealWorld(asyncio.get_running_loop())
     channel = ControllerChannel(real.world, 9, locate)
     apis = (ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_QUORUM, ApiKey.ALTER_PARTITION_REASSIGNMENTS)
@@ -284,22 +284,22 @@ async def test_a_request_that_cannot_be_decoded_closes_the_clients_connection(tm
         patient.close()
 
 
-async def test_a_client_is_told_the_versions_that_the_controller_serves_too() -> None:
+async def test_a_client_learns_the_versions_that_the_controller_serves_too() -> None:
     async with fake_controller(lambda _: answered(answer_body())) as (_, node), broker(at(node.port)) as (front, _):
         client = await front.client()
 
-        async def told() -> dict[int, tuple[int, int]]:
+        async def advertised() -> dict[int, tuple[int, int]]:
             ask = ApiVersionsRequest(client_software_name="c", client_software_version="1")
             client.send(request(ApiKey.API_VERSIONS, 3, ask))
             response = decode(ApiVersionsResponse, (await client.frame())[4:], 3)
             return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
-        before = await told()
+        before = await advertised()
         assert before[ApiKey.CREATE_TOPICS] == (2, VERSION)
         assert ApiKey.ALTER_PARTITION_REASSIGNMENTS in before
         client.send(create_topics())
         await client.frame()
-        after = await told()
+        after = await advertised()
         assert after[ApiKey.CREATE_TOPICS] == (2, VERSION - 1)
         assert ApiKey.ALTER_PARTITION_REASSIGNMENTS not in after
         assert after[ApiKey.HEARTBEAT] == before[ApiKey.HEARTBEAT], "served by the broker itself"
