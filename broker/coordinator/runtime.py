@@ -425,12 +425,15 @@ class _Context(Generic[ShardT]):
             self._timeout = self.runtime.clock.call_later(self.runtime.commit_timeout_ms, self._time_out)
         if not asked:
             with suppress(KafkaError):  # leadership is lost, as above
-                committed = partial(self._when_idle, partial(self._committed, offset))
-                self.runtime.partition_log.when_committed(self.tp, offset, committed)
+                self.runtime.partition_log.when_committed(self.tp, offset, lambda: self._when_idle(self._committed))
 
-    def _committed(self, offset: int) -> None:
+    def _committed(self) -> None:
+        try:
+            high_watermark = self.runtime.partition_log.high_watermark(self.tp)
+        except KafkaError:  # leadership is lost, as above
+            return
         waiting = self._waiting
-        while waiting and waiting[0][0] <= offset:
+        while waiting and waiting[0][0] < high_watermark:
             _, _, (reply, response) = waiting.popleft()
             isolated(reply.complete, response)
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.partition import Partition
+from ottla.controller.raft.leader import Leader
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -28,10 +30,17 @@ from tests.sim.loop import SimLoop, run
 PAGE = "docs/HOPS.md"
 #: Two brokers: each partition has one follower. Three controllers, so that metadata is committed by a Fetch.
 ROLES = {1: "broker", 2: "broker", 3: "controller", 4: "controller", 5: "controller"}
-SETTINGS = {"default.replication.factor": "2", "offsets.topic.replication.factor": "2"}
+#: No NoOp record comes in between.
+SETTINGS = {
+    "default.replication.factor": "2",
+    "offsets.topic.replication.factor": "2",
+    "metadata.max.idle.interval.ms": "0",
+}
 GROUP, ACKS_ALL = "g", -1
 #: Followers have what was appended, and their next Fetch waits; it does so for half a second.
 SETTLED_SECONDS = 0.05
+#: In the middle between two Fetches that end without records.
+PAUSE_SECONDS = 0.75
 LOOKED_UP, RETURNS = "Looked up on the way", "More than one return"
 
 
@@ -55,7 +64,20 @@ class Walks:
         self.cluster.start()
         assert await self.cluster.all_serve(10)
         assert await self.admin.spawn(self.admin.create(TOPIC, 1, {}, 2), "creates")
+        await self.harness.until("it is replicated", lambda: len(self.replicas()) == 2)
         self.cluster.hub.rng = Undivided()
+
+    def replicas(self) -> list[Partition]:
+        return [each for node in self.cluster.brokers for each in node.partitions() if each.topic == TOPIC]
+
+    def voters_wait(self) -> bool:
+        """The Fetches of all voters are delayed at the active controller."""
+        active = self.node("controller")
+        assert active.server is not None
+        role = active.server.metadata.raft.core.role
+        assert isinstance(role, Leader)
+        waiting = {parked.fetch.replica.id for parked in role.parked} | {active.number}
+        return waiting >= {node.number for node in self.cluster.nodes if node.is_controller}
 
     def node(self, role: str) -> SimNode:
         """The node that has this part in the walk."""
@@ -75,7 +97,8 @@ class Walks:
         channel = Channel(self.admin.world, self.asked.host.name, BROKER_PORT, "asks")
         for request in practice:
             await channel.request(request)
-            await asyncio.sleep(1)
+            await asyncio.sleep(PAUSE_SECONDS)
+        await self.harness.until("the voters wait", self.voters_wait)
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         with hops.recorded(loop, [node.host.lane for node in self.cluster.nodes]) as turns:
