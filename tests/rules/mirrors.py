@@ -20,6 +20,8 @@ COVERED_BY: dict[str, str] = {
     "broker/cluster/broker_channels.py": "tests/cluster/test_three_nodes.py",
     "broker/configs.py": "tests/broker/test_offsets_and_metadata.py",
     "broker/coordinator/batches.py": "tests/broker/coordinator/test_runtime.py",
+    "broker/coordinator/client_errors.py": "tests/broker/coordinator/test_runtime.py",
+    "broker/coordinator/context.py": "tests/broker/coordinator/test_runtime.py",
     "broker/coordinator/loading.py": "tests/broker/coordinator/test_runtime.py",
     "broker/coordinator/outcome.py": "tests/broker/coordinator/test_runtime.py",
     "broker/coordinator/partition_log.py": "tests/broker/coordinator/test_runtime.py",
