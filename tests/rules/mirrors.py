@@ -51,6 +51,7 @@ COVERED_BY: dict[str, str] = {
     "broker/handlers/_large_produce.py": "tests/broker/test_hostile_batches.py",
     "broker/handlers/_metadata_topics.py": "tests/broker/test_wide_metadata.py",
     "broker/handlers/_producer_fenced.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
+    "broker/handlers/_refused_produce.py": "tests/broker/test_hostile_batches.py",
     "broker/handlers/add_offsets_to_txn.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
     "broker/handlers/add_partitions_to_txn.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
     "broker/handlers/alter_replica_log_dirs.py": "tests/broker/test_refusals.py",
