@@ -20,55 +20,23 @@ an old format, the disk or an operator has changed the file: the partition is no
 from __future__ import annotations
 
 import logging
-import zlib
-from contextlib import suppress
-from typing import NamedTuple
 
-from ottla.protocol.records.batch import (
-    ATTRIBUTES_AT,
-    BATCH_LENGTH_MIN,
-    CRC_AT,
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC,
-    MAGIC_AT,
-    PARTITION_LEADER_EPOCH,
-)
-from ottla.protocol.records.crc import crc32c
-from ottla.storage import epochs, producer_snapshot, replay, snapshot_files
+from ottla.protocol.records.batch import HEADER, PARTITION_LEADER_EPOCH
+from ottla.storage import epochs, leftover_files, producer_snapshot, replay, snapshot_files
 from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
-from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.partition_dir import TRUNCATION, rewrite_topic_id
 from ottla.storage.producers import ProducerStates
-from ottla.storage.segment import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    Segment,
-)
+from ottla.storage.segment import LOG_SUFFIX, Segment
+from ottla.storage.segment_check import Valid, check_segment, clean_end
 from ottla.storage.segments import Segments
-from ottla.storage.walk import DamagedLog, walk
+from ottla.storage.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
-
-NEW_SUFFIX = ".tmp"
-ZERO_BYTES = 1 << 16
-CHECKED_BYTES = 1 << 20
-OFFSET_MAX = 2**63 - 1
-# Message formats v0 and v1 have 26 and 34 bytes before key and value.
-OLD_MAGICS, OLD_MESSAGE_BYTES_MIN = (0, 1), 26
-OLD_FORMAT_REMEDY = "serve this directory with Apache Kafka, and copy the topic to a new one with its clients"
-ZEROS = bytes(ZERO_BYTES)
 
 
 def open_log(
@@ -93,11 +61,8 @@ def open_log(
         DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
     """
     files.make_dirs(directory)
-    sizes = _tidy(files, directory)
-    bases = sorted(int(name[: -len(LOG_SUFFIX)]) for name in sizes if _is_numbered(name, LOG_SUFFIX))
-    snapshots = sorted(
-        int(name[: -len(producer_snapshot.SUFFIX)]) for name in sizes if _is_numbered(name, producer_snapshot.SUFFIX)
-    )
+    sizes = leftover_files.tidy(files, directory)
+    bases = leftover_files.numbers(sizes, LOG_SUFFIX)
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
 
     def segment(base: int, size: int, active: bool) -> Segment:
@@ -128,7 +93,7 @@ def open_log(
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
         jitter=jitter,
     )
-    log.snapshots = snapshots
+    log.snapshots = leftover_files.numbers(sizes, producer_snapshot.SUFFIX)
     if not clean and recovery_point == 0 < end_offset:
         rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
@@ -212,63 +177,6 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> Non
     replay.rebuild_producers(log)
 
 
-def _is_numbered(name: str, suffix: str) -> bool:
-    return name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit()
-
-
-def _tidy(files: Files, directory: str) -> dict[str, int]:
-    """Removes the files of interrupted changes; returns the names and sizes of the others."""
-    sizes = files.list_sizes(directory)
-    for name in list(sizes):
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
-            files.remove(f"{directory}/{name}")
-            del sizes[name]
-    _finish_swap(files, directory, sizes)
-    logs = {name[:20] for name in sizes if _is_numbered(name, LOG_SUFFIX)}
-    for name in list(sizes):
-        orphan = any(_is_numbered(name, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))
-        if orphan and name[:20] not in logs:
-            files.remove(f"{directory}/{name}")
-            del sizes[name]
-    return sizes
-
-
-def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
-    """Finishes a swap of the log cleaner: a `.log.swap` replaces the segments that it covers. Without one, no swap was interrupted."""
-    swapped = {name[:20] for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
-    for base in sorted(swapped):
-        last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
-        for old in [n[:20] for n in sizes if _is_numbered(n, LOG_SUFFIX) and int(base) <= int(n[:20]) <= last]:
-            # A file that already has its final name stays: its `.swap` is missing.
-            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-                if old != base or f"{base}{kind}{SWAP_SUFFIX}" in sizes:
-                    files.remove(f"{directory}/{old}{kind}")
-                    sizes.pop(old + kind, None)
-    for name in [name for name in sizes if name.endswith(SWAP_SUFFIX)]:
-        size = sizes.pop(name)
-        if name[:20] in swapped:
-            target = name[: -len(SWAP_SUFFIX)]
-            files.rename(f"{directory}/{name}", f"{directory}/{target}")
-            sizes[target] = size
-        else:
-            files.remove(f"{directory}/{name}")
-
-
-def _last_offset_in(files: Files, path: str) -> int:
-    """Returns the last offset in a file that compaction has finished, and so has flushed.
-
-    Raises:
-        DamagedLog, StorageFailure
-    """
-    mapped = files.map(path, 0, False)
-    mapped.populate(0, mapped.size)
-    last = base = int(path.rpartition("/")[2][:20])
-    for batch in walk(mapped.buffer, 0, mapped.size, path, base, base + RELATIVE_OFFSET_MAX):
-        last = batch[3]
-    mapped.close()
-    return last
-
-
 def _load_epochs(history: LeaderEpochs) -> list[tuple[int, int]]:
     """Loads the epochs from the file; none if it is corrupt."""
     try:
@@ -283,7 +191,7 @@ def _find_end(
 ) -> tuple[list[Segment], int]:
     """Returns the segments that stay, and the log end offset."""
     active, flushed_offset = segments[-1], recovery_point
-    if clean and (end := _clean_end(active)) is not None:
+    if clean and (end := clean_end(active)) is not None:
         if active.size and 0 < flushed_offset != end:
             # A clean stop has flushed everything, so the base offset of one of the last batches, which no CRC covers, has changed.
             # The change may also be to a smaller one, in a gap or at the batch of the last index entry.
@@ -361,156 +269,6 @@ def _mend(segment: Segment, valid: Valid) -> None:
         segment.seal(indexes_must_be_saved=False)
     if valid.remade and not (segment.indexes.loaded and not segment.active):
         segment.sync_indexes()
-
-
-def _clean_end(active: Segment) -> int | None:
-    """Returns the log end offset from the last batches of the active segment; None if these are not as a clean stop leaves them."""
-    try:
-        active.indexes.read(active.size)
-    except CorruptFile as error:
-        logger.warning("%s", error)
-        return None
-    _, position = active.indexes.offsets.floor(2**62)
-    active.reach(position, active.size)
-    end, offset = valid_until(active, position)
-    if end != active.size:
-        _check_old_format(active.log_path, active.view(), end, active.size)
-        return None
-    return offset
-
-
-def _check_old_format(path: str, buffer: memoryview, position: int, end: int) -> None:
-    """Raises if a complete message of a format before 0.11 starts here: it is no torn batch, so the log must not be truncated.
-
-    offset i64, size i32, crc u32 (CRC-32 of what follows), magic i8 (0, 1), ...
-
-    Raises:
-        DamagedLog
-    """
-    if end - position < OLD_MESSAGE_BYTES_MIN or buffer[position + MAGIC_AT] not in OLD_MAGICS:
-        return
-    size = int.from_bytes(buffer[position + 8 : position + 12], "big", signed=True)
-    following = position + LOG_OVERHEAD_BYTES + size
-    if not position + OLD_MESSAGE_BYTES_MIN <= following <= end:
-        return
-    if zlib.crc32(buffer[position + 16 : following]) == int.from_bytes(buffer[position + 12 : position + 16], "big"):
-        old = f"a message of format v{buffer[position + MAGIC_AT]} begins there, from before Kafka 0.11"
-        raise DamagedLog(path, position, old, remedy=OLD_FORMAT_REMEDY)
-
-
-def valid_until(segment: Segment, position: int, one: bool = False) -> tuple[int, int]:
-    """Returns where the run of valid batches (or only the first) from `position` ends, and the next offset."""
-    buffer, expected = segment.view(), segment.base_offset
-    with suppress(DamagedLog):
-        for at, following, _, last in walk(buffer, position, segment.size, segment.log_path, expected, OFFSET_MAX):
-            if crc32c(buffer[at + ATTRIBUTES_AT : following]) != int.from_bytes(
-                buffer[at + CRC_AT : at + ATTRIBUTES_AT]
-            ):
-                break
-            position, expected = following, last + 1
-            if one:
-                break
-    return position, expected
-
-
-class Valid(NamedTuple):
-    """The valid part of a segment."""
-
-    checked_from: int  # position where checking began
-    remade: bool  # the indexes had to be rebuilt
-    position: int  # end of the last valid batch
-    offset: int  # the offset after it
-    zeros: bool  # only zeros follow
-
-
-def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
-    """Checks every batch above the recovery point, and completes indexes and epochs. It does not truncate.
-
-    It does not use `walk`, because an invalid header is the end of the log here, not damage. If an offset decreases, the CRCs
-    decide whether that offset is wrong or the one before it.
-    """
-    start, expected, remade = _resume(segment, recovery_point)
-    buffer, end, position = segment.view(), segment.size, start
-    unpack = HEADER.unpack_from
-    offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-    reached = start
-    # For a batch after a jump of offsets: its position, the expected offset, and the offset that follows if its base offset is wrong.
-    jump: tuple[int, int, int] | None = None
-    while end - position >= HEADER_BYTES:
-        if position + HEADER_BYTES > reached:
-            reached = segment.reach(position, min(position + CHECKED_BYTES, end))
-        base, length, epoch, magic, crc, _, delta, _, max_timestamp, *_ = unpack(buffer, position)
-        following = position + length + LOG_OVERHEAD_BYTES
-        last = base + delta
-        if magic != MAGIC or length < BATCH_LENGTH_MIN or following > end or delta < 0 or last > offset_max:
-            _check_old_format(segment.log_path, buffer, position, end)
-            break
-        if following > reached:
-            reached = segment.reach(position, min(following + CHECKED_BYTES, end))
-        # The CRC does not cover the leader epoch either. Epochs never decrease; after a crash the file may be from before a truncation.
-        known = history.epoch_of(base)
-        if epoch < known or (clean and epoch != known >= 0):
-            break
-        if crc32c(buffer[position + ATTRIBUTES_AT : following]) != crc:
-            break
-        if base != expected:
-            if base < expected:
-                # The CRC does not cover the base offset. If this batch continues from before the jump, the jump was wrong. Otherwise
-                # this batch is torn: the jump is a gap of compaction, and the batches after it were acknowledged.
-                if jump is not None and base == jump[2]:
-                    position, expected = jump[:2]
-                break
-            jump = (position, expected, expected + delta + 1)
-        else:
-            jump = None
-        if epoch > known:
-            history.begin(epoch, base)
-        expected = last + 1
-        segment.indexes.add(position, following - position, last, max_timestamp)
-        position = following
-    segment.cold.mark_checked(start, position)
-    segment.reach(position, end)
-    return Valid(start, remade, position, expected, _only_zeros(buffer, position, end))
-
-
-def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
-    """Returns True if all bytes are zeros. Bytes after a hole of zeros must be truncated as well as bytes before it."""
-    for position in range(start, end, ZERO_BYTES):
-        piece = buffer[position : min(position + ZERO_BYTES, end)]
-        if piece != ZEROS[: len(piece)]:
-            return False
-    return True
-
-
-def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
-    """Returns where checking begins, and the lowest offset there: the last index entry below the recovery point, or the start.
-
-    Also returns True if an index below the recovery point is missing.
-    """
-    is_flushed = recovery_point > segment.base_offset
-    if is_flushed and _read_indexes(segment):
-        # The last indexed batch below the recovery point. If the entry does not match the log, no entry is trusted: the
-        # checkpoint may be from before a truncation.
-        _, position = segment.indexes.offsets.floor(recovery_point - 1)
-        segment.indexes.resume_at(position)
-        if position == 0:
-            return 0, segment.base_offset, False
-        segment.reach(position, segment.size)
-        end, expected = valid_until(segment, position, one=True)
-        if end > position and expected - 1 == segment.indexes.offsets.last_offset:
-            return position, segment.offset_at(position), False
-        logger.warning("%s: does not match the log, rebuilt", segment.indexes.offsets.path)
-    segment.indexes.clear()
-    return 0, segment.base_offset, is_flushed
-
-
-def _read_indexes(segment: Segment) -> bool:
-    try:
-        segment.indexes.read(segment.size)
-    except CorruptFile as error:
-        logger.warning("%s: rebuilt from the log", error)
-        return False
-    return True
 
 
 def _begins_before_epochs(log: Log) -> bool:

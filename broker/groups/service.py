@@ -10,11 +10,12 @@ import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
+from ottla.broker.coordinator.client_errors import OnError
 from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.partitions import partition_for
-from ottla.broker.coordinator.runtime import CoordinatorRuntime, OnError
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.groups import describe, offsets
 from ottla.broker.groups.classic import heartbeat, join, leave, sync
 from ottla.broker.groups.config import GroupCoordinatorConfig

@@ -23,6 +23,7 @@ from ottla.broker.handlers._large_produce import (
     joined,
     rest_of,
 )
+from ottla.broker.handlers._refused_produce import add_endpoints, refuse_all, refused
 from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.transactions.admission import (
@@ -36,16 +37,11 @@ from ottla.broker.transactions.admission import (
 from ottla.broker.transactions.verify import Verdicts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
 from ottla.protocol.records.compression import ZSTD
 from ottla.protocol.schema import maker
@@ -62,12 +58,11 @@ ZSTD_SINCE = 7
 new_response = maker(ProduceResponse)
 new_topic_response = maker(TopicProduceResponse)
 new_partition_response = maker(PartitionProduceResponse)
-LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
     if not -1 <= request.acks <= 1:
-        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if is_transactional(request):
         return _append_admitted(broker, request, context, NONE_PREPARED)
     return _append(broker, request, context, NO_REFUSALS, NONE_PREPARED)
@@ -146,8 +141,7 @@ def _append(
                 break
             except (KafkaError, StorageFailure) as failure:
                 failed = True
-                _count_failure(broker, topic_data, data.index)
-                partitions.append(_failed(broker, topic_data, data.index, failure, context.api_version))
+                partitions.append(refused(broker, topic_data, data.index, failure, context.api_version))
                 continue
             response = new_partition_response(
                 index=data.index,
@@ -171,7 +165,7 @@ def _append(
         return None if rest is None else joined(rest, context, None, _append_rest(broker, rest, context))
     answer = new_response(responses=responses)
     if failed and context.api_version >= 10:
-        _add_endpoints(broker, answer, context)
+        add_endpoints(broker, answer, context)
     if not waits:
         return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
     reply: Reply[ProduceResponse | None] = Reply()
@@ -196,63 +190,3 @@ def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:
         response.log_start_offset = -1
 
     return fail
-
-
-def _refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-def _count_failure(broker: BrokerParts, topic_data: TopicProduceData, index: int) -> None:
-    topic = topic_data.name if topic_data.topic_id == ZERO_UUID else broker.metadata.topic_name(topic_data.topic_id)
-    partition = broker.replicas.get(topic or "", index)
-    if partition is not None:
-        partition.failed_appends += 1
-
-
-def _failed(
-    broker: BrokerParts,
-    topic_data: TopicProduceData,
-    index: int,
-    failure: KafkaError | StorageFailure,
-    api_version: int,
-) -> PartitionProduceResponse:
-    error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-    response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
-    record_errors = getattr(error, "record_errors", None)
-    if record_errors:
-        response.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text) for i, text in record_errors
-        ]
-    if api_version >= 10 and error.code in LEADER_MOVED:
-        topic_id = topic_data.topic_id
-        name = topic_data.name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id) or ""
-        leader_id, leader_epoch = broker.metadata.leader_and_epoch(name, index)
-        response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-    return response
-
-
-def _add_endpoints(broker: BrokerParts, answer: ProduceResponse, context: RequestContext) -> None:
-    leaders = {
-        partition.current_leader.leader_id
-        for topic in answer.responses
-        for partition in topic.partition_responses
-        if partition.error_code in LEADER_MOVED
-    }
-    for node_id in sorted(leaders - {-1}):
-        endpoint = broker.metadata.endpoint(node_id, context)
-        if endpoint is not None:
-            answer.node_endpoints.append(
-                NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack)
-            )

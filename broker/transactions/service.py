@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from ottla.broker.coordinator.client_errors import OnError, error_code
 from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.partitions import partition_for
-from ottla.broker.coordinator.runtime import CoordinatorRuntime, OnError, error_code
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions import begin, describe, end, partitions
 from ottla.broker.transactions.config import TransactionConfig

@@ -88,9 +88,8 @@ class Dispatcher:
             connection.refuse(unreadable(route.name, version, error))
             return
         if route.is_async:
-            if route.takes_frame:
-                request = bytes(memoryview(buf)[pos:end])
-            self._run(connection, route, codec, correlation_id, request, context)
+            asked = bytes(memoryview(buf)[pos:end]) if route.takes_frame else request
+            self._run(connection, route, codec, correlation_id, asked, context)
             return
         try:
             answer = route.handler(request, context)

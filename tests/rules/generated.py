@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.cluster import lifecycle
-from ottla.broker.coordinator import runtime as coordinator_runtime
+from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.classic import state as classic
 from ottla.broker.routes import FORWARD
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
@@ -45,9 +45,9 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
     (
         "Coordinator runtime",
         "A partition of an internal topic at the coordinator that leads it: groups and transactions alike.",
-        coordinator_runtime,
-        coordinator_runtime.TRANSITIONS,
-        coordinator_runtime.State.LOADING,
+        coordinator,
+        coordinator.TRANSITIONS,
+        coordinator.State.LOADING,
     ),
     (
         "Classic groups",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.broker.coordinator import runtime as coordinator
+from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
 from ottla.broker.replication import fetching, partition, read
@@ -307,7 +307,7 @@ QUORUM = {
 COORDINATORS = {
     "answered-before-commit": _mutant(
         "a coordinator answers before its records are committed",
-        (coordinator._Context, "answer", answered_at_once),
+        (CoordinatorContext, "answer", answered_at_once),
     ),
     "stable-offset-stands-still": _mutant(
         "the last stable offset does not move", (Log, "last_stable_offset", property(stable_is_at_the_start))

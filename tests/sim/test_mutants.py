@@ -10,7 +10,17 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.protocol.records.crc import crc32c
-from ottla.storage import checkpoint, flush, logs, producer_snapshot, recovery, replay, segment_file, snapshot_files
+from ottla.storage import (
+    checkpoint,
+    flush,
+    logs,
+    producer_snapshot,
+    recovery,
+    replay,
+    segment_check,
+    segment_file,
+    snapshot_files,
+)
 from ottla.storage.cold import ColdBytes
 from ottla.storage.config import NEVER
 from ottla.storage.epochs import LeaderEpochs
@@ -197,7 +207,7 @@ NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 #: the mistake, where it is put, and what is there instead
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "the directory of a new partition is not synced": (Log, "entry_synced", ALWAYS),
-    "recovery trusts a torn batch": (recovery, "crc32c", lambda data: EqualToAll(crc32c(data))),
+    "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
     "producer snapshots stay after a truncation": (snapshot_files, "remove", nothing),
     "the dedupe window is zero": (ProducerState, "duplicate_of", remember_last_batch_only),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator import runtime
+from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic import heartbeat, rebalance
@@ -16,7 +16,7 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode
 from tests.broker.coordinator.mutant import mutant
 
-_perform = runtime._Context.perform
+_perform = CoordinatorContext.perform
 _replay_commit = CommittedOffsets.replay_commit
 _on_loaded = GroupCoordinatorShard.on_loaded
 _validate_offset_commit = ClassicGroup.validate_offset_commit
@@ -130,12 +130,12 @@ MUTANTS = {
         "members of a loaded group never time out", "42", (GroupCoordinatorShard, "on_loaded", without_session_timers)
     ),
     "answered-before-commit": mutant(
-        "an answer leaves before its records are committed", "39 40", (runtime._Context, "answer", answered_at_once)
+        "an answer leaves before its records are committed", "39 40", (CoordinatorContext, "answer", answered_at_once)
     ),
     "parked-answered-before-commit": mutant(
         "those who wait are answered before the record is committed",
         "37 38 41",
-        (runtime._Context, "perform", replied_at_once),
+        (CoordinatorContext, "perform", replied_at_once),
     ),
     "pending-offsets-count": mutant(
         "offsets of an open transaction are served", "31", (CommittedOffsets, "replay_commit", commit_without_a_marker)

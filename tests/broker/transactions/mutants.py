@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.coordinator import runtime
+from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.transactions import begin, end, partitions, state
 from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
@@ -133,12 +133,14 @@ def lost_against_abort_is_done(transaction: Transaction, request: Any) -> Any:
 
 MUTANTS = {
     "answered-before-commit": mutant(
-        "an answer leaves before its records are committed", "29 30 34", (runtime._Context, "answer", answered_at_once)
+        "an answer leaves before its records are committed",
+        "29 30 34",
+        (CoordinatorContext, "answer", answered_at_once),
     ),
     "markers-before-commit": mutant(
         "markers are written before the outcome is committed",
         "35",
-        (runtime._Context, "_when_committed", committed_at_once),
+        (CoordinatorContext, "_when_committed", committed_at_once),
     ),
     "id-before-state": mutant(
         "a producer id is compared before the state is looked at (KAFKA-18660)",

@@ -15,7 +15,7 @@ from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.control import ControlType, control_batch
-from ottla.storage import recovery
+from ottla.storage import segment_check
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles
 
@@ -70,7 +70,7 @@ def test_only_what_came_since_the_snapshot_before_the_last_is_looked_at(
     if clean:
         log.close()
     checked, appended = [0], [0]
-    crc32c, append = recovery.crc32c, LogState.append
+    crc32c, append = segment_check.crc32c, LogState.append
 
     def counted_crc(data: memoryview) -> int:
         checked[0] += 1
@@ -80,7 +80,7 @@ def test_only_what_came_since_the_snapshot_before_the_last_is_looked_at(
         appended[0] += 1
         append(self, base_offset, last_offset, epoch)
 
-    monkeypatch.setattr(recovery, "crc32c", counted_crc)
+    monkeypatch.setattr(segment_check, "crc32c", counted_crc)
     monkeypatch.setattr(LogState, "append", counted_append)
     again = opened(tmp_path)
     assert appended[0] == 20

@@ -1,0 +1,35 @@
+"""Errors as the clients of a coordinator know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+OnError = Callable[[KafkaError], T]
+
+#: The error of an append, and the error that makes the client find the coordinator again or retry, whatever its version.
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def client_error(error: KafkaError) -> KafkaError:
+    """The error as clients of a coordinator know it."""
+    mapped = APPEND_ERRORS.get(error.code)
+    return error if mapped is None else KafkaError(mapped)
+
+
+def error_code(error: KafkaError) -> ErrorCode:
+    """The response of what answers with a code alone."""
+    return error.code
