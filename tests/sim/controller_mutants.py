@@ -31,7 +31,9 @@ def online_if_registered(directory: bytes, registered: Sequence[bytes]) -> bool:
     return directory in registered
 
 
-def failed_directory_stays_eligible(state: Any, broker_id: int, offline: Sequence[bytes], leaving: Any) -> list[Any]:
+def failed_directory_stays_eligible(
+    state: Any, broker_id: int, offline: Sequence[bytes], leaving: Any = None
+) -> list[Any]:
     broker = state.image.cluster.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
     if not lost:

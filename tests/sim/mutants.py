@@ -168,7 +168,7 @@ def read_up_to_the_end(partition: Partition, request: Any, reader: Any, *args: A
         log.high_watermark = high_watermark
 
 
-def lose_producers(log: Log) -> None:
+def lose_producers(log: Log, decoded: object = None) -> None:
     log.producers.clear()
     log.producers.end_offset = log.log_end_offset
 
