@@ -224,6 +224,7 @@ COVERED_BY: dict[str, str] = {
     "server/security/principal.py": "tests/server/security/test_authorizer.py",
     "server/world.py": "tests/server/test_clock.py",
     "storage/checkpoint.py": "tests/storage/test_logs.py",
+    "storage/clean_shutdown.py": "tests/storage/test_logs.py",
     "storage/cleaner_filter.py": "tests/storage/test_cleaner.py",
     "storage/cleaner_pass.py": "tests/storage/test_cleaner.py",
     "storage/cleaner_plan.py": "tests/storage/test_cleaner_life.py",
