@@ -185,6 +185,7 @@ COVERED_BY: dict[str, str] = {
     "controller/raft/pending_responses.py": "tests/controller/raft/test_simulation.py",
     "controller/raft/reconfiguration.py": "tests/controller/raft/test_core.py",
     "controller/raft/replication.py": "tests/controller/raft/test_core.py",
+    "controller/raft/reply_contents.py": "tests/controller/raft/test_driver.py",
     "controller/raft/roles.py": "tests/controller/raft/test_core.py",
     "controller/raft/routes.py": "tests/controller/raft/test_driver.py",
     "controller/raft/snapshots.py": "tests/controller/raft/test_files.py",
