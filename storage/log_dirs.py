@@ -14,7 +14,6 @@ from ottla.storage.files import FileLock, Files
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 VERSION = "1"
 # Directory ids with a special meaning (KIP-858): unassigned, lost, migrating; and those that Kafka reserves.
 RESERVED_IDS = 100

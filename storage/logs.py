@@ -6,19 +6,18 @@ or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these lo
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
 
-from ottla.storage import checkpoint
+from ottla.storage import checkpoint, clean_shutdown
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log import Log
-from ottla.storage.log_dirs import CLEAN_SHUTDOWN, RESERVED_IDS, LogDir
+from ottla.storage.log_dirs import RESERVED_IDS, LogDir
 from ottla.storage.mappings import Mappings
 from ottla.storage.offset_checkpoints import OffsetCheckpoints, Offsets
 from ottla.storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
@@ -89,7 +88,7 @@ class Logs:
         self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
-        clean, broker_epoch = self._take_clean_mark(directory)
+        clean, broker_epoch = clean_shutdown.take(self.files, directory.path)
         self._checkpoints.read(directory.path)
         logger.info(
             "%s recovery of the logs in %s, as %s clean shutdown file was found",
@@ -162,19 +161,6 @@ class Logs:
         known = isinstance(error, DamagedLog | CorruptFile)
         remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
         logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
-
-    def _take_clean_mark(self, directory: LogDir) -> tuple[bool, int]:
-        """Returns whether the last stop was clean, and the broker epoch then. Removes the mark, so that a crash while opening is noticed."""
-        path = f"{directory.path}/{CLEAN_SHUTDOWN}"
-        data = self.files.read(path)
-        if data is None:
-            return False, -1
-        self.files.remove(path)
-        self.files.sync_dir(directory.path)
-        try:
-            return True, int(json.loads(data or b"{}").get("brokerEpoch", -1))
-        except (ValueError, AttributeError, TypeError):
-            return True, -1
 
     def _add(self, directory: LogDir, log: Log) -> None:
         key = (log.topic_id, log.partition)
@@ -485,9 +471,8 @@ class Logs:
         self.write_high_watermarks()
         for directory in self.directories:
             if directory.online and directory.path in self._opened - unclean - self._outdated:
-                mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
                 try:
-                    self.files.write_atomic(f"{directory.path}/{CLEAN_SHUTDOWN}", mark.encode())
+                    clean_shutdown.write(self.files, directory.path, broker_epoch)
                 except StorageFailure as failure:
                     logger.warning("%s: the next start will recover every log: %s", directory.path, failure)
             if directory.lock is not None:

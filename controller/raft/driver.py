@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
@@ -31,8 +30,6 @@ from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import (
     ControlRecords,
-    FetchReply,
-    FetchSnapshotReply,
     Flushed,
     Message,
     Received,
@@ -41,6 +38,7 @@ from ottla.controller.raft.messages import (
 )
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.reconfiguration import voters_with_directories
+from ottla.controller.raft.reply_contents import with_contents
 from ottla.controller.raft.roles import Follower, Resigned
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
 from ottla.controller.raft.voters import Endpoint
@@ -456,23 +454,8 @@ class RaftNode:
     def _reply(self, reply: Reply) -> None:
         pending = reply.reply_to
         assert isinstance(pending, PendingResponse)
-        body, records = reply.body, None
-        if isinstance(body, FetchReply) and body.records_from is not None:
-            records = self._log.read(body.records_from, body.bytes_max)
-        elif isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
-            body = self._with_chunk(body)
+        body, records = with_contents(reply.body, self._log, self.config.snapshot_fetch_bytes_max)
         pending.reply.complete(reply_to_wire(body, pending, records))
-
-    def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
-        assert reply.snapshot is not None
-        bytes_max = min(reply.bytes_max, self.config.snapshot_fetch_bytes_max)
-        found = self._log.snapshot_chunk(reply.snapshot, reply.position, bytes_max)
-        if found is None:
-            return replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
-        size, data = found
-        if reply.position >= size:
-            return replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE)
-        return replace(reply, size=size, data=data)
 
     async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
         try:

@@ -12,6 +12,7 @@ import pytest
 from ottla.protocol.records.crc import crc32c
 from ottla.storage import (
     checkpoint,
+    clean_shutdown,
     flush,
     logs,
     producer_snapshot,
@@ -26,7 +27,6 @@ from ottla.storage.config import NEVER
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
 from ottla.storage.log import Log
-from ottla.storage.log_dirs import CLEAN_SHUTDOWN, LogDir
 from ottla.storage.logs import Logs
 from ottla.storage.offset_checkpoints import OffsetCheckpoints
 from ottla.storage.producers import ProducerState, ProducerStates
@@ -184,15 +184,15 @@ def open_and_cut(*args: object, clean: bool, recovery_point: int, **kwargs: obje
 
 
 _open_log = recovery.open_log
-_take_clean_mark = Logs._take_clean_mark
+_take_clean_mark = clean_shutdown.take
 
 
-def leave_the_clean_mark(self: Logs, directory: LogDir) -> tuple[bool, int]:
-    path = f"{directory.path}/{CLEAN_SHUTDOWN}"
-    data = self.files.read(path)
-    answer = _take_clean_mark(self, directory)
+def leave_the_clean_mark(files: Files, directory: str) -> tuple[bool, int]:
+    path = f"{directory}/{clean_shutdown.FILE}"
+    data = files.read(path)
+    answer = _take_clean_mark(files, directory)
     if data is not None:
-        self.files.write_atomic(path, data)
+        files.write_atomic(path, data)
     return answer
 
 
@@ -238,7 +238,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "pages are touched that the disk may not have": (SegmentFile, "reach", reach_all),
     "what an earlier process wrote is not checked": (ColdBytes, "check", check_nothing),
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
-    "a crash after a clean stop counts as clean": (Logs, "_take_clean_mark", leave_the_clean_mark),
+    "a crash after a clean stop counts as clean": (clean_shutdown, "take", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
     "a checkpoint written beside a truncation says too much": (Log, "truncating_to", NO_CUT),
     "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll(crc32c(data))),
