@@ -128,10 +128,12 @@ class Faults:
             return True
         if self.flushes:
             return self._losing is None
-        if self._lossy is not None and self._is_whole(self._lossy):
+        # A node that a fault has still to take down is whole, and yet its disk counts as lost (seed 618: two of three).
+        if self._lossy is not None and self._lossy.number not in self._busy and self._is_whole(self._lossy):
             self._lossy = None
         if fault.loses:
-            if all(self._is_whole(other) for other in self.cluster.brokers if other is not node):
+            others = [other for other in self.cluster.brokers if other is not node]
+            if self._lossy in (None, node) and all(self._is_whole(other) for other in others):
                 self._lossy = node
                 return True
             return False
