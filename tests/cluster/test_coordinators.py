@@ -345,10 +345,11 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
             "everything to be committed",
             LIMIT_SECONDS,
         )
+        # Before the members stop: they leave one after the other, and whoever is still there takes the partitions over.
+        assert [member.assignments for member in members] == assignments, "nobody left, so nothing is to be rebalanced"
     finally:
         for member in members:
             member.stop()
-    assert [member.assignments for member in members] == assignments, "nobody left, so nothing is to be rebalanced"
     nodes = Nodes(cluster)
     for member in members:
         for partition, offset in member.committed.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +13,7 @@ from ottla.protocol.compile import encode
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.primitives import read_varlong
-from tests.fuzz.judge import CLEAR_REFS, TOO_LONG, TOO_MUCH, Finding, Judge
+from tests.fuzz.judge import CLEAR_REFS, ROOT, TOO_LONG, TOO_MUCH, Finding, Judge
 from tests.fuzz.target import Target
 
 MANY = 100 * 1024 * 1024
@@ -51,6 +53,15 @@ def test_what_takes_too_much_memory_is_found() -> None:
     found = found_by(lambda data: len(b"x" * MANY) if data else None, b"", b"x", b"")
     assert TOO_MUCH in {finding.kind for finding in found}
     assert {finding.data for finding in found} == {b"x"}
+
+
+@pytest.mark.skipif(not os.path.exists(CLEAR_REFS), reason="only Linux says how much memory was used at most")
+def test_what_takes_too_much_memory_is_found_in_a_process_that_a_larger_one_has_started() -> None:
+    """The kernel lets ru_maxrss begin with the size of the process that called exec."""
+    larger = b"x" * (3 * MANY)
+    program = f"from tests.fuzz.test_judge import *\n{test_what_takes_too_much_memory_is_found.__name__}()"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    del larger
 
 
 def test_a_typed_error_that_is_no_refusal_goes_by_where_it_leaves_the_product() -> None:
