@@ -212,6 +212,8 @@ COVERED_BY: dict[str, str] = {
     "server/config/validators.py": "tests/server/config/test_tables.py",
     "server/config/words.py": "tests/server/config/test_tables.py",
     "server/isolation.py": "tests/server/network/test_connection.py",
+    "server/security/tls/ciphers.py": "tests/server/security/tls/test_contexts.py",
+    "server/security/tls/properties.py": "tests/server/security/tls/test_stores.py",
     "server/network/peer_security.py": "tests/server/network/test_tls_stream.py",
     "server/network/connection_rate.py": "tests/server/test_many_connections.py",
     "server/network/context.py": "tests/server/network/test_connection.py",
