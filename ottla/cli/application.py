@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.security import read_security
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
 from ottla.server.world import RealWorld
 
@@ -29,6 +30,14 @@ class Connection:
         str, Parameter(name=["--bootstrap", "-b"], env_var="OTTLA_BOOTSTRAP", help="Brokers, HOST:PORT[,HOST:PORT...].")
     ] = DEFAULT_BOOTSTRAP
     timeout: Annotated[float, Parameter(name="--timeout", help="Seconds until giving up, with exit code 124.")] = 30.0
+    config: Annotated[
+        str | None,
+        Parameter(
+            name="--command-config",
+            env_var="OTTLA_CONFIG",
+            help="Client properties, as Kafka's tools take them (security.protocol, ssl.*).",
+        ),
+    ] = None
 
 
 Output = Annotated[
@@ -60,7 +69,8 @@ async def connect(connection: Connection, *, limited: bool = True) -> AsyncItera
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)
     real = RealWorld(asyncio.get_running_loop())
-    cluster = ClusterClient(real.world, bootstrap, max(1, int(connection.timeout * 1000)))
+    security = read_security(connection.config, real.world.files)
+    cluster = ClusterClient(real.world, bootstrap, max(1, int(connection.timeout * 1000)), security)
     try:
         async with asyncio.timeout(connection.timeout if limited else None):
             yield cluster

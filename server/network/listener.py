@@ -163,6 +163,9 @@ class Listener:
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
         """The TLS handshake is complete: who is it?"""
         assert self._tls is not None
+        if stream.asked_name is not None:
+            # Where no address is advertised, clients are answered with this one: certificates are for names.
+            connection.local_host = stream.asked_name
         try:
             connection.principal = self._tls.principal(stream.peer_certificate)
         except ValueError as error:

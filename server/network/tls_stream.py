@@ -48,6 +48,18 @@ def nothing(*_: object) -> None:
     """What is called when nothing is to be done."""
 
 
+class ServerSide(tls.SSLObject):
+    """The server's end, which keeps the name by which the client asked for the server (SNI)."""
+
+    asked_name: str | None = None
+
+
+def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> None:
+    """The `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
+    if isinstance(end, ServerSide):
+        end.asked_name = name
+
+
 class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
 
@@ -102,6 +114,11 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER, which has been verified; None without one."""
         return None if self._sslobj is None else self._sslobj.getpeercert(binary_form=True)
+
+    @property
+    def asked_name(self) -> str | None:
+        """The host name to which the client believes to be connected; None if it sent none, such as for an address."""
+        return self._sslobj.asked_name if isinstance(self._sslobj, ServerSide) else None
 
     # The transport's calls
 

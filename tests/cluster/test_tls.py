@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -120,6 +122,7 @@ def test_stock_clients_produce_and_consume_with_certificates(secured: Secured) -
     python_producer.send("t", b"1000").get(WAIT_S)
     python_producer.close()
     asyncio.run(check_aiokafka(secured))
+    assert {each.host for each in admin.list_topics(timeout=WAIT_S).brokers.values()} == {"localhost"}
     for number in (1, 2, 3):
         assert "ERROR" not in secured.cluster.log(number)
 
@@ -145,6 +148,33 @@ def test_a_client_without_a_certificate_or_with_one_of_another_authority_is_not_
     for reason in ("peer did not return a certificate", "the peer's certificate is not accepted: self-signed"):
         wait_for(lambda reason=reason: f"SSL handshake failed: {reason}" in secured.cluster.log(1))
     assert SECRET not in secured.cluster.log(1)
+
+
+def test_the_command_line_takes_the_client_properties_of_kafkas_tools(secured: Secured) -> None:
+    file = secured.directory / "client.properties"
+    file.write_text(
+        "security.protocol=SSL\nssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={secured.ca}\nssl.keystore.location={secured.directory / 'client-store.pem'}\n"
+    )
+    (secured.directory / "client-store.pem").write_text(
+        Path(secured.key).read_text() + Path(secured.certificate).read_text()
+    )
+    ottla = [sys.executable, "-m", "ottla.main", "topic", "list", "--bootstrap", secured.bootstrap]
+    topics = [
+        sys.executable,
+        "-m",
+        "ottla.cli.shims",
+        "kafka-topics",
+        "--bootstrap-server",
+        secured.bootstrap,
+        "--list",
+    ]
+    for command in (ottla, topics):
+        done = subprocess.run([*command, "--command-config", str(file)], capture_output=True, text=True, timeout=WAIT_S)
+        assert done.returncode == 0 and "t" in done.stdout.split(), done.stderr
+    plain = subprocess.run([*ottla, "--timeout", "5"], capture_output=True, text=True, timeout=WAIT_S)
+    assert plain.returncode != 0
+    wait_for(lambda: "the client speaks plaintext, but this listener wants SSL" in secured.cluster.log(1))
 
 
 @contextmanager

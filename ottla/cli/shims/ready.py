@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
             await asyncio.sleep(RETRY_S)
 
     try:
-        return with_cluster(options.bootstrap, wait, options.seconds * 1000)
+        return with_cluster(options.bootstrap, wait, options.seconds * 1000, config=options.config)
     except CommandFailed:
         print(f"Expected {options.brokers} brokers but not all were there within {options.seconds} s", file=sys.stderr)
         return 1

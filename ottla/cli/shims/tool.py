@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NoReturn
 
 from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.security import read_security
 from ottla.cli.errors import CommandFailed
+from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import RealWorld
+from ottla.storage.files import Files
 
 #: What an admin client takes for a call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -44,10 +47,7 @@ class Parser(argparse.ArgumentParser):
 
             print(f"4.3.1 (Ottla {version('ottla')})")
             raise SystemExit(0)
-        parsed = self.parse_args(arguments)
-        if getattr(parsed, "command_config", None):
-            check_client_properties(read_client_properties(parsed.command_config))
-        return parsed
+        return self.parse_args(arguments)
 
 
 def read_client_properties(path: str) -> dict[str, str]:
@@ -59,14 +59,6 @@ def read_client_properties(path: str) -> dict[str, str]:
     except (OSError, ValueError) as fault:
         print(f"{path}: {fault}", file=sys.stderr)
         raise SystemExit(1) from None
-
-
-def check_client_properties(properties: Mapping[str, str]) -> None:
-    """These tools speak plaintext; what asks for more must not be ignored."""
-    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        print(f"security.protocol={protocol} is not supported by this tool: use a PLAINTEXT listener", file=sys.stderr)
-        raise SystemExit(1)
 
 
 def pairs(values: list[str] | None) -> dict[str, str]:
@@ -88,13 +80,14 @@ def with_cluster(
     timeout_ms: int = TIMEOUT_MS,
     *,
     limited: bool = True,
+    config: str | None = None,
 ) -> int:
     """Run the coroutine on a cluster client. Raises CommandFailed, also when time is up."""
 
     async def run() -> int:
         addresses = parse_bootstrap(bootstrap)
         real = RealWorld(asyncio.get_running_loop())
-        cluster = ClusterClient(real.world, addresses, timeout_ms)
+        cluster = ClusterClient(real.world, addresses, timeout_ms, _security(config, real.world.files))
         try:
             async with asyncio.timeout(timeout_ms / 1000 if limited else None):
                 return await work(cluster)
@@ -106,6 +99,14 @@ def with_cluster(
             await real.close()
 
     return asyncio.run(run())
+
+
+def _security(config: str | None, files: Files) -> PeerSecurity:
+    try:
+        return read_security(config, files)
+    except CommandFailed as fault:
+        print(fault.cause, file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def reason(failure: CommandFailed) -> str:
