@@ -408,13 +408,13 @@ def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:
     assert fenced(quorum) == [1]
 
 
-def test_a_new_controller_gives_brokers_it_has_not_heard_of_a_whole_session() -> None:
+def test_a_new_controller_gives_brokers_without_a_heartbeat_a_whole_session() -> None:
     quorum = active()
     register(quorum, 1)
     quorum.clock.advance(8_000)
     quorum.controller.leader_changed(2, 2)
     quorum.clock.advance(20_000)
-    assert fenced(quorum) == [], "a standby fences nobody"
+    assert fenced(quorum) == [], "a standby fences no broker"
     quorum.elect(3)
     quorum.clock.advance(29_000)
     assert fenced(quorum) == []

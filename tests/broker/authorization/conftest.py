@@ -1,6 +1,6 @@
 """A node where other people's things are hidden from User:ANONYMOUS.
 
-`open` and `g` are about nobody, so allow.everyone.if.no.acl.found lets everybody at them; `hidden`, `secret-*` and `secret-txn`
+`open` and `g` have no ACL, so allow.everyone.if.no.acl.found lets everybody at them; `hidden`, `secret-*` and `secret-txn`
 belong to User:alice. The cluster belongs to everybody but for what a test denies. Expectations are Apache Kafka 4.3.1's.
 """
 

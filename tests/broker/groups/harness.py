@@ -121,7 +121,7 @@ class GroupClient:
         self.member_id = ""
         self.generation = -1
 
-    # ---- requests: the answer, or PARKED; `on_answer` hears of it either way
+    # ---- Each request returns the answer, or PARKED; `on_answer` is called with the answer in both cases.
 
     def _send(self, answer: Any, on_answer: Any = None) -> Any:
         arrived: list[Any] = []
