@@ -195,6 +195,7 @@ class CoordinatorContext(Generic[ShardT]):
         except KafkaError as error:
             log.warning("%s-%d could not write: %s", *self.tp, error)
         except Exception:
+            # Any error, because a timer has no caller: raised into the event loop it would also end the sweep that runs the timers.
             log.exception("%s-%d: a timer or an event failed", *self.tp)
 
     def answer(self, response: T, on_error: OnError[T]) -> Answer[T]:
@@ -285,6 +286,7 @@ class CoordinatorContext(Generic[ShardT]):
                     shard.replay(offset, producer_id, key, value)
                     offset += 1
             except Exception:
+                # Any error of a replay leaves the state without an appended record (invariant: state = replay of the log).
                 self._memory_is_wrong()
                 raise
             self.last_written = last
@@ -303,6 +305,7 @@ class CoordinatorContext(Generic[ShardT]):
         try:
             self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
         except Exception:
+            # As in `_append`: the marker is in the log, and the state does not have it.
             self._memory_is_wrong()
             raise
 
