@@ -58,7 +58,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalTopic(Generic[ShardT]):
-    """What all partitions of the topic share."""
+    """The fields that all partitions of the internal topic share."""
 
     name: str
     partition_log: PartitionLog
@@ -186,7 +186,7 @@ class CoordinatorContext(Generic[ShardT]):
         return response
 
     def perform_unasked(self, decide: Callable[[], Unasked]) -> None:
-        """For timers and events: an error has no request to answer, and whatever it is, it ends this one only.
+        """Perform the decision of a timer or an event. An error ends this one only, since there is no request to answer with it.
 
         The other sessions and rebalances of the shard depend on their timers.
         """
@@ -199,7 +199,7 @@ class CoordinatorContext(Generic[ShardT]):
             log.exception("%s-%d: a timer or an event failed", *self.tp)
 
     def answer(self, response: T, on_error: OnError[T]) -> Answer[T]:
-        """The response itself when all it could have seen is committed, else a reply."""
+        """Return the response itself if all records that it could have seen are committed, else a reply."""
         if self._is_committed():
             return response
         reply = Reply(on_error)
