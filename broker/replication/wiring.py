@@ -24,7 +24,7 @@ def replicas(
     controller: ControllerChannel,
     broker_epoch: Callable[[], int],
 ) -> Replicas:
-    """All partitions of one broker process."""
+    """Return the replica manager of one broker process."""
     listener = configs.node.inter_broker_listener
 
     def locate(leader_id: int) -> LeaderAddress | None:

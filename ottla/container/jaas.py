@@ -34,12 +34,12 @@ class LoginModule(NamedTuple):
         return MECHANISMS.get(self.class_name.rpartition(".")[2], ())
 
     def text(self) -> str:
-        """The value of a sasl.jaas.config."""
+        """Return the value of a sasl.jaas.config."""
         return " ".join([self.class_name, self.flag, *(f"{key}={value}" for key, value in self.options)]) + ";"
 
 
 def read_jaas(text: str, where: str) -> dict[str, list[LoginModule]]:
-    """The modules of every section."""
+    """Return the modules of every section."""
     tokens = _tokens(text, where)
     sections: dict[str, list[LoginModule]] = {}
     position = 0
