@@ -16,7 +16,6 @@ COVERED_BY: dict[str, str] = {
     "broker/authorization/offset_delete_guard.py": "tests/broker/authorization/test_each_api.py",
     "broker/authorization/offset_fetch_guard.py": "tests/broker/authorization/test_nothing_is_disclosed.py",
     "broker/authorization/produce_guard.py": "tests/broker/authorization/test_hot_paths.py",
-    "broker/authorization/rules.py": "tests/broker/authorization/test_guard.py",
     "broker/cluster/broker_channels.py": "tests/cluster/test_three_nodes.py",
     "broker/configs.py": "tests/broker/test_offsets_and_metadata.py",
     "broker/coordinator/batches.py": "tests/broker/coordinator/test_runtime.py",
