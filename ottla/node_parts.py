@@ -118,17 +118,19 @@ def detoured(world: World, config: NodeConfig) -> World:
 
 
 def refuse_unserved_protocols(config: NodeConfig) -> None:
-    """A listener that asks for TLS or SASL must not come up in the clear.
+    """A listener that asks for TLS must not come up in the clear, and nodes do not log in to each other yet.
 
     Raises:
         ConfigError: there is such a listener.
     """
+    among_nodes = {config.inter_broker_listener, *config.controller_names}
     for endpoint in config.endpoints:
-        if endpoint.security_protocol != "PLAINTEXT":
+        protocol = endpoint.security_protocol
+        if protocol.endswith("SSL") or (protocol != "PLAINTEXT" and endpoint.name in among_nodes):
             raise ConfigError(
                 "listeners",
                 endpoint.name,
-                f"{endpoint.security_protocol} is not served by this version of Ottla",
+                f"{protocol} is not served by this version of Ottla",
                 f"map {endpoint.name} to PLAINTEXT in listener.security.protocol.map, or leave it out, and protect it otherwise",
             )
 

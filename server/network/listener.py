@@ -15,6 +15,7 @@ from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.login import Logins
 from ottla.server.network.transport import Server
 from ottla.server.timer_wheel import TimerWheel
 
@@ -54,7 +55,9 @@ class Listener:
         *,
         ssl: tls.SSLContext | None = None,
         inter_broker: bool = False,
+        logins: Logins | None = None,
     ) -> None:
+        """`logins`: how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.limits = limits
@@ -71,6 +74,7 @@ class Listener:
         self._wheel = wheel
         self._ssl = ssl
         self._inter_broker = inter_broker
+        self.logins = logins
         self._own_limits = limits.of(self.name)
         self._server: Server | None = None
 
@@ -120,7 +124,10 @@ class Listener:
             held_ms = max(held_ms, self.limits.rate.opened(now_ns))
         if held_ms and self._server is not None:
             self._server.hold(held_ms / 1000)
-        return Connection(self, self._dispatcher, self.accepted)
+        connection = Connection(self, self._dispatcher, self.accepted)
+        if self.logins is not None:
+            self.logins.begin(connection)
+        return connection
 
     # The connection's side
 

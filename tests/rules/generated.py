@@ -19,6 +19,7 @@ from ottla.controller.raft import quorum
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
 
@@ -106,7 +107,11 @@ def versions(api: Api) -> str:
 
 
 def apis_page() -> str:
-    everywhere: dict[ApiKey, Any] = {ApiKey.API_VERSIONS: ApiVersionsHandler}
+    everywhere: dict[ApiKey, Any] = {
+        ApiKey.API_VERSIONS: ApiVersionsHandler,
+        ApiKey.SASL_HANDSHAKE: sasl_handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
+    }
     broker: dict[ApiKey, Any] = {**dict(BROKER_ROUTES), **everywhere}
     raft = dict.fromkeys([*raft_routes.READERS, ApiKey.DESCRIBE_QUORUM], raft_routes)
     controller: dict[ApiKey, Any] = {**dict(CONTROLLER_ROUTES), **raft, ApiKey.ENVELOPE: envelope, **everywhere}

@@ -17,6 +17,7 @@ from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint, Listener
+from ottla.server.network.login import LoginRules, Logins
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
@@ -98,9 +99,13 @@ class RawClient:
 
 @asynccontextmanager
 async def tiny_node(
-    *routes: Route, limits: ConnectionLimits | None = None, port: int = 0, endpoint: Endpoint | None = None
+    *routes: Route,
+    limits: ConnectionLimits | None = None,
+    port: int = 0,
+    endpoint: Endpoint | None = None,
+    login_rules: LoginRules | None = None,
 ) -> AsyncIterator[TinyNode]:
-    """Heartbeat and ApiVersions, and what else the test brings."""
+    """Heartbeat and ApiVersions, and what else the test brings. With `login_rules` its clients have to log in."""
     real = RealWorld(asyncio.get_running_loop())
     heartbeats = Heartbeats()
     api_versions = ApiVersionsHandler(lambda: Features({}, {}))
@@ -110,7 +115,8 @@ async def tiny_node(
     wheel = TimerWheel(real.world.clock)
     dispatcher = Dispatcher(table, real.world.clock, real.world.spawn)
     endpoint = endpoint or Endpoint("PLAINTEXT", "127.0.0.1", port)
-    listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel)
+    logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world.clock, wheel)
+    listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, logins=logins)
     await listener.start()
     try:
         yield TinyNode(listener, heartbeats, limits, api_versions)
