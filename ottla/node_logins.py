@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+from functools import partial
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.node_state import NodeState
@@ -13,10 +14,13 @@ from ottla.server.config.load import NodeConfig
 from ottla.server.network.connection import Requests
 from ottla.server.network.listener import Endpoint
 from ottla.server.network.login import Logins
-from ottla.server.security.sasl.listener import login_rules
+from ottla.server.network.peer_login import PeerLogin
+from ottla.server.security.sasl.client import ClientExchange
+from ottla.server.security.sasl.listener import client_exchange, login_rules
 from ottla.server.security.sasl.scram import Credential, ScramUsers, TokenCredential
 from ottla.server.security.sasl.scram_messages import NUMBERS
 from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
 
 log = logging.getLogger("ottla.node")
 
@@ -51,6 +55,25 @@ class MetadataUsers:
 
     def _nonce(self) -> str:
         return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"
+
+
+def peer_login(world: World, config: NodeConfig, listener: str, mechanism_property: str) -> PeerLogin | None:
+    """Returns how this node logs in at a listener of other nodes, None if that has no SASL.
+
+    Raises:
+        ConfigError: the mechanism is not there, or the listener's JAAS entry has no user and password.
+    """
+    if not config.security_protocol(listener).startswith("SASL"):
+        return None
+    mechanism: str = config[mechanism_property]
+    check = partial(client_exchange, config, listener, mechanism, mechanism_property)
+    check("")
+
+    async def exchange() -> ClientExchange:
+        # Read at each login: a dynamic configuration may have brought another password.
+        return check(f"{world.rng.getrandbits(NONCE_BITS):x}")
+
+    return PeerLogin(mechanism, exchange, world.workers, world.clock)
 
 
 def logins_of(

@@ -118,19 +118,17 @@ def detoured(world: World, config: NodeConfig) -> World:
 
 
 def refuse_unserved_protocols(config: NodeConfig) -> None:
-    """A listener that asks for TLS must not come up in the clear, and nodes do not log in to each other yet.
+    """A listener that asks for TLS must not come up in the clear.
 
     Raises:
         ConfigError: there is such a listener.
     """
-    among_nodes = {config.inter_broker_listener, *config.controller_names}
     for endpoint in config.endpoints:
-        protocol = endpoint.security_protocol
-        if protocol.endswith("SSL") or (protocol != "PLAINTEXT" and endpoint.name in among_nodes):
+        if endpoint.security_protocol.endswith("SSL"):
             raise ConfigError(
                 "listeners",
                 endpoint.name,
-                f"{protocol} is not served by this version of Ottla",
+                f"{endpoint.security_protocol} is not served by this version of Ottla",
                 f"map {endpoint.name} to PLAINTEXT in listener.security.protocol.map, or leave it out, and protect it otherwise",
             )
 

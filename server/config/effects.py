@@ -123,7 +123,6 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
     ),
-    "nodes do not log in to each other": ("sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol"),
     "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "no such feature": (

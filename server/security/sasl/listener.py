@@ -14,6 +14,7 @@ from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Values
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.login import LoginRules
+from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Mechanism
 from ottla.server.security.sasl.jaas import JaasError, LoginModule, read_module
 from ottla.server.security.sasl.plain import PlainExchange
@@ -40,6 +41,14 @@ def login_rules(config: NodeConfig, listener: str, users: ScramUsers) -> LoginRu
     enabled = values["sasl.enabled.mechanisms"]
     if not enabled:
         raise _wrong(listener, "No SASL mechanisms are enabled", f"sasl.enabled.mechanisms={','.join(MECHANISMS[:2])}")
+    inter_broker = values["sasl.mechanism.inter.broker.protocol"]
+    if listener == config.inter_broker_listener and inter_broker not in enabled:
+        raise _wrong(
+            listener,
+            "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used for "
+            "inter-broker communication",
+            f"add {inter_broker} to sasl.enabled.mechanisms, or set sasl.mechanism.inter.broker.protocol",
+        )
     mechanisms = {name: _mechanism(config, listener, name, values, users) for name in enabled}
     session_ms = values["connections.max.reauth.ms"]
     return LoginRules(
@@ -62,6 +71,27 @@ def _mechanism(config: NodeConfig, listener: str, name: str, values: Values, use
     if name == PLAIN:
         return partial(PlainExchange, passwords(jaas(config, listener, name)))
     raise _wrong(listener, "OAUTHBEARER is not served", "leave it out")
+
+
+def client_exchange(config: NodeConfig, listener: str, mechanism: str, name: str, nonce: str) -> ClientExchange:
+    """Returns a login of this node at a listener of other nodes; `name` is the property that says the mechanism.
+
+    Raises:
+        ConfigError: the mechanism is not there, or the listener's JAAS entry has no user and password.
+    """
+    if mechanism not in MECHANISMS:
+        remedy = f"{name} with one of {', '.join(MECHANISMS)}"
+        raise ConfigError(name, mechanism, "this version of Ottla does not have the mechanism", remedy)
+    options = jaas(config, listener, mechanism).values
+    user, password = options.get("username"), options.get("password")
+    if user is None or password is None:
+        missing = "username" if user is None else "password"
+        message = f"{jaas_name(listener, mechanism)} has no {missing}, with which this node logs in at other nodes"
+        raise ConfigError(jaas_name(listener, mechanism), None, "", f'add {missing}="..."', message=message)
+    if mechanism == PLAIN:
+        return PlainClient(user, password)
+    token = options.get("tokenauth", "").lower() == "true"
+    return ScramClient(mechanism, user, password, nonce, token=token)
 
 
 def passwords(module: LoginModule) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.server.security.principal import Principal
+from ottla.server.security.sasl.client import ITERATIONS_ACCEPTED_MAX, LoginRefused, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Authenticated, SaslFailure
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.plain import PlainExchange
@@ -228,3 +229,65 @@ def test_a_malformed_jaas_property_is_refused_without_its_passwords(text: str) -
 def test_a_jaas_file_has_sections() -> None:
     sections = read_sections('KafkaServer { A required x="1"; B optional; };\nclient.KafkaServer { };')
     assert [len(modules) for modules in sections.values()] == [2, 0]
+
+
+# -- The client's side ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", sorted(HASHES))
+def test_client_and_server_of_scram_prove_to_each_other_that_they_know_the_password(mechanism: str) -> None:
+    client, server = ScramClient(mechanism, "a=b,c", "secret", "c"), exchange(mechanism)
+    first = client.answer(b"")
+    assert first == b"n,,n=a=3Db=2Cc,r=c" and client.is_slow
+    challenge = server.evaluate(first)
+    assert isinstance(challenge, bytes)
+    proved = client.answer(challenge)
+    assert proved is not None and not client.is_slow
+    outcome = server.evaluate(proved)
+    assert isinstance(outcome, Authenticated) and client.answer(outcome.token) is None
+
+
+def test_a_client_logs_in_with_a_delegation_token() -> None:
+    client, server = ScramClient("SCRAM-SHA-256", "token-1", "hmac of the token", "c", token=True), exchange()
+    first = client.answer(b"")
+    assert first == b"n,,n=token-1,r=c,tokenauth=true"
+    challenge = server.evaluate(first)
+    assert isinstance(challenge, bytes)
+    proved = client.answer(challenge)
+    assert proved is not None and isinstance(server.evaluate(proved), Authenticated)
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        b"",
+        b"r=other,s=AAAA,i=4096",
+        b"r=c,s=AAAA,i=4096",
+        b"r=cs,s=AAAA,i=4095",
+        b"r=cs,s=AAAA,i=2147483648",
+        f"r=cs,s=AAAA,i={ITERATIONS_ACCEPTED_MAX + 1}".encode(),
+        b"r=cs,s=AAAA,i=99999999999999999999",
+        b"r=cs,s=AAAA,i=-1",
+        b"r=cs,s=!,i=4096",
+    ],
+)
+def test_a_client_does_not_compute_what_no_server_should_ask_for(challenge: bytes) -> None:
+    client = ScramClient("SCRAM-SHA-256", "alice", "secret", "c")
+    client.answer(b"")
+    with pytest.raises(LoginRefused):
+        client.answer(challenge)
+
+
+def test_a_client_does_not_trust_a_server_that_does_not_know_the_password() -> None:
+    client = ScramClient("SCRAM-SHA-256", "alice", "secret", "c")
+    client.answer(b"")
+    client.answer(b"r=cs,s=AAAA,i=4096")
+    for answer in (b"v=AAAA", b"", b"e=other-error"):
+        with pytest.raises(LoginRefused):
+            client.answer(answer)
+
+
+def test_a_client_of_plain_sends_one_token() -> None:
+    client = PlainClient("alice", "secret")
+    assert client.answer(b"") == b"\0alice\0secret"
+    assert client.answer(b"") is None
