@@ -222,7 +222,6 @@ COVERED_BY: dict[str, str] = {
     "server/network/dispatch.py": "tests/server/network/test_connection.py",
     "server/network/limits.py": "tests/server/network/test_listener.py",
     "server/network/network_metrics.py": "tests/server/test_metrics.py",
-    "server/network/peer_security.py": "tests/server/network/test_tls_stream.py",
     "server/network/route.py": "tests/server/network/test_connection.py",
     "server/network/transport.py": "tests/server/test_many_connections.py",
     "server/prometheus.py": "tests/server/test_metrics.py",
