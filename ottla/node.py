@@ -31,7 +31,6 @@ from ottla.node_parts import (
     control_settings,
     detoured,
     raft_config,
-    refuse_unserved_protocols,
     registered,
 )
 from ottla.node_security import NodeSecurity
@@ -76,7 +75,6 @@ class Node(NodeState):
         """`where` each property is set, for what is said of it."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
-        refuse_unserved_protocols(self.config)
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
@@ -278,6 +276,7 @@ class Node(NodeState):
                 self.limits,
                 self._inbox,
                 self.wheel,
+                tls=self._security.of_listeners.get(endpoint.name),
                 inter_broker=endpoint.name == self.config.inter_broker_listener,
                 logins=logins_of(self, self._users, endpoint, dispatcher, self.wheel),
             )
@@ -320,6 +319,7 @@ class Node(NodeState):
             epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
             await close_logs(self.world, self.logs, epoch)
         self.wheel.close()
+        self._security.stop()
         if self._admin is not None:
             await self._admin.stop()
         if failure is not None:

@@ -26,7 +26,7 @@ def replicas(
     broker_epoch: Callable[[], int],
     security: PeerSecurity,
 ) -> Replicas:
-    """All partitions of one broker process."""
+    """Return the replica manager of one broker process."""
     listener = configs.node.inter_broker_listener
 
     def locate(leader_id: int) -> LeaderAddress | None:

@@ -1,8 +1,8 @@
 """A pipelined channel to a peer: requests as objects, answers as objects. For replication, raft, forwarding, commands.
 
 A channel connects when it is first used, learns the peer's versions (ApiVersions) and then sends. It is one connection
-at a time: when that is lost, all that was in flight raises `ChannelClosed`, and the next request connects anew. Retries,
-back-off and finding the right peer are the caller's business.
+at a time: when that is lost, all requests in flight raise `ChannelClosed`, and the next request connects again. The
+caller does retries and back-off, and finds the right peer.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ChannelProtocol(FrameProtocol):
         self._write(client_id, request, api, version, correlation_id)
 
     def send_only(self, client_id: str | None, request: object, api: Api, version: int) -> None:
-        """For requests that nobody answers (Produce with acks=0)."""
+        """Send a request that has no response (Produce with acks=0)."""
         self._next_correlation_id += 1
         self._write(client_id, request, api, version, self._next_correlation_id)
 
@@ -148,7 +148,7 @@ class ChannelProtocol(FrameProtocol):
             if stop > end:
                 break
             if buf is self._inbox.data:
-                # The next read will overwrite the receive buffer, but whoever asked reads the answer later.
+                # The next read will overwrite the receive buffer, but the caller reads the response later: it gets a copy.
                 self._answer(bytes(memoryview(buf)[pos + 4 : stop]), 0, size)
             else:
                 self._answer(buf, pos + 4, stop)

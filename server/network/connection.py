@@ -21,16 +21,16 @@ from typing import Protocol, cast
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
 from ottla.server.network.context import RequestContext
+from ottla.server.network.foreign_bytes import describe_foreign_bytes
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.strangers import stranger
 from ottla.server.network.turn import SLOW_NS, Turn
 from ottla.server.security.principal import ANONYMOUS, Principal
 
 log = logging.getLogger(__name__)
 
-#: asyncio tells us to stop writing above the first, and to go on below the second. With one reply on top, this is what a
-#: client that never reads can cost; a Fetch reply's records are views of files and cost nothing.
+#: Write buffer limits: asyncio calls `pause_writing` above the first and `resume_writing` below the second. A client that
+#: never reads can cost this and one reply more; the records of a Fetch reply are views of files and cost nothing.
 WRITE_HIGH_BYTES = 1024 * 1024
 WRITE_LOW_BYTES = 256 * 1024
 #: Replies of one wake-up are written earlier when there are this many bytes of them.
@@ -209,7 +209,7 @@ class Connection(FrameProtocol):
             try:
                 callback()
             except Exception:
-                # One that breaks must not keep the others from hearing of it.
+                # A callback that raises must not keep the others from being called.
                 log.exception("[%s] Cleaning up after %s failed", self.listener.name, self.id)
 
     def eof_received(self) -> None:
@@ -258,7 +258,7 @@ class Connection(FrameProtocol):
         while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= limit:
-                self.refuse(stranger(bytes(buf[pos : min(end, pos + 16)]), size, limit))
+                self.refuse(describe_foreign_bytes(bytes(buf[pos : min(end, pos + 16)]), size, limit))
                 return end
             stop = pos + 4 + size
             if stop > end:

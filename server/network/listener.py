@@ -116,7 +116,7 @@ class Listener:
         await self.accept()
 
     async def bind(self) -> None:
-        """Takes the port; whoever dials is refused until `accept`."""
+        """Bind the port; the kernel refuses connections to it until `accept`."""
         endpoint = self.endpoint
         try:
             self._server = await self._world.network.listen(

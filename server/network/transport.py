@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 #: Connections that the kernel keeps until they are accepted, at least. Kafka's socket.listen.backlog.size is 50, with a thread that
-#: does nothing but accept. One loop has turns of milliseconds, and whoever finds the queue full tries again a second later:
+#: does nothing but accept. One loop has turns of milliseconds, and a client that finds the queue full tries again a second later:
 #: 5,000 clients came at 72 a second.
 LISTEN_BACKLOG = 1024
 #: Accepted in one turn of the loop; libuv takes one. More would keep requests waiting: each costs about 0.1 ms.
