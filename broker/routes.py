@@ -1,4 +1,4 @@
-"""What a broker's listeners answer, one row per API: a handler of handlers/, or FORWARD to the active controller.
+"""The APIs of a broker's listeners, one row each: a handler of handlers/, or FORWARD to the active controller.
 
 ApiVersions is answered by the server from exactly these rows. An API of Kafka is declared in protocol/api.py already; to serve it
 takes one row here, one file in handlers/, one row in broker/authorization/rules.py, and tests. tests/rules name what is missing.

@@ -1,4 +1,4 @@
-"""Who may use which API: one row per API that a broker answers itself, as Kafka's KafkaApis asks its authorizer.
+"""The rules of authorization: one row per API that a broker answers itself, as Kafka's KafkaApis asks its authorizer.
 
 The controller authorizes forwarded requests, for the client that sent them (controller/handlers/authorization.py). ApiVersions
 needs no permission. A broker whose routes.py has a handler without a row here does not start; tests/rules/test_tables.py names
