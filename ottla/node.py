@@ -33,6 +33,7 @@ from ottla.node_parts import (
     refuse_unserved_protocols,
     registered,
 )
+from ottla.node_security import NodeSecurity
 from ottla.node_state import NodeState
 from ottla.protocol.api import ApiKey
 from ottla.server.config.errors import ConfigError
@@ -77,6 +78,7 @@ class Node(NodeState):
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
+        self._security = NodeSecurity(self.world, self.config)
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
@@ -138,6 +140,7 @@ class Node(NodeState):
             snapshot_bytes_max=config["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
             on_failure=self.fail,
+            security=self._security.to_controllers,
         )
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
@@ -174,7 +177,10 @@ class Node(NodeState):
         # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
         # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
         # answered TOPIC_ALREADY_EXISTS.
-        heartbeats, channel = (ControllerChannel(self.world, config.node_id, self._active_controller) for _ in range(2))
+        heartbeats, channel = (
+            ControllerChannel(self.world, config.node_id, self._active_controller, self._security.to_controllers)
+            for _ in range(2)
+        )
         self._channels += [heartbeats, channel]
         self.metadata.leader_watchers += [each.leader_changed for each in self._channels]
         # Filled when the listeners have their ports; the lifecycle reads it when it registers.
@@ -207,6 +213,7 @@ class Node(NodeState):
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
             self.authorizer,
+            self._security.to_brokers,
         )
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
@@ -261,6 +268,7 @@ class Node(NodeState):
                 self.limits,
                 self._inbox,
                 self.wheel,
+                tls=self._security.of_listeners.get(endpoint.name),
                 inter_broker=endpoint.name == self.config.inter_broker_listener,
             )
             await listener.bind()
@@ -302,6 +310,7 @@ class Node(NodeState):
             epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
             await close_logs(self.world, self.logs, epoch)
         self.wheel.close()
+        self._security.stop()
         if self._admin is not None:
             await self._admin.stop()
         if failure is not None:

@@ -1,4 +1,4 @@
-"""The action that a request, or one element of it, requires: an operation on a resource. The rows of rules.py use them."""
+"""The action that a request, or one element of it, requires: an operation on a resource. The rows of broker/routes.py use them."""
 
 from __future__ import annotations
 

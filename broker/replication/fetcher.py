@@ -29,6 +29,7 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData, ReplicaS
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.clock import TimerHandle
 from ottla.server.network.client import Channel, ChannelClosed, ChannelProtocol
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import Log
@@ -88,6 +89,7 @@ class FetcherSettings:
     response_bytes_max: int
     backoff_ms: int
     timeout_ms: int
+    security: PeerSecurity = PLAINTEXT
 
 
 class LeaderFetcher:
@@ -237,7 +239,11 @@ class LeaderFetcher:
             if address is None:
                 raise ChannelClosed(f"broker {self.leader_id} is not registered")
             channel = self._channel = Channel(
-                self._world, address.host, address.port, f"broker-{self._settings.node_id}-fetcher-{self.leader_id}"
+                self._world,
+                address.host,
+                address.port,
+                f"broker-{self._settings.node_id}-fetcher-{self.leader_id}",
+                self._settings.security,
             )
             protocol = await channel.connect()
             _, highest = protocol.versions.get(ApiKey.FETCH, (0, -1))

@@ -53,6 +53,7 @@ REFUSED: dict[str, Refusal] = {
         "values such as ${file:...} would be taken as they are written, passwords among them",
         "leave it out, and write the values themselves, or pass them with --override",
     ),
+    "ssl.engine.factory.class": Refusal("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
     "security.providers": Refusal("Java security providers are not loaded", _LEAVE_OUT),
     "queued.max.request.bytes": Refusal(
         "requests are not queued, so there is no common limit of their bytes",
@@ -79,7 +80,6 @@ FAMILIES: dict[str, str] = {
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.": "a node with SASL listeners does not start",
-    "ssl.": "a node with TLS listeners does not start",
     "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
@@ -112,6 +112,9 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "connections are not authenticated": ("connection.failed.authentication.delay.ms", "connections.max.reauth.ms"),
     "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
     "metrics are exposed for Prometheus": ("metric.reporters",),
+    "TLS comes from the system's OpenSSL": (
+        "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
+    ),
     "no such feature": (
         "early.start.listeners", "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
         "unstable.feature.versions.enable", "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",

@@ -16,7 +16,7 @@ from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import check_effects, without_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import REQUIRED, Values
-from ottla.server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
+from ottla.server.config.listeners import Address, Voter, protocol_map, read_address, read_endpoints, read_voters
 from ottla.server.config.own import OWN_CONFIGS, own_values
 from ottla.server.network.listener import Endpoint
 from ottla.server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
@@ -121,6 +121,10 @@ class NodeConfig:
     def broker_endpoints(self) -> tuple[Endpoint, ...]:
         """This node's listeners for clients and brokers."""
         return tuple(endpoint for endpoint in self.endpoints if endpoint.name not in self.controller_names)
+
+    def security_protocol(self, listener: str) -> str:
+        """Returns the protocol of a listener, which other nodes may have."""
+        return protocol_map(self["listener.security.protocol.map"], self["controller.listener.names"])[listener]
 
     @property
     def inter_broker_listener(self) -> str:

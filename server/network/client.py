@@ -8,7 +8,6 @@ caller does retries and back-off, and finds the right peer.
 from __future__ import annotations
 
 import asyncio
-import ssl as tls
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -22,6 +21,8 @@ from ottla.protocol.primitives import Pieces
 from ottla.protocol.schema import info_of
 from ottla.server.clock import TimerHandle
 from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.network.tls_stream import TlsStream
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -66,7 +67,7 @@ class ChannelProtocol(FrameProtocol):
     """One connection of a channel. Answers own their memory: their records may be kept."""
 
     __slots__ = (
-        "_in_flight", "_next_correlation_id", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "versions", "where",
+        "_in_flight", "_next_correlation_id", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "on_closed", "versions", "where",
     )  # fmt: skip
 
     def __init__(self, world: World, where: str) -> None:
@@ -82,6 +83,8 @@ class ChannelProtocol(FrameProtocol):
         self.where = where
         self.closed = False
         self.failure: ChannelClosed | None = None
+        #: Called when nothing more is to be expected.
+        self.on_closed: Callable[[], object] | None = None
 
     def send(
         self, client_id: str | None, request: object, api: Api, version: int, timeout_ms: int
@@ -211,19 +214,21 @@ class ChannelProtocol(FrameProtocol):
         in_flight, self._in_flight = self._in_flight, deque()
         for sent in in_flight:
             sent.answered(None, self.failure)
+        if self.on_closed is not None:
+            self.on_closed()
 
 
 class Channel:
     """Requests to one address. Safe to use from many tasks at once."""
 
     def __init__(
-        self, world: World, host: str, port: int, client_id: str | None = None, *, ssl: tls.SSLContext | None = None
+        self, world: World, host: str, port: int, client_id: str | None = None, security: PeerSecurity = PLAINTEXT
     ) -> None:
         self.host = host
         self.port = port
         self.client_id = client_id
         self._world = world
-        self._ssl = ssl
+        self._security = security
         self._protocol: ChannelProtocol | None = None
         self._connecting: asyncio.Task[ChannelProtocol | ChannelClosed] | None = None
         self._closed = False
@@ -307,7 +312,7 @@ class Channel:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
                 protocol = ChannelProtocol(self._world, self.where)
-                await self._world.network.connect(self.host, self.port, lambda: protocol, self._ssl)
+                await self._open(protocol)
                 try:
                     await self._negotiate(protocol)
                 except BaseException:
@@ -323,6 +328,31 @@ class Channel:
             self._connecting = None
         self._protocol = protocol
         return protocol
+
+    async def _open(self, protocol: ChannelProtocol) -> None:
+        """Connect, and complete the TLS handshake if there is to be one."""
+        network, tls = self._world.network, self._security.tls
+        if tls is None:
+            await network.connect(self.host, self.port, lambda: protocol)
+            return
+        over = asyncio.Event()  # secured, or closed
+        protocol.on_closed = over.set
+        stream = TlsStream(
+            protocol,
+            tls.context,
+            self._world.clock,
+            on_secured=lambda stream: over.set(),
+            on_failed=lambda reason: protocol.close(ChannelClosed(f"the connection to {self.where}: {reason}")),
+            server_name=self.host,
+        )
+        await network.connect(self.host, self.port, lambda: stream)
+        try:
+            await over.wait()
+        except BaseException:
+            stream.abort()
+            raise
+        if protocol.failure is not None:
+            raise protocol.failure
 
     async def _negotiate(self, protocol: ChannelProtocol) -> None:
         api = APIS[ApiKey.API_VERSIONS]

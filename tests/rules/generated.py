@@ -11,8 +11,8 @@ from typing import Any
 from ottla.broker.cluster import lifecycle
 from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.classic import state as classic
-from ottla.broker.routes import FORWARD
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
+from ottla.broker.routes import Answered
 from ottla.broker.transactions import state as transactions
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum
@@ -23,6 +23,9 @@ from ottla.server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
 
 _NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it again. -->"
+
+#: In place of a handler.
+FORWARD = "forward"
 
 Table = Mapping[Any, Mapping[Any, str]]
 
@@ -107,7 +110,10 @@ def versions(api: Api) -> str:
 
 def apis_page() -> str:
     everywhere: dict[ApiKey, Any] = {ApiKey.API_VERSIONS: ApiVersionsHandler}
-    broker: dict[ApiKey, Any] = {**dict(BROKER_ROUTES), **everywhere}
+    broker: dict[ApiKey, Any] = {
+        **{row.api_key: row.handler if isinstance(row, Answered) else FORWARD for row in BROKER_ROUTES},
+        **everywhere,
+    }
     raft = dict.fromkeys([*raft_routes.READERS, ApiKey.DESCRIBE_QUORUM], raft_routes)
     controller: dict[ApiKey, Any] = {**dict(CONTROLLER_ROUTES), **raft, ApiKey.ENVELOPE: envelope, **everywhere}
     lines = [

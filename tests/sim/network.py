@@ -321,7 +321,6 @@ class SimNetwork:
         host: str,
         port: int,
         protocol_factory: ProtocolFactory,
-        ssl: Any = None,
         options: SocketOptions = DEFAULT_OPTIONS,
     ) -> SimServer:
         self._check_alive()
@@ -330,9 +329,7 @@ class SimNetwork:
             raise OSError(98, f"address {address} is in use")
         return SimServer(self._hub, address, (self._host, LANE.get(OUTSIDE), protocol_factory))
 
-    async def connect(
-        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None
-    ) -> asyncio.Transport:
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         await asyncio.sleep(self._hub.delay(self._host, host))
