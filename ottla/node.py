@@ -25,12 +25,12 @@ from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
+from ottla.node_logins import MetadataUsers, logins_of
 from ottla.node_parts import (
     authorizer,
     control_settings,
     detoured,
     raft_config,
-    refuse_unserved_protocols,
     registered,
 )
 from ottla.node_security import NodeSecurity
@@ -38,6 +38,7 @@ from ottla.node_state import NodeState
 from ottla.protocol.api import ApiKey
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig, log_ignored
+from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
@@ -74,7 +75,6 @@ class Node(NodeState):
         """`where` each property is set, for what is said of it."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
-        refuse_unserved_protocols(self.config)
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
@@ -91,6 +91,7 @@ class Node(NodeState):
         self._prometheus: PrometheusEndpoint | None = None
         self._request_metrics: list[Route] = []
         self._inbox = ReceiveBuffer()
+        self._users = MetadataUsers(self)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.
@@ -249,7 +250,14 @@ class Node(NodeState):
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
         """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
         api_versions = ApiVersionsHandler(self.metadata.features)
-        table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
+        table = RouteTable(
+            [
+                *routes,
+                Route(ApiKey.API_VERSIONS, api_versions),
+                Route(ApiKey.SASL_HANDSHAKE, sasl_handshake.handle),
+                Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate.handle),
+            ]
+        )
         api_versions.set_routes(table.rows)
         broker = self.broker
         if broker is not None:
@@ -270,6 +278,7 @@ class Node(NodeState):
                 self.wheel,
                 tls=self._security.of_listeners.get(endpoint.name),
                 inter_broker=endpoint.name == self.config.inter_broker_listener,
+                logins=logins_of(self, self._users, endpoint, dispatcher, self.wheel),
             )
             await listener.bind()
             self.listeners.append(listener)

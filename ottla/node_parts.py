@@ -117,22 +117,6 @@ def detoured(world: World, config: NodeConfig) -> World:
     return replace(world, network=Detours(world.network, ways))
 
 
-def refuse_unserved_protocols(config: NodeConfig) -> None:
-    """A listener that asks for SASL must not come up without.
-
-    Raises:
-        ConfigError: there is such a listener.
-    """
-    for endpoint in config.endpoints:
-        if endpoint.security_protocol.startswith("SASL"):
-            raise ConfigError(
-                "listeners",
-                endpoint.name,
-                f"{endpoint.security_protocol} is not served by this version of Ottla",
-                f"map {endpoint.name} to PLAINTEXT in listener.security.protocol.map, or leave it out, and protect it otherwise",
-            )
-
-
 def authorizer(config: NodeConfig) -> AllowAll | StandardAuthorizer:
     """Nodes ask each other for ClusterAction like everybody; without authentication they are all User:ANONYMOUS."""
     made = make_authorizer(config["authorizer.class.name"], config.static)

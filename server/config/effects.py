@@ -48,6 +48,18 @@ REFUSED: dict[str, Refusal] = {
         "only Kafka's default principals are made, so ACLs would be checked for other names",
         "leave it out, and write ACLs for Kafka's default principals",
     ),
+    **{
+        name: Refusal(
+            "Java classes are not run: credentials would be checked or supplied without this one",
+            "leave it out: PLAIN has its users in sasl.jaas.config, SCRAM in the metadata",
+        )
+        for name in (
+            "sasl.server.callback.handler.class",
+            "sasl.client.callback.handler.class",
+            "sasl.login.callback.handler.class",
+            "sasl.login.class",
+        )
+    },
     "client.quota.callback.class": Refusal("quotas of clients are not enforced", _LEAVE_OUT),
     "config.providers": Refusal(
         "values such as ${file:...} would be taken as they are written, passwords among them",
@@ -79,7 +91,9 @@ FAMILIES: dict[str, str] = {
     "group.streams.": "the streams protocol of KIP-1071",
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
-    "sasl.": "a node with SASL listeners does not start",
+    "sasl.kerberos.": "GSSAPI",
+    "sasl.login.": "the OAUTHBEARER mechanism",
+    "sasl.oauthbearer.": "the OAUTHBEARER mechanism",
     "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
@@ -109,7 +123,6 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
     ),
-    "connections are not authenticated": ("connection.failed.authentication.delay.ms", "connections.max.reauth.ms"),
     "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "TLS comes from the system's OpenSSL": (

@@ -71,9 +71,14 @@ class NodeConfig:
         """Returns the names that are set."""
         return frozenset().union(*self._levels)
 
-    def of_listener(self, listener: str) -> Values:
-        """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name."""
+    def of_listener(self, listener: str, mechanism: str = "") -> Values:
+        """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
+
+        With a mechanism, those of one SASL mechanism (`listener.name.<listener>.<mechanism>.<name>`).
+        """
         prefix, found = f"listener.name.{listener.lower()}.", {}
+        if mechanism:
+            prefix += f"{mechanism.lower()}."
         for level in (self._levels.static, self._levels.default, self._levels.broker):
             for name, text in level.items():
                 key = key_of(name.removeprefix(prefix)) if name.startswith(prefix) else None

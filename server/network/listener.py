@@ -17,6 +17,7 @@ from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.login import Logins
 from ottla.server.network.tls_stream import CIPHERTEXT_BYTES, HANDSHAKES_TURN_NS, TlsStream
 from ottla.server.network.transport import Server
 from ottla.server.network.turn import Turn
@@ -81,7 +82,9 @@ class Listener:
         *,
         tls: ServerTls | None = None,
         inter_broker: bool = False,
+        logins: Logins | None = None,
     ) -> None:
+        """`logins`: how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.limits = limits
@@ -98,6 +101,7 @@ class Listener:
         self._wheel = wheel
         self._tls = tls
         self._inter_broker = inter_broker
+        self.logins = logins
         self._own_limits = limits.of(self.name)
         self._server: Server | None = None
 
@@ -148,6 +152,8 @@ class Listener:
         if held_ms and self._server is not None:
             self._server.hold(held_ms / 1000)
         connection = Connection(self, self._dispatcher, self.accepted)
+        if self.logins is not None:
+            self.logins.begin(connection)
         if self._tls is None:
             return connection
         return TlsStream(
@@ -163,6 +169,8 @@ class Listener:
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
         """The TLS handshake is complete: who is it?"""
         assert self._tls is not None
+        if self.logins is not None:
+            return  # SASL_SSL: the principal is SASL's
         try:
             connection.principal = self._tls.principal(stream.peer_certificate)
         except ValueError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
+from ottla.server.network.peer_login import PeerLogin
+
 
 class ClientTls:
     """The client's side of TLS. The context is replaced when certificates are; connections that are open stay so."""
@@ -17,9 +19,10 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class PeerSecurity:
-    """`tls` None: bytes go in the clear."""
+    """`tls` None: bytes go in the clear. `login` None: the listener has no SASL."""
 
     tls: ClientTls | None = None
+    login: PeerLogin | None = None
 
 
 PLAINTEXT = PeerSecurity()

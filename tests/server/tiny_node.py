@@ -19,6 +19,7 @@ from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint, Listener, ServerTls
+from ottla.server.network.login import LoginRules, Logins
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
@@ -107,8 +108,9 @@ async def tiny_node(
     port: int = 0,
     endpoint: Endpoint | None = None,
     tls: Callable[[Clock], ServerTls] | None = None,
+    login_rules: LoginRules | None = None,
 ) -> AsyncIterator[TinyNode]:
-    """Heartbeat and ApiVersions, and what else the test brings."""
+    """Heartbeat and ApiVersions, and what else the test brings. With `login_rules` its clients have to log in."""
     real = RealWorld(asyncio.get_running_loop())
     heartbeats = Heartbeats()
     api_versions = ApiVersionsHandler(lambda: Features({}, {}))
@@ -118,9 +120,9 @@ async def tiny_node(
     wheel = TimerWheel(real.world.clock)
     dispatcher = Dispatcher(table, real.world.clock, real.world.spawn)
     endpoint = endpoint or Endpoint("PLAINTEXT", "127.0.0.1", port)
-    listener = Listener(
-        real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, tls=tls and tls(real.world.clock)
-    )
+    logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world.clock, wheel)
+    server_tls = tls and tls(real.world.clock)
+    listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, tls=server_tls, logins=logins)
     await listener.start()
     try:
         yield TinyNode(listener, heartbeats, limits, api_versions)
