@@ -24,7 +24,7 @@ from ottla.server.clock import Clock
 from ottla.server.network.turn import Turn
 
 #: What handshakes may take in one turn of the event loop, so that requests are served between them.
-HANDSHAKES_TURN_NS = 2_000_000
+HANDSHAKES_TURN_NS = 1_000_000
 #: What one read of the transport can take.
 CIPHERTEXT_BYTES = 256 * 1024
 #: A channel to another node, or of a command, has a buffer of its own.

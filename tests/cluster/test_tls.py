@@ -21,9 +21,9 @@ from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
 from ottla.testing import Cluster
-from tests.certificates import Authority, Issued
 from tests.ports import free_ports
 from tests.server.tiny_node import heartbeat
+from tools.certificates import Authority, Issued
 
 SECRET = "a secret that stands nowhere"
 WAIT_S = 30

@@ -28,8 +28,8 @@ from ottla.server.network.route import Route
 from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.world import RealWorld
-from tests.certificates import Authority, Issued
 from tests.server.tiny_node import FETCH, PRODUCE, heartbeat, request, tiny_node, until
+from tools.certificates import Authority, Issued
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost", "127.0.0.1"])

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ottla.server.config.errors import ConfigError
 from ottla.server.security.tls.ciphers import openssl_names
 from ottla.server.security.tls.contexts import check_each_other, client_context, server_context
-from tests.certificates import Authority
 from tests.server.security.tls.store_files import properties
+from tools.certificates import Authority
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost"])

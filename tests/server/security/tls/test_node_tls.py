@@ -15,8 +15,8 @@ from ottla.server.security.principal import ANONYMOUS
 from ottla.server.security.tls import node_tls
 from ottla.server.security.tls.node_tls import NodeTls
 from ottla.server.world import RealWorld
-from tests.certificates import Authority
 from tests.server.tiny_node import until
+from tools.certificates import Authority
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost"])
