@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.login import Logins
-from ottla.server.network.tls_stream import CIPHERTEXT_BYTES, HANDSHAKES_TURN_NS, TlsStream
+from ottla.server.network.tls_stream import Handshakes, TlsStream
 from ottla.server.network.transport import Server
-from ottla.server.network.turn import Turn
 from ottla.server.security.principal import Principal
 from ottla.server.timer_wheel import TimerWheel
 
@@ -58,14 +56,6 @@ class ServerTls(Protocol):
 
     def principal(self, certificate: bytes | None) -> Principal:
         """The principal of a client with this certificate (DER), which has been verified; raises ValueError for none."""
-
-
-class Handshakes:
-    """What the TLS connections of a node share: the buffer into which they read, and the turns of their handshakes."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.inbox = memoryview(bytearray(CIPHERTEXT_BYTES))
-        self.turn = Turn(clock, HANDSHAKES_TURN_NS)
 
 
 class Listener:
@@ -162,8 +152,7 @@ class Listener:
             self._world.clock,
             on_secured=partial(self._secured, connection),
             on_failed=connection.refuse,
-            inbox=self._tls.handshakes.inbox,
-            turn=self._tls.handshakes.turn,
+            handshakes=self._tls.handshakes,
         )
 
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
