@@ -16,7 +16,18 @@ from pathlib import Path
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -297,3 +308,38 @@ def test_a_key_store_is_replaced_by_the_dynamic_configuration(secured: Secured) 
         future.result(WAIT_S)
     wait_for(lambda: serial_number(secured.ports[1], secured) == issued.certificate.serial_number)
     assert exchange(secured, secured.context())
+
+
+def test_access_is_decided_by_the_name_in_the_certificate(tmp_path: Path) -> None:
+    """Nodes are super users by the names in theirs, also on the controllers' listener."""
+    authority = Authority.create("test CA")
+    (base, *_) = free_ports(150)
+    properties = node_properties(tmp_path, 1, authority) | {
+        "listeners": f"PLAINTEXT://127.0.0.1:{base},TLS://localhost:{base + 50},CONTROLLER://127.0.0.1:{base + 100}",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:CN=node-1;User:ADMIN",
+        "ssl.principal.mapping.rules": "RULE:^CN=(adm.*)$/$1/U,DEFAULT",
+    }
+    with Cluster(1, directory=str(tmp_path / "cluster"), base_port=base, per_node={1: properties}) as cluster:
+        people = {}
+        for name in ("admin", "app"):
+            issued = authority.issue(name)
+            (tmp_path / f"{name}.pem").write_text(issued.chain_pem + issued.key_pem)
+            people[name] = {
+                "bootstrap.servers": f"localhost:{base + 50}",
+                "security.protocol": "SSL",
+                "ssl.ca.location": str(tmp_path / "ca.pem"),
+                "ssl.certificate.location": str(tmp_path / f"{name}.pem"),
+                "ssl.key.location": str(tmp_path / f"{name}.pem"),
+            }
+        admin, app = AdminClient(people["admin"]), AdminClient(people["app"])
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WAIT_S)
+        with pytest.raises(confluent_kafka.KafkaException, match="AUTHORIZATION_FAILED"):
+            app.create_topics([NewTopic("mine", 1, 1)])["mine"].result(WAIT_S)
+        entry = AclBinding(
+            ResourceType.TOPIC, "mine", ResourcePatternType.LITERAL, "User:CN=app", "*",
+            AclOperation.CREATE, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        admin.create_acls([entry])[entry].result(WAIT_S)
+        app.create_topics([NewTopic("mine", 1, 1)])["mine"].result(WAIT_S)
+        assert "ERROR" not in cluster.log(1)
