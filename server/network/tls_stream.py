@@ -94,7 +94,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
     __slots__ = (
         "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_hello_bytes", "_inbox", "_incoming",
-        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_raw", "_raw_full", "_server_name", "_sslobj",
+        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read", "_server_name", "_sslobj",
         "is_secured",
     )  # fmt: skip
 
@@ -124,6 +124,8 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         self._outgoing = tls.MemoryBIO()
         self._sslobj: tls.SSLObject | None = None  # a connection that sends nothing costs none
         self._raw: asyncio.Transport
+        self._read: Callable[[int, memoryview], int]
+        self._pending: Callable[[], int]
         self._backlog: deque[Piece] = deque()
         self._backlog_bytes = 0
         self._limit = CIPHERTEXT_HIGH_BYTES
@@ -223,6 +225,9 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 server_side=self._server_name is None,
                 server_hostname=self._server_name,
             )
+            # The methods of the object within: Python's own wrapper costs as much as the decryption of a small record.
+            within: Any = getattr(self._sslobj, "_sslobj", self._sslobj)
+            self._read, self._pending = within.read, within.pending
             if self._handshakes is not None:
                 self._handshakes.begin(self)
         try:
@@ -255,24 +260,23 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _deliver(self) -> None:
         """Decrypt what has arrived into the protocol's buffers."""
-        sslobj, incoming = self._sslobj, self._incoming
-        assert sslobj is not None
-        read, pending = sslobj.read, sslobj.pending
+        incoming, read, pending = self._incoming, self._read, self._pending
         has_ended = False
         try:
             while not self._paused and (incoming.pending or pending()):
                 buffer = cast(memoryview, self._app.get_buffer(-1))
                 have, room = 0, len(buffer)
-                # Asking what is pending costs less than the exception at the end of what has come.
-                while have < room and (incoming.pending or pending()):
-                    try:
-                        got = read(room - have, cast(bytearray, buffer[have:]))
-                    except tls.SSLWantReadError:
-                        break
-                    if not got:
-                        has_ended = True  # close_notify
-                        break
-                    have += cast(int, got)
+                try:
+                    # One call takes one record, and librdkafka makes one of each message. Asking what is pending costs less than
+                    # the exception at the end of what has come.
+                    while have < room and (incoming.pending or pending()):
+                        got = read(room - have, buffer[have:])
+                        if not got:
+                            has_ended = True  # close_notify
+                            break
+                        have += got
+                except tls.SSLWantReadError:
+                    room = have + 1  # a part of a record is left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
