@@ -35,7 +35,7 @@ from tests.controller.raft.test_simulation import is_noticed as is_noticed_by_qu
 from tests.sim.directed_histories import cleaner_histories_of, storage_histories_of
 from tests.sim.mutants import CONTROLLER, COORDINATORS, QUORUM, REPLICATION, applied
 from tests.sim.mutants import MUTANTS as CLUSTER
-from tests.sim.noticed import NOT_NOTICED, SEEDS_MAX, Row, seeds_for, write
+from tests.sim.noticed import NOT_NOTICED, SEEDS_MAX, Row, rows, seeds_for, write
 from tests.sim.simulation import Simulation
 from tests.sim.storage_history import StorageHistory
 from tests.sim.test_cleaner_mutants import MUTANTS as CLEANER
@@ -115,7 +115,7 @@ def main() -> int:
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
     parser.add_argument("--seeds", default=f"0-{SEEDS_MAX - 1}", metavar="A-B")
     parser.add_argument("--only", nargs="+", metavar="MUTANT")
-    parser.add_argument("--but", nargs="+", metavar="MUTANT", default=[])
+    parser.add_argument("--left", action="store_true", help="those that no seed is known for")
     parser.add_argument(
         "--known", action="store_true", help="begin with the seed in noticed.txt, to see that it still does"
     )
@@ -126,9 +126,12 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     first, _, last = arguments.seeds.partition("-")
     measured: list[Row] = []
+    noticed_already = {row[:2] for row in rows() if row[2] != NOT_NOTICED}
     for family in arguments.families or FAMILIES:
         for name in FAMILIES[family].names:
-            if (arguments.only and name not in arguments.only) or name in arguments.but:
+            if arguments.only and name not in arguments.only:
+                continue
+            if arguments.left and (family, name) in noticed_already:
                 continue
             began = time.monotonic()
             seeds: Iterable[int] = range(int(first), int(last) + 1)

@@ -28,7 +28,6 @@ from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition
 from tests.sim.invariants import Invariants
-from tests.sim.network import SimTransport
 from tests.sim.plan import TWO_DIRECTORIES, Plan
 
 SCENE_SHARE = 0.75
@@ -127,8 +126,6 @@ class Scenes:
                 await scene.play(self)
             except NotReached as step:
                 self.history.note(f"not reached: {step}")
-            for transport in self.hub.transports:
-                transport.slow_seconds = 0.0
             self.hub.heal()
             for node in self.cluster.nodes:
                 if node.has_failed:
@@ -210,13 +207,11 @@ class Scenes:
             if both:
                 self.hub.slow_down(target.host.name, source.host.name, ms)
 
-    def _to_controllers(self, node: SimNode) -> list[SimTransport]:
-        names = {each.host.name for each in self._controllers}
-        return [each for each in self.hub.transports if each.host == node.host.name and each.peer_host in names]
-
-    def _mend(self, one: SimNode, other: SimNode) -> None:
-        self.hub.mend(one.host.name, other.host.name)
-        self.hub.mend(other.host.name, one.host.name)
+    def _mend(self, one: SimNode, *others: SimNode) -> None:
+        """What is under way already arrives no sooner for it."""
+        for other in others:
+            self.hub.mend(one.host.name, other.host.name)
+            self.hub.mend(other.host.name, one.host.name)
 
     # -- Scenes ------------------------------------------------------------------------------------------------------
 
@@ -240,23 +235,19 @@ class Scenes:
         pair = [leader.host.name], [joining.host.name]
         self.hub.partition(*pair)
         led = [p for p in leader.partitions() if p.leader_log is not None and len(p.replicas) > 1]
-        await self._until(lambda: all(joining.number not in p.isr for p in led))
+        await self._until(lambda: any(joining.number not in p.isr for p in led))
         await self._some(1)
-        changes = self.rng.random() < 0.5
-        if changes:
-            # The leader is to hear of the other change meanwhile: which connection is the slow one, chance has to find.
-            for transport in self._to_controllers(leader):
-                transport.slow_seconds = self.rng.choice((0.0, self.rng.uniform(2, 5)))
-        else:
-            self._slow(leader, self._controllers, self.rng.uniform(2500, 6000))
+        self._slow(leader, self._controllers, self.rng.uniform(2500, 6000))
         self._mend(leader, joining)
 
         def joins() -> bool:
             return any(p.proposed_isr is not None and joining.number in p.proposed_isr for p in led)
 
-        await self._until(joins)
+        await self._until(joins, every=CLOSE_SECONDS)
         self.hub.partition(*pair)
-        if changes:
+        if self.rng.random() < 0.5:
+            # The request stays under way; the leader hears of the other change in time.
+            self._mend(leader, *self._controllers)
             proposed = {p.topic: p for p in led if p.proposed_isr is not None}
             await asyncio.gather(*(self._reassign((p.topic, p.index), p.replicas[::-1]) for p in proposed.values()))
         else:
@@ -276,20 +267,22 @@ class Scenes:
         """A leader gets the answer to AlterPartition long before the metadata that it is part of, and proposes anew on it."""
         leader, joining, _ = self._shuffled()
         led = [p for p in leader.partitions() if p.leader_log is not None]
-        answers = [transport.peer for transport in self._to_controllers(leader) if transport.peer is not None]
-        for transport in answers:
-            transport.slow_seconds = self.rng.choice((0.0, self.rng.uniform(0.5, 2.5)))
+        controllers = self._controllers
         self.hub.partition([leader.host.name], [joining.host.name])
-        await self._until(lambda: any(joining.number not in p.isr for p in led), every=0.005)
-        for transport in answers:
-            transport.slow_seconds = transport.slow_seconds or 3.0
+        # Its next request for metadata will be under way for long.
+        await self._some(1.0)
+        self._slow(leader, controllers, self.rng.uniform(3000, 6000))
+        await self._some(1.0, 0.5)
+        self._mend(leader, *controllers)
+        await self._until(lambda: any(joining.number not in p.isr for p in led), every=CLOSE_SECONDS)
+        where = next((p.topic, p.index) for p in led if joining.number not in p.isr)
+        for controller in controllers:
+            self._slow(controller, [leader], 4000)
         self._mend(leader, joining)
-        await self._until(
-            lambda: any(p.proposed_isr is not None and joining.number in p.proposed_isr for p in led), every=0.005
-        )
-        await self._some(0.05)
+        await self._until(lambda: joining.number in self._row(where).isr, every=CLOSE_SECONDS)
+        self._mend(leader, *controllers)
         self.hub.partition([leader.host.name], [joining.host.name])
-        await self._look(lambda: False, 4)
+        await self._look(lambda: False, 6)
 
     async def directory_removed(self) -> None:
         """Taken out of log.dirs between two clean stops: the marks of the others agree, the replica is empty all the same."""
@@ -441,7 +434,11 @@ SCENES = (
     Scene(Scenes.one_in_sync, small_slices=True),
     Scene(Scenes.late_request, session_ms=18_000),
     Scene(Scenes.directory_removed, settings={"log.dirs": TWO_DIRECTORIES}),
-    Scene(Scenes.late_metadata, session_ms=9000),
+    Scene(
+        Scenes.late_metadata,
+        session_ms=18_000,
+        settings={"controller.quorum.fetch.max.bytes": "1", "broker.heartbeat.interval.ms": "3000"},
+    ),
     Scene(Scenes.all_die, settings={"controller.quorum.fetch.max.bytes": "1"}),
     Scene(Scenes.smaller_reassignment, roles=(FOUR_BROKERS,)),
     Scene(Scenes.directory_fails, settings={"log.dirs": TWO_DIRECTORIES}),
