@@ -1,4 +1,4 @@
-"""Situations that chance seldom makes: every other seed begins with one of them, again and again, each time a little different.
+"""What chance seldom makes: every other seed begins with one of them, again and again, each time a little different.
 
 A scene is a few faults in the order in which a mistake would show: who is struck, when, for how long and what else goes on is
 left to chance. All of it is within what is promised (docs/SIMULATOR.md). It ends when every broker is in every ISR again; where
@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import PartitionRegistration
@@ -149,7 +150,7 @@ class Scenes:
         end = asyncio.get_running_loop().time() + seconds
         while not self._holds(is_so):
             if asyncio.get_running_loop().time() > end:
-                raise NotReached(is_so.__qualname__)
+                raise NotReached(f"not within {seconds} s")
             await asyncio.sleep(every)
             if every <= CLOSE_SECONDS:
                 self.invariants.check()
@@ -246,7 +247,7 @@ class Scenes:
         await self._until(joins, every=CLOSE_SECONDS)
         self.hub.partition(*pair)
         if self.rng.random() < 0.5:
-            # The request stays under way; the leader hears of the other change in time.
+            # The request stays under way; the leader gets the other change in time.
             self._mend(leader, *self._controllers)
             proposed = {p.topic: p for p in led if p.proposed_isr is not None}
             await asyncio.gather(*(self._reassign((p.topic, p.index), p.replicas[::-1]) for p in proposed.values()))
@@ -264,7 +265,7 @@ class Scenes:
         )
 
     async def late_metadata(self) -> None:
-        """A leader gets the answer to AlterPartition long before the metadata that it is part of, and proposes anew on it."""
+        """A leader gets the answer to AlterPartition long before the metadata that it is part of, and makes its next proposal on it."""
         leader, joining, _ = self._shuffled()
         led = [p for p in leader.partitions() if p.leader_log is not None]
         controllers = self._controllers
@@ -294,7 +295,7 @@ class Scenes:
         others = [node for node in self._shuffled() if node is not last]
         for node in (*others, last):
             await node.stop()
-            await self._until(lambda node=node: not self._is_serving_isr(node))  # type: ignore[misc]
+            await self._until(partial(self._has_left, node))
             await self._some(0.5)
         self._lose_directory(last)
         self._boot(last)
@@ -302,9 +303,9 @@ class Scenes:
         self._boot(*others)
         await self._look(self._all_whole, 8)
 
-    def _is_serving_isr(self, node: SimNode) -> bool:
-        """It still leads, or is in an ISR beside others."""
-        return any(r.leader == node.number or (node.number in r.isr and len(r.isr) > 1) for r in self._rows())
+    def _has_left(self, node: SimNode) -> bool:
+        """It leads nothing, and is in no ISR beside others."""
+        return not any(r.leader == node.number or (node.number in r.isr and len(r.isr) > 1) for r in self._rows())
 
     def _lose_directory(self, node: SimNode) -> None:
         kept, lost = node.properties["log.dirs"].split(",")
@@ -331,7 +332,7 @@ class Scenes:
         server.logs.directory_failed(failing, StorageFailure(failing.path, OSError(5, "EIO")))
         await self._some(2, 0.5)
         await self._kill(leader)
-        await self._until(lambda: not self._is_serving_isr(leader))
+        await self._until(partial(self._has_left, leader))
         await losing.stop()
         self._lose_directory(losing)
         self._boot(losing)

@@ -125,13 +125,13 @@ def remember_last_batch_only(state: ProducerState, epoch: int, first: int, last:
 _flush = Log.flush
 
 
-def vouch_for_what_came_later(log: Log, now_ms: int = 0) -> None:
+def cover_what_came_later(log: Log, now_ms: int = 0) -> None:
     _flush(log, now_ms)
     if not log.closed:
         log.recovery_point = log.log_end_offset
 
 
-def vouch_for_what_was_truncated(log: Log, now_ms: int = 0) -> None:
+def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
     end = log.log_end_offset
     _flush(log, now_ms)
     log.recovery_point = max(log.recovery_point, end)
@@ -216,8 +216,8 @@ MUTANTS: dict[str, Patch] = {
     "a truncation cut short is built upon": (Segment, "settle_tail", nothing),
     "what a failed fsync left is taken for written": (Segment, "rewrite", nothing),
     "log starts are not written down": (Logs, "write_log_starts", nothing),
-    "a flush vouches for what came while it ran": (Log, "flush", vouch_for_what_came_later),
-    "a flush vouches for what was truncated under it": (Log, "flush", vouch_for_what_was_truncated),
+    "a flush covers what came while it ran": (Log, "flush", cover_what_came_later),
+    "a flush covers what was truncated under it": (Log, "flush", cover_what_was_truncated),
     "epochs keep what was truncated": (LeaderEpochs, "truncate_from_end", nothing),
     "epochs are not read again from the batches": (recovery, "_read_epochs", nothing),
     "an index is taken as it is": (Segment, "_fits", always),
