@@ -324,8 +324,8 @@ COORDINATORS = {
         (TransactionCoordinatorShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
 }
-for rows in (controller_mutants.CONTROLLER, controller_mutants.QUORUM):
-    CONTROLLER.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
+for family, rows in ((CONTROLLER, controller_mutants.CONTROLLER), (QUORUM, controller_mutants.QUORUM)):
+    family.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
 MUTANTS: dict[str, Mutant] = {
     name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
     for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()
