@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
+from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRefused
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode

@@ -27,7 +27,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage import replay
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
-from ottla.storage.producers import ProducerState
+from ottla.storage.producer_state import ProducerState
 from ottla.storage.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants

@@ -15,9 +15,9 @@ from ottla.broker.replication.fetcher import (
     CONNECT_RETRY_MS_MIN,
     IN_FLIGHT_MAX,
     TURN_MS,
-    FetcherSettings,
     LeaderFetcher,
 )
+from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.server.network.client import ChannelClosed
