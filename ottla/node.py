@@ -171,7 +171,7 @@ class Node(NodeState):
             logs.open_all, lambda topic, topic_id: configs.for_log(image.configs.for_topic(topic)), clock.wall_ms()
         )
         if len(logs):
-            log.info("Opened %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
+            log.info("Loaded %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
         # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
         # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
         # answered TOPIC_ALREADY_EXISTS.

@@ -76,6 +76,7 @@ class Fetching:
     __slots__ = (
         "_broker",
         "_context",
+        "_delayed_at_ns",
         "_opens_session",
         "_rack",
         "_ready_bytes",
@@ -113,6 +114,7 @@ class Fetching:
         self.fresh: dict[FetchPartition, None] = {}
         self._ready_bytes: dict[FetchPartition, int] = {}
         self._slot = -1
+        self._delayed_at_ns = 0
         self._reply: Reply[FetchResponse] | None = None
         self._opens_session = request.session_epoch == INITIAL_EPOCH
         self.session = self._find_session(request)
@@ -262,6 +264,7 @@ class Fetching:
         if self.min_bytes > 1:
             self._ready_bytes = {wanted: len(data.records or b"") for wanted, data in self._results.items()}
         self._slot = self._broker.wheel.add(self, max_wait_ms)
+        self._delayed_at_ns = self._broker.world.clock.mono_ns()
         session.waiting = self
         return reply
 
@@ -302,6 +305,9 @@ class Fetching:
         reply = self._reply
         self._stop_waiting()
         assert reply is not None
+        sessions = self._broker.fetch_sessions
+        delays = sessions.follower_delays if self.reader.is_follower else sessions.consumer_delays
+        delays.add(self._broker.world.clock.mono_ns() - self._delayed_at_ns)
         reply.complete(self.response())
 
     def _fail(self) -> None:

@@ -102,6 +102,7 @@ COVERED_BY: dict[str, str] = {
     "broker/replication/log_removal.py": "tests/broker/test_node_life.py",
     "broker/replication/partition_log.py": "tests/broker/replication/test_log_start_writes.py",
     "broker/replication/partition_state.py": "tests/broker/replication/test_partition.py",
+    "broker/replication/purgatory/delay_times.py": "tests/sim/test_fetch_regressions.py",
     "broker/replication/purgatory/delayed_delete_records.py": "tests/cluster/test_replication_deletes.py",
     "broker/replication/purgatory/delayed_produce.py": "tests/broker/replication/test_partition.py",
     "broker/replication/purgatory/offset_waits.py": "tests/broker/replication/test_partition.py",
