@@ -54,4 +54,6 @@ def delayed_fetch_metrics(sessions: FetchSessionCache) -> Iterator[Family]:
         Times("FetchConsumer", consumers.buckets, consumers.count, consumers.total_ns),
         Times("FetchFollower", followers.buckets, followers.count, followers.total_ns),
     ]
-    yield from time_metrics("remotetimems", "Milliseconds that delayed requests waited", [each for each in times if each.requests])
+    yield from time_metrics(
+        "remotetimems", "Milliseconds that delayed requests waited", [each for each in times if each.requests]
+    )
