@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+
 
 class LeaderAddress(NamedTuple):
     host: str
@@ -20,3 +22,4 @@ class FetcherSettings:
     response_bytes_max: int
     backoff_ms: int
     timeout_ms: int
+    security: PeerSecurity = PLAINTEXT

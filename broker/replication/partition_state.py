@@ -1,4 +1,4 @@
-"""What is known of one replica on this node: its log, role, epochs, ISR, followers, and who waits for it.
+"""What is known of one replica on this node: its log, role, epochs, ISR, followers, and the operations that wait for it.
 
 The questions are answered here, and change nothing. The verbs are `Partition`'s, and those of modules that it calls
 (isr_proposals.py, fetch_session.py).
@@ -37,7 +37,7 @@ class Candidates(Protocol):
 
 
 class IsrProposals(Candidates, Protocol[Proposer]):
-    """The way to the controller (to_controller/alter_partition.py)."""
+    """Sends ISR proposals to the controller (to_controller/alter_partition.py)."""
 
     def submit(self, partition: Proposer) -> None: ...
 
@@ -153,7 +153,7 @@ class PartitionState:
     # -- Access by clients and followers: the checks of epochs and roles -----------------------------------------------
 
     def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
-        """The log for a reader that believes in `current_leader_epoch` (-1: it does not say), KIP-320."""
+        """Return the log for a reader that knows `current_leader_epoch` (-1: it sends none); another epoch raises KafkaError (KIP-320)."""
         if self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:

@@ -40,12 +40,11 @@ from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.reply_contents import with_contents
 from ottla.controller.raft.roles import Resigned
 from ottla.controller.raft.status import RaftStatus
-from ottla.controller.raft.voters import Endpoint
 from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Work
 from ottla.server.clock import pause
-from ottla.server.network.client import Channel
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.storage.errors import StorageFailure
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class RaftNode(RaftStatus):
         directory: str,
         listener: RaftListener,
         *,
-        connect: Callable[[Endpoint], Channel] | None = None,
+        security: PeerSecurity = PLAINTEXT,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         """`directory` is the metadata log directory, the parent of `__cluster_metadata-0`."""
@@ -76,7 +75,7 @@ class RaftNode(RaftStatus):
         self._directory = directory
         self._listener = listener
         self._on_failure = on_failure
-        self._channels = Channels(world, config.node_id, connect)
+        self._channels = Channels(world, config.node_id, security)
         self._timer: TimerHandle | None = None
         self._timer_ms = NEVER
         self._flush_wanted = self._flushing = self._storing = False

@@ -19,6 +19,7 @@ from ottla.controller.raft import quorum
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
 
@@ -109,7 +110,11 @@ def versions(api: Api) -> str:
 
 
 def apis_page() -> str:
-    everywhere: dict[ApiKey, Any] = {ApiKey.API_VERSIONS: ApiVersionsHandler}
+    everywhere: dict[ApiKey, Any] = {
+        ApiKey.API_VERSIONS: ApiVersionsHandler,
+        ApiKey.SASL_HANDSHAKE: sasl_handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
+    }
     broker: dict[ApiKey, Any] = {
         **{row.api_key: row.handler if isinstance(row, Answered) else FORWARD for row in BROKER_ROUTES},
         **everywhere,
