@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import cast
 
+from ottla.broker.replication.fetch_response import kept
 from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
 from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
@@ -261,11 +262,11 @@ class LeaderFetcher:
         try:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
-                    left = [(topic_id, _kept(data)) for topic_id, data in responses[i:]]
+                    left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
-                    left = [(topic_id, _kept(data)) for topic_id, data in responses[i:]]
+                    left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
                     self._world.spawn(self._run_errands(protocol, number, left), f"logs for {self.leader_id}")
                     return
                 key = (topic_id, data.partition_index)
@@ -393,9 +394,3 @@ class LeaderFetcher:
         else:
             self._delay(key, 0)
         self._schedule(NEWS_DELAY_MS)
-
-
-def _kept(data: PartitionData) -> PartitionData:
-    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
-    data.records = bytes(cast("bytes | memoryview", data.records or b""))
-    return data
