@@ -54,10 +54,9 @@ REFUSED: dict[str, Refusal] = {
             "leave it out: PLAIN has its users in sasl.jaas.config, SCRAM in the metadata",
         )
         for name in (
-            "sasl.server.callback.handler.class",
             "sasl.client.callback.handler.class",
-            "sasl.login.callback.handler.class",
             "sasl.login.class",
+            "sasl.oauthbearer.jwt.validator.class",
         )
     },
     "client.quota.callback.class": Refusal("quotas of clients are not enforced", _LEAVE_OUT),
@@ -92,8 +91,7 @@ FAMILIES: dict[str, str] = {
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
-    "sasl.login.": "the OAUTHBEARER mechanism",
-    "sasl.oauthbearer.": "the OAUTHBEARER mechanism",
+    "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
     "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
@@ -122,6 +120,11 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "fetch.purgatory.purge.interval.requests", "producer.purgatory.purge.interval.requests",
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
+    ),
+    "tokens of OAUTHBEARER are fetched when a connection needs one": (
+        "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
+        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
     ),
     "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
     "metrics are exposed for Prometheus": ("metric.reporters",),
