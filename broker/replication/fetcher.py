@@ -29,7 +29,8 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData, ReplicaState
 from ottla.server.clock import TimerHandle
-from ottla.server.network.client import Channel, ChannelClosed, ChannelProtocol
+from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
+from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import Log

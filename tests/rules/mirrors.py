@@ -267,6 +267,7 @@ COVERED_BY: dict[str, str] = {
     "server/handlers/sasl_authenticate.py": "tests/server/network/test_login.py",
     "server/handlers/sasl_handshake.py": "tests/server/network/test_login.py",
     "server/isolation.py": "tests/server/network/test_connection.py",
+    "server/network/channel_protocol.py": "tests/server/network/test_client.py",
     "server/network/connection_rate.py": "tests/server/test_many_connections.py",
     "server/network/context.py": "tests/server/network/test_connection.py",
     "server/network/detours.py": "tests/ottla/testing/test_cuts.py",

@@ -20,7 +20,7 @@ from ottla.broker.replication.fetcher import (
 from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.server.network.client import ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
