@@ -29,7 +29,8 @@ from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.offset_checkpoints import OffsetCheckpoints
-from ottla.storage.producers import ProducerState, ProducerStates
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.segment_file import SegmentFile
 from ottla.storage.txn_index import TransactionIndex

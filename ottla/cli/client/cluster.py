@@ -21,7 +21,8 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
+from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
 

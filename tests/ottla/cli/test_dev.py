@@ -54,7 +54,7 @@ def refused(*arguments: str) -> str:
 
 def test_a_secure_cluster_prints_settings_with_which_a_client_logs_in_also_after_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
-        with dev("--base-port", "0", "--nodes", "1", "--secure", "--dir", str(tmp_path)) as (process, status):
+        with dev("--base-port", "0", "--nodes", "1", "--secure", "--dir", str(tmp_path)) as (_, status):
             settings = status["librdkafka"] | {"bootstrap.servers": status["bootstrap"]}
             assert len(AdminClient(settings).list_topics(timeout=30).brokers) == 1
             assert Path(status["config"]).exists()

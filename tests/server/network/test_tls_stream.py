@@ -21,7 +21,8 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.clock import Clock
 from ottla.server.network import listener as listeners
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
 from ottla.server.network.listener import HANDSHAKE_MS_MAX, Handshakes
 from ottla.server.network.peer_security import ClientTls, PeerSecurity
