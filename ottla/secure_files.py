@@ -131,14 +131,12 @@ def _make_nodes(files: SecureFiles, authority: Authority, nodes: Mapping[str, Se
             "ssl.keystore.location": store,
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": files.ca,
-            "listener.security.protocol.map": "SASL_SSL:SASL_SSL,PLAINTEXT:SASL_SSL,CONTROLLER:SASL_SSL",
+            "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL",
+            "security.inter.broker.protocol": "SASL_SSL",
             "sasl.enabled.mechanisms": f"{MECHANISM},{NODE_MECHANISM}",
             "sasl.mechanism.inter.broker.protocol": NODE_MECHANISM,
             "sasl.mechanism.controller.protocol": NODE_MECHANISM,
-            **{
-                f"listener.name.{listener}.plain.sasl.jaas.config": login
-                for listener in ("sasl_ssl", "plaintext", "controller")
-            },
+            **{f"listener.name.{listener}.plain.sasl.jaas.config": login for listener in ("sasl_ssl", "controller")},
             "authorizer.class.name": AUTHORIZER,
             "super.users": f"User:{NODE_USER};User:{ADMIN}",
             "allow.everyone.if.no.acl.found": "true",

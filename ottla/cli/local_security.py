@@ -27,6 +27,7 @@ def secure(
     for node in nodes:
         own = properties[node.id]
         own.update(files.node_properties(_name(node)))
+        own["listeners"] = own["listeners"].replace("PLAINTEXT://", "SASL_SSL://")
         if read_meta_properties(OsFiles(), node.data_dir) is None:
             _format(own, cluster_id, files)
     return files
