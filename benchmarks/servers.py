@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks import raw
+from ottla.certificates import Authority
 from ottla.testing import Cluster
 from tools.apache_kafka import ApacheKafka
-from tools.certificates import Authority
 
 KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "31092"))
 #: Of one node, whose listener with TLS is known beforehand; three nodes take free ports.

@@ -31,10 +31,10 @@ from confluent_kafka.admin import (
 from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
+from ottla.certificates import Authority, Issued
 from ottla.testing import Cluster
 from tests.ports import free_ports
 from tests.server.tiny_node import heartbeat
-from tools.certificates import Authority, Issued
 
 SECRET = "a secret that stands nowhere"
 WAIT_S = 30
@@ -180,8 +180,8 @@ def test_the_command_line_takes_the_client_properties_of_kafkas_tools(secured: S
         secured.bootstrap,
         "--list",
     ]
-    for command in (ottla, topics):
-        done = subprocess.run([*command, "--command-config", str(file)], capture_output=True, text=True, timeout=WAIT_S)
+    for command in ([*ottla, "--config"], [*topics, "--command-config"]):
+        done = subprocess.run([*command, str(file)], capture_output=True, text=True, timeout=WAIT_S)
         assert done.returncode == 0 and "t" in done.stdout.split(), done.stderr
     plain = subprocess.run([*ottla, "--timeout", "5"], capture_output=True, text=True, timeout=WAIT_S)
     assert plain.returncode != 0

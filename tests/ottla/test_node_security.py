@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.certificates import Authority
 from tests.rules.sources import ROOT
-from tools.certificates import Authority
 
 SECRET = "secret-of-the-key"
 AUTHORITY = Authority.create("test CA")

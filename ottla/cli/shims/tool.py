@@ -11,11 +11,9 @@ from typing import NoReturn
 
 from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.security import read_security
 from ottla.cli.errors import CommandFailed
-from ottla.server.network.peer_security import PeerSecurity
-from ottla.server.world import RealWorld
-from ottla.storage.files import Files
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.world import RealWorld, World
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -47,7 +45,10 @@ class Parser(argparse.ArgumentParser):
 
             print(f"4.3.1 (Ottla {version('ottla')})")
             raise SystemExit(0)
-        return self.parse_args(arguments)
+        parsed = self.parse_args(arguments)
+        path = getattr(parsed, "command_config", None)
+        parsed.client_properties = read_client_properties(path) if path else {}
+        return parsed
 
 
 def read_client_properties(path: str) -> dict[str, str]:
@@ -75,19 +76,27 @@ def pairs(values: list[str] | None) -> dict[str, str]:
 
 
 def with_cluster(
-    bootstrap: str,
+    options: argparse.Namespace,
     work: Callable[[ClusterClient], Awaitable[int]],
     timeout_ms: int = TIMEOUT_MS,
     *,
     limited: bool = True,
-    config: str | None = None,
 ) -> int:
-    """Run the coroutine on a cluster client. Raises CommandFailed, also when time is up."""
+    """Run the coroutine on a cluster client, which connects as --command-config says.
+
+    Raises:
+        CommandFailed: also when time is up.
+    """
 
     async def run() -> int:
-        addresses = parse_bootstrap(bootstrap)
+        addresses = parse_bootstrap(options.bootstrap_server)
         real = RealWorld(asyncio.get_running_loop())
-        cluster = ClusterClient(real.world, addresses, timeout_ms, _security(config, real.world.files))
+        try:
+            security = _security(real.world, options)
+        except CommandFailed:
+            await real.close()
+            raise
+        cluster = ClusterClient(real.world, addresses, timeout_ms, security)
         try:
             async with asyncio.timeout(timeout_ms / 1000 if limited else None):
                 return await work(cluster)
@@ -101,12 +110,13 @@ def with_cluster(
     return asyncio.run(run())
 
 
-def _security(config: str | None, files: Files) -> PeerSecurity:
-    try:
-        return read_security(config, files)
-    except CommandFailed as fault:
-        print(fault.cause, file=sys.stderr)
-        raise SystemExit(1) from None
+def _security(world: World, options: argparse.Namespace) -> PeerSecurity:
+    if not options.client_properties:
+        return PLAINTEXT
+    # Not at the top: the tables of Kafka's properties and the mechanisms are slow to import.
+    from ottla.cli.client.security import peer_security
+
+    return peer_security(world, options.client_properties, options.command_config)
 
 
 def reason(failure: CommandFailed) -> str:

@@ -7,11 +7,11 @@ import ssl
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from ottla.certificates import Authority
 from ottla.server.config.errors import ConfigError
 from ottla.server.security.tls.ciphers import openssl_names
 from ottla.server.security.tls.contexts import check_each_other, client_context, server_context
 from tests.server.security.tls.store_files import properties
-from tools.certificates import Authority
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost"])

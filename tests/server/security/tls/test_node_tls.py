@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from ottla.certificates import Authority
 from ottla.server.config.load import NodeConfig
 from ottla.server.security.principal import ANONYMOUS
 from ottla.server.security.tls import node_tls
 from ottla.server.security.tls.node_tls import NodeTls
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import until
-from tools.certificates import Authority
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost"])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, NoEncryption, pkcs12
 
+from ottla.certificates import Authority
 from ottla.server.config.errors import ConfigError
 from ottla.server.security.tls.stores import key_store, pem_blocks, store_files, trusted_certificates
 from tests.needs import skip_because
 from tests.server.security.tls.store_files import properties
-from tools.certificates import Authority
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost"])
