@@ -51,6 +51,7 @@ from ottla.protocol.work import Work
 from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
 from ottla.server.network.route import Route
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.world import World
 
@@ -167,6 +168,7 @@ class ControllerNode:
         endpoints: Sequence[Endpoint],
         *,
         authorizer: Authorizer | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         """`endpoints`: the advertised endpoints of this controller's listeners."""
         self.world = world
@@ -181,6 +183,7 @@ class ControllerNode:
             scheduled_tasks=self.scheduled_tasks,
             configs=ConfigDecisions(schema),
             quorum=metadata.raft,
+            quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self._channel: Channel | None = None

@@ -22,11 +22,13 @@ from ottla.closing import close_logs
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from ottla.controller.metadata.quota_publisher import QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
 from ottla.node_parts import (
     authorizer,
+    client_quotas,
     control_settings,
     detoured,
     raft_config,
@@ -77,6 +79,7 @@ class Node(NodeState):
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
+        self.quotas = client_quotas(self.config, self.world)
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
@@ -139,6 +142,7 @@ class Node(NodeState):
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
             on_failure=self.fail,
         )
+        self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
             loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.image.offset + 1 >= raft.high_watermark))
@@ -150,6 +154,7 @@ class Node(NodeState):
                 TableSchema(config.node_id, config.values, config.static),
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
+                quotas=self.quotas,
             )
             await self.metadata.raft.open()
             for listener in await self._bind(config.controller_endpoints, self.controller.routes()):
@@ -206,6 +211,7 @@ class Node(NodeState):
             channel,
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
+            self.quotas,
             self.authorizer,
         )
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
@@ -251,7 +257,8 @@ class Node(NodeState):
             # Of the broker's routes where there are two tables: both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
-        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn)
+        # The clients of controllers are nodes, which no quota holds back; their forwarded mutations are counted by the handlers.
+        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, None if broker is None else self.quotas)
         made = []
         for endpoint in endpoints:
             listener = Listener(

@@ -98,6 +98,7 @@ RULES: Mapping[ApiKey, Rules] = {
     ApiKey.DESCRIBE_LOG_DIRS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DELETE_GROUPS: (Each("groups_names", "results", on_each_group(DELETE)),),
     ApiKey.OFFSET_DELETE: offset_delete_guard.guard,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (Whole((on_cluster(DESCRIBE_CONFIGS),)),),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Whole((on_cluster(DESCRIBE),)),),
     ApiKey.DESCRIBE_CLUSTER: (After(cluster_operations),),
     ApiKey.DESCRIBE_PRODUCERS: (Each("topics", "topics", read_valid_topic),),

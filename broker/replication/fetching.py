@@ -45,6 +45,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
@@ -68,6 +69,7 @@ class FetchedBroker(Protocol):
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     fetch_max_bytes: int
+    quotas: ClientQuotas
 
 
 class Fetching:
@@ -76,6 +78,7 @@ class Fetching:
     __slots__ = (
         "_broker",
         "_context",
+        "_is_metered",
         "_opens_session",
         "_rack",
         "_ready_bytes",
@@ -106,6 +109,11 @@ class Fetching:
         )
         self._rack = self._rack_of(request)
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        #: Followers have quotas of their own (throttle.py).
+        self._is_metered = broker.quotas.active and not self.reader.is_follower
+        if self._is_metered:
+            quota_bytes = broker.quotas.fetch_bytes_max(context.connection.principal.name, context.client_id)
+            self.max_bytes = self.max_bytes if quota_bytes is None else min(self.max_bytes, quota_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.must_answer = False
         self._results: dict[FetchPartition, PartitionData] = {}
@@ -331,6 +339,12 @@ class Fetching:
         response = FetchResponse()
         session = self.session
         is_incremental = session.id != INVALID_SESSION_ID
+        if self._is_metered:
+            found = sum(len(data.records or b"") for data in self._results.values())
+            principal = self._context.connection.principal
+            response.throttle_time_ms = self._broker.quotas.fetched(principal.name, self._context.client_id, found)
+            if response.throttle_time_ms:
+                return self._nothing(response)
         if is_incremental or (
             self._opens_session and self._broker.fetch_sessions.open(session, self._broker.world.clock.mono_ms())
         ):
@@ -341,6 +355,14 @@ class Fetching:
         response.responses = self._by_topic()
         if self.must_answer and self._context.api_version >= 16:
             self._add_endpoints(response)
+        return response
+
+    def _nothing(self, response: FetchResponse) -> FetchResponse:
+        """As Kafka answers a throttled consumer: no partitions. The session stays as it was; a new one is not opened."""
+        if self.session.id == INVALID_SESSION_ID:
+            self.session.close()
+        else:
+            response.session_id = self.session.id
         return response
 
     def _settle(self, session: FetchSession, is_incremental: bool) -> None:

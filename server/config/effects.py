@@ -32,7 +32,6 @@ class Refusal(NamedTuple):
 
 _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
-_WINDOW = "quotas are measured over a window that cannot be changed here"
 
 #: Rejected with any value but the default.
 REFUSED: dict[str, Refusal] = {
@@ -48,7 +47,9 @@ REFUSED: dict[str, Refusal] = {
         "only Kafka's default principals are made, so ACLs would be checked for other names",
         "leave it out, and write ACLs for Kafka's default principals",
     ),
-    "client.quota.callback.class": Refusal("quotas of clients are not enforced", _LEAVE_OUT),
+    "client.quota.callback.class": Refusal(
+        "Java callbacks are not run: Kafka's own rules say which quota counts", _LEAVE_OUT
+    ),
     "config.providers": Refusal(
         "values such as ${file:...} would be taken as they are written, passwords among them",
         "leave it out, and write the values themselves, or pass them with --override",
@@ -61,11 +62,6 @@ REFUSED: dict[str, Refusal] = {
     "remote.log.storage.system.enable": Refusal(
         "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
     ),
-    **{
-        name: Refusal(_WINDOW, _LEAVE_OUT)
-        for family in ("", "replication.", "alter.log.dirs.replication.", "controller.")
-        for name in (f"{family}quota.window.num", f"{family}quota.window.size.seconds")
-    },
 }
 
 #: Whole families without effect, because their feature is missing. Rows of `REFUSED` and names that are used are excepted.
@@ -110,7 +106,10 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
     ),
     "connections are not authenticated": ("connection.failed.authentication.delay.ms", "connections.max.reauth.ms"),
-    "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
+    "replicas are not moved between log directories": (
+        "replica.alter.log.dirs.io.max.bytes.per.second", "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
+    ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "no such feature": (
         "early.start.listeners", "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from ottla.protocol.primitives import Pieces
+from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
@@ -98,7 +99,7 @@ class Connection(FrameProtocol):
     """Made by a `Listener` for each client."""
 
     __slots__ = (
-        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_out", "_out_bytes", "_paused", "_serving",
+        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused", "_serving",
         "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
         "index", "last_active_ns", "listener", "local_host", "local_port", "opened_ns", "peer_host", "peer_port", "principal", "stamp_ns",
         "transport",
@@ -117,6 +118,8 @@ class Connection(FrameProtocol):
         self._out_bytes = 0
         self._paused = 0
         self._serving = False
+        self._muted: TimerHandle | None = None
+        self._muted_until_ns = 0
         self._close_callbacks: list[Callable[[], None]] = []
         self.closed = False
         self.principal: Principal = ANONYMOUS
@@ -187,6 +190,8 @@ class Connection(FrameProtocol):
         self.drop_received()
         self._out.clear()
         self.contexts.clear()  # they refer back to the connection
+        if self._muted is not None:
+            self._muted.cancel()
         self.listener.forget(self)
         held, self._held = self._held, deque()
         callbacks, self._close_callbacks = self._close_callbacks, []
@@ -294,6 +299,21 @@ class Connection(FrameProtocol):
                 self._serving = False
         if not self._paused and not self.closed:
             self.transport.resume_reading()
+
+    def mute(self, wait_ms: int, clock: Clock) -> None:
+        """Read nothing for so long, after what has been answered (KIP-219)."""
+        until_ns = clock.mono_ns() + wait_ms * 1_000_000
+        if self.closed or until_ns <= self._muted_until_ns:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted_until_ns = until_ns
+        self._muted = clock.call_later(wait_ms, self._unmute)
+        self.pause(Pause.THROTTLED)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.resume(Pause.THROTTLED)
 
     # Replies
 
