@@ -345,7 +345,7 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
             "everything to be committed",
             LIMIT_SECONDS,
         )
-        # Before the members stop: they leave one after the other, and whoever is still there takes the partitions over.
+        # Before the members stop: they leave one after the other, and the last one takes over the partitions of the first.
         assert [member.assignments for member in members] == assignments, "nobody left, so nothing is to be rebalanced"
     finally:
         for member in members:

@@ -18,6 +18,8 @@ from tests.fuzz.target import Target
 
 MANY = 100 * 1024 * 1024
 
+on_linux = pytest.mark.skipif(not os.path.exists(CLEAR_REFS), reason="only Linux says how much memory was used at most")
+
 
 def found_by(run: Callable[[bytes], object], *inputs: bytes) -> list[Finding]:
     found: list[Finding] = []
@@ -48,14 +50,14 @@ def test_what_hangs_is_interrupted_and_the_next_input_is_run() -> None:
     assert [finding.kind for finding in found] == [TOO_LONG]
 
 
-@pytest.mark.skipif(not os.path.exists(CLEAR_REFS), reason="only Linux says how much memory was used at most")
+@on_linux
 def test_what_takes_too_much_memory_is_found() -> None:
     found = found_by(lambda data: len(b"x" * MANY) if data else None, b"", b"x", b"")
     assert TOO_MUCH in {finding.kind for finding in found}
     assert {finding.data for finding in found} == {b"x"}
 
 
-@pytest.mark.skipif(not os.path.exists(CLEAR_REFS), reason="only Linux says how much memory was used at most")
+@on_linux
 def test_what_takes_too_much_memory_is_found_in_a_process_that_a_larger_one_has_started() -> None:
     """The kernel lets ru_maxrss begin with the size of the process that called exec."""
     larger = b"x" * (3 * MANY)

@@ -1,0 +1,188 @@
+"""What 5,000 connections cost one node: `python -m benchmarks.connections [--count 5000]`.
+
+Four figures, of a node that answers ApiVersions to another client meanwhile (that client's longest wait is printed beside them):
+
+    accepted    new connections per second, each with one ApiVersions answered, from four processes; once more beside a
+                client that keeps 32 connections busy without a pause
+    idle        memory of a connection that has been answered once and then sends nothing
+    unfinished  memory of connections that each declare a frame of 100 MiB and send 100 bytes of it
+    given back  memory that is left of all of this one second after the last of them was closed
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.loop import PING, Node, Pings, read_frame
+
+PROCESSES = 4
+FLOODING = 32
+UNFINISHED = struct.pack(">i", 100 << 20) + bytes(96)
+SETTLE_SECONDS_MAX = 30
+
+
+def open_many(port: int, count: int) -> list[socket.socket]:
+    """Connections that have been answered once."""
+    made = []
+    for _ in range(count):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.sendall(PING)
+        assert read_frame(connection)
+        made.append(connection)
+    return made
+
+
+def child(port: int, count: int) -> None:
+    """One of the processes that open connections: it prints its seconds, sends what it reads as a frame's beginning, and ends."""
+    allow_files(count)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begin = time.perf_counter()
+    made = open_many(port, count)
+    print(json.dumps({"seconds": time.perf_counter() - begin}), flush=True)
+    sys.stdin.readline()
+    for connection in made:
+        connection.sendall(UNFINISHED)
+    print("sent", flush=True)
+    sys.stdin.readline()
+
+
+def flood(port: int) -> None:
+    """Requests without a pause on 32 connections, until the input ends; prints how many were answered per second."""
+    made = open_many(port, FLOODING)
+    ended = threading.Event()
+    print("ready", flush=True)
+    threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
+    begin, answered = time.perf_counter(), 0
+    while not ended.is_set():
+        for connection in made:
+            connection.sendall(PING)
+        for connection in made:
+            read_frame(connection)
+        answered += len(made)
+    print(f"{answered / (time.perf_counter() - begin):,.0f}", flush=True)
+
+
+def allow_files(count: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 1000), hard))
+
+
+class Children:
+    """The processes of `child`, which take each step together."""
+
+    def __init__(self, port: int, count: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.connections", "--child", str(port)]
+        command += ["--count", str(count // PROCESSES)]
+        self._all = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(PROCESSES)
+        ]
+        self._lines()
+
+    def step(self) -> list[str]:
+        for each in self._all:
+            assert each.stdin is not None
+            each.stdin.write("\n")
+            each.stdin.flush()
+        return self._lines()
+
+    def end(self) -> None:
+        for each in self._all:
+            each.communicate("\n", timeout=60)
+
+    def _lines(self) -> list[str]:
+        lines = []
+        for each in self._all:
+            assert each.stdout is not None
+            lines.append(each.stdout.readline())
+        return lines
+
+
+def resident_mb(pid: int) -> float:
+    """Heap and stacks of the process; the kernel's buffers of its sockets are not in it."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("smaps_rollup has no line Anonymous")
+
+
+def settled_mb(pid: int) -> float:
+    """The memory when it has not changed by 0.1 MB for a second."""
+    end = time.monotonic() + SETTLE_SECONDS_MAX
+    before, now = -1.0, resident_mb(pid)
+    while abs(now - before) > 0.1 and time.monotonic() < end:
+        time.sleep(1)
+        before, now = now, resident_mb(pid)
+    return now
+
+
+def opened_beside_a_load(port: int, count: int) -> tuple[float, str]:
+    """New connections per second, and what the load was answered per second meanwhile."""
+    command = [sys.executable, "-m", "benchmarks.connections", "--flood", str(port)]
+    load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert load.stdout is not None
+    load.stdout.readline()
+    children = Children(port, count)
+    begin = time.perf_counter()
+    children.step()
+    seconds = time.perf_counter() - begin
+    answered, _ = load.communicate("\n", timeout=60)
+    children.step()
+    children.end()
+    return count / seconds, answered.strip()
+
+
+def measure(count: int) -> None:
+    node = Node(1, **{"max.connections": str(count + 1000)})
+    try:
+        pid = node.cluster.pid(1)
+        pings = Pings(node.port())
+        base = settled_mb(pid)
+        children = Children(node.port(), count)
+        begin = time.perf_counter()
+        children.step()
+        seconds = time.perf_counter() - begin
+        idle = settled_mb(pid)
+        children.step()
+        unfinished = settled_mb(pid)
+        children.end()
+        left = settled_mb(pid)
+        beside, answered = opened_beside_a_load(node.port(), count)
+        print(f"| accepted and answered once | {count / seconds:,.0f}/s | goal 2,000/s |")
+        print(f"| the same beside {answered} requests/s on {FLOODING} connections | {beside:,.0f}/s | goal 2,000/s |")
+        print(f"| idle | {(idle - base) * 1024 / count:.1f} KB each, {idle - base:.0f} MB | goal 20 KB each |")
+        print(
+            f"| unfinished frames of 100 MiB | {unfinished - base:.0f} MB more, {unfinished:.0f} MB in all | goal 200 MiB |"
+        )
+        print(f"| after all were closed | {left - base:.1f} MB more than before | given back |")
+        print(f"| longest wait of another client | {pings.longest_ms():.0f} ms | |")
+    finally:
+        node.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.connections", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--child", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    parser.add_argument("--flood", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.flood:
+        flood(args.flood)
+    elif args.child:
+        child(args.child, args.count)
+    else:
+        measure(args.count)
+
+
+if __name__ == "__main__":
+    main()
