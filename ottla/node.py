@@ -47,6 +47,8 @@ from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusEndpoint
+from ottla.server.quotas.connections import ConnectionQuotas
+from ottla.server.quotas.metrics import quota_metrics
 from ottla.server.security.authorizer import StandardAuthorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
@@ -83,12 +85,13 @@ class Node(NodeState):
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
-        self.limits = ConnectionLimits()
+        self.limits = ConnectionLimits(quotas=ConnectionQuotas(self.quotas.connection_rate, self.quotas.windows))
         for endpoint in self.config.endpoints:
             self.limits.of(endpoint.name)
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
+        self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
         self._prometheus: PrometheusEndpoint | None = None
         self._request_metrics: list[Route] = []
         self._inbox = ReceiveBuffer()

@@ -89,6 +89,7 @@ class Acceptor(Protocol):
     bytes_in: int
     bytes_out: int
 
+    def is_too_fast(self, connection: Connection) -> bool: ...
     def admit(self, connection: Connection) -> str | None: ...
     def forget(self, connection: Connection) -> None: ...
     def linger(self, connection: Connection) -> None: ...
@@ -179,6 +180,10 @@ class Connection(FrameProtocol):
         if local:
             self.local_host, self.local_port = plain_host(local[0]), local[1]
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        if self.listener.is_too_fast(self):
+            self.closed = True
+            self.transport.pause_reading()
+            return
         refusal = self.listener.admit(self)
         if refusal is not None:
             self.closed = True

@@ -52,6 +52,7 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield Family(f"{prefix}_connection_count", GAUGE, "Connections open now", open_now)
     yield each("connection_creation", COUNTER, "Connections accepted", "accepted")
     yield each("connection_rejected", COUNTER, "Connections above a limit", "rejected")
+    yield each("connection_throttled", COUNTER, "Connections above the quota of their address", "throttled")
     yield each("connection_refused_input", COUNTER, "Connections closed because of what came in", "refused")
     yield each("outgoing_byte", COUNTER, "Bytes sent", "bytes_out")
     yield each("incoming_byte", COUNTER, "Bytes received", "bytes_in")

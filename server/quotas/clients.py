@@ -73,13 +73,13 @@ class ClientMeters:
 class ClientQuotas:
     """All quotas of clients on one node."""
 
-    __slots__ = ("_clients", "_clock", "_entities", "_mutation_windows", "_windows", "active", "meters", "meters_max")
+    __slots__ = ("_clients", "_clock", "_entities", "_mutation_windows", "active", "meters", "meters_max", "windows")
 
     def __init__(
         self, clock: Clock, windows: Windows = DEFAULT_WINDOWS, mutation_windows: Windows = DEFAULT_WINDOWS
     ) -> None:
         self._clock = clock
-        self._windows = windows
+        self.windows = windows
         self._mutation_windows = mutation_windows
         self._entities: Entities = {}
         self._clients: dict[tuple[str, str | None], ClientMeters] = {}
@@ -118,7 +118,7 @@ class ClientQuotas:
         share, limit = quota
         meter = self.meters.get((key, share))
         if meter is None:
-            windows = self._mutation_windows if key == CONTROLLER_MUTATION_RATE else self._windows
+            windows = self._mutation_windows if key == CONTROLLER_MUTATION_RATE else self.windows
             # KIP-599 lets all windows' worth of mutations pass at once: one request may create many partitions.
             burst_ms = windows.size_ms * (windows.num if key == CONTROLLER_MUTATION_RATE else 1)
             meter = self.meters[key, share] = Meter(windows, burst_ms)
@@ -179,11 +179,11 @@ class ClientQuotas:
     def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
         """The most that one answer should have: what the quota gives in one window, so that the waits are no longer than that."""
         meter = self.of(user, client_id).fetch
-        return None if meter is None else max(1, int(meter.limit * self._windows.size_ms / 1_000))
+        return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
 
     def _request_wait_ms(self, meters: ClientMeters) -> tuple[int, Meter | None]:
         if meters.request is None:
             return 0, None
         # One window at most, as in Kafka: heartbeats are held back by it, too.
-        wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self._windows.size_ms)
+        wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
         return wait_ms, meters.request if wait_ms else None

@@ -41,6 +41,10 @@ class Bucket:
         wait_ms = self._paid_ms - now_ms
         return round(wait_ms) if wait_ms > 0 else 0
 
+    def is_full(self, now_ms: float) -> bool:
+        """Whether it says no more than a new one."""
+        return self._paid_ms <= now_ms - self._burst_ms
+
     def tokens(self, limit: float, now_ms: float) -> float:
         return min(self._burst_ms, now_ms - self._paid_ms) * limit / 1_000
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -336,3 +338,23 @@ def test_forwarded_requests_of_a_client_above_its_mutation_quota_are_refused(nod
         assert throttle_ms > 0
         wire.request(ApiVersionsRequest(), 0)
         assert time.monotonic() - began >= throttle_ms / 1_000 - 0.01
+
+
+def test_metrics_have_kafkas_names_and_say_who_is_throttled(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    node = start_node(tmp_path, ottla_admin_listener=f"127.0.0.1:{port}")
+    try:
+        node.create("measured")
+        alter(node, {"producer_byte_rate": 1_000.0}, client_id="measured")
+        eventually(lambda: described(node, client_id="measured"), "the quota to be published")
+        with node.wire("measured") as wire:
+            throttle_ms = wire.request(produced("measured", 3_000), 9).throttle_time_ms
+        text = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    finally:
+        stop_node(node)
+    labels = '{client_id="measured",user=""}'
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if labels in line)
+    assert 300 < float(found[f"kafka_server_produce_byte_rate{labels}"]) < 350
+    assert float(found[f"kafka_server_produce_throttle_time{labels}"]) == throttle_ms
+    assert float(found[f"kafka_server_produce_throttled_total{labels}"]) == 1

@@ -214,6 +214,7 @@ COVERED_BY: dict[str, str] = {
     "server/config/validators.py": "tests/server/config/test_tables.py",
     "server/config/words.py": "tests/server/config/test_tables.py",
     "server/isolation.py": "tests/server/network/test_connection.py",
+    "server/quotas/metrics.py": "tests/broker/test_client_quotas.py",
     "server/network/connection_rate.py": "tests/server/test_many_connections.py",
     "server/network/context.py": "tests/server/network/test_connection.py",
     "server/network/detours.py": "tests/ottla/testing/test_cuts.py",

@@ -30,7 +30,9 @@ MANY = 5 * PARTITIONS_PER_TURN
 
 def parts_of(quorum: Quorum) -> ControllerParts:
     unused = cast("Any", None)
-    return ControllerParts(unused, quorum.controller, quorum.scheduled_tasks, unused, unused, ClientQuotas(quorum.clock))
+    return ControllerParts(
+        unused, quorum.controller, quorum.scheduled_tasks, unused, unused, ClientQuotas(quorum.clock)
+    )
 
 
 def context(api_key: ApiKey) -> RequestContext:
