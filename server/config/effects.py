@@ -111,8 +111,9 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "alter.log.dirs.replication.quota.window.size.seconds",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
+    "controllers' listeners open before the authorizer has its entries, those of brokers do not": ("early.start.listeners",),
     "no such feature": (
-        "early.start.listeners", "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
+        "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
         "unstable.feature.versions.enable", "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",
     ),
 }
