@@ -43,7 +43,7 @@ class EncodedMetadata:
         return EncodedMetadata(self.head, Rows(topics, b"".join([encoded for _, encoded in topics])))
 
     def plus(self, topics: list[MetadataResponseTopic], version: int) -> EncodedMetadata:
-        """The same with these behind."""
+        """Return a copy with these topics appended."""
         more = [(topic.name or "", encode_topic(topic, version)) for topic in topics]
         joined = b"".join([self.rows.joined, *(encoded for _, encoded in more)])
         return EncodedMetadata(self.head, Rows([*self.rows.topics, *more], joined))

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class LongWork:
-    """One per broker."""
+    """The long work of one broker."""
 
     def __init__(self, world: World) -> None:
         self._world = world

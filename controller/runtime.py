@@ -55,7 +55,9 @@ class MetadataLog(Protocol):
     def resign(self, epoch: int) -> None: ...
 
 
-class _Waiting(NamedTuple):
+class _UncommittedReply(NamedTuple):
+    """A reply that waits until the metadata log is committed up to the offset of its last record."""
+
     offset: int
     reply: Reply[Any]
     response: Any
@@ -89,7 +91,7 @@ class Controller:
         self.last_append_ms = 0
         self._log = log_
         self._state: ControlState | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_UncommittedReply] = deque()
         self._last_offset = -1  # of the newest record appended by this term
         self._bootstrap: list[MetadataRecord] | None = None
         self._last_leader_id = -1
@@ -167,7 +169,7 @@ class Controller:
 
     def _answer(self, reply: Reply[T], response: T) -> None:
         if self._last_offset > self.loader.last_offset:
-            self._waiting.append(_Waiting(self._last_offset, reply, response))
+            self._waiting.append(_UncommittedReply(self._last_offset, reply, response))
         else:
             reply.complete(response)
 

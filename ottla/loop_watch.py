@@ -83,7 +83,7 @@ class LoopWatch:
         self._set_timer()
 
     def _say(self, now_ns: int, late_ns: int, caught: str | None) -> None:
-        """One line a second at most. Little CPU in a long time means that the disk was waited for, or the machine is busy."""
+        """Log one line a second at most. Little CPU in a long time means that the node waited for the disk, or the machine is busy."""
         if now_ns < self._silent_until_ns:
             self._unsaid += 1
             return
@@ -145,5 +145,5 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def short_name(path: str) -> str:
-    """The last two parts: `handlers/metadata.py`."""
+    """Return the last two parts of a path, as in `handlers/metadata.py`."""
     return "/".join(path.rsplit("/", 2)[-2:])

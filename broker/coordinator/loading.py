@@ -31,7 +31,7 @@ CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 
 
 class Loader:
-    """One shard's log: `steps` replays one record (or one batch without any) each time it is advanced."""
+    """Replays one shard's log: each step of `steps` replays one record, or one batch without records."""
 
     def __init__(self, partition_log: PartitionLog, tp: TopicPartition, codec: RecordCodec, shard: Shard) -> None:
         self._log = partition_log

@@ -23,7 +23,7 @@ Response: TypeAlias = tuple[Reply[Any], Any]
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The transactional producer whose transaction the records belong to."""
 
     producer_id: int
     producer_epoch: int

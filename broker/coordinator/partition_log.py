@@ -52,5 +52,5 @@ class PartitionLog(Protocol):
         ...
 
     def max_batch_bytes(self, tp: TopicPartition) -> int:
-        """The topic's max.message.bytes."""
+        """Return the topic's max.message.bytes."""
         ...

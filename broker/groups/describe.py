@@ -22,7 +22,7 @@ CLASSIC = "classic"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
-    """Groups as their members see them; unknown ones as Dead, since v6 (`error_since`) with an error too (KIP-1043)."""
+    """Describe groups; unknown ones are Dead, and since v6 (`error_since`) have an error, too (KIP-1043)."""
     return [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
         if group_id in shard.unreadable
@@ -59,7 +59,7 @@ def _describe_one(group: ClassicGroup | None, group_id: str, error_since: bool) 
 
 
 def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-    """Groups of the shard in one of the states and of one of the types; none named means any, case does not matter."""
+    """List the shard's groups in one of the states and of one of the types; an empty filter matches all, case is ignored."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
     if wanted_types and CLASSIC not in wanted_types:
@@ -72,7 +72,7 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
 
 
 def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
-    """Tombstones for the groups without members, and for their offsets. The response is a list of results.
+    """Write tombstones for the groups without members, and for their offsets. The response is a list of results.
 
     A group with a record that could not be replayed goes whatever its state seems to be: it serves no member.
     """

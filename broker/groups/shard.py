@@ -19,7 +19,7 @@ from ottla.protocol.internal_topics.group_records import GroupMetadataKey, Group
 
 
 class Client(NamedTuple):
-    """Who sent a request, as far as groups care."""
+    """The client fields of a request that groups use."""
 
     api_version: int
     client_id: str

@@ -1,4 +1,4 @@
-"""What the handlers of group APIs have in common: who asks, and handing a Reply answer to the connection."""
+"""The handlers of group APIs share this: the client's fields, and how a Reply is given to the connection."""
 
 from __future__ import annotations
 

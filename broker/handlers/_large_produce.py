@@ -35,7 +35,7 @@ ProduceAnswer: TypeAlias = Answer[ProduceResponse | None]
 
 
 def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
-    """The request from `data`, which belongs to `topic`, on. It shares no object with the first part, whose records may go."""
+    """Return the rest of the request, from `data` of `topic` on. It shares no object with the first part, whose records may be freed."""
     rest = copy.copy(request)
     rest.topic_data = [copy.copy(each) for each in request.topic_data[_index(request.topic_data, topic) :]]
     rest.topic_data[0].partition_data = topic.partition_data[_index(topic.partition_data, data) :]

@@ -126,14 +126,14 @@ class Fetching:
         self.session = self._find_session(request)
 
     def _rack_of(self, request: FetchRequest) -> str:
-        """The consumer's rack, if that matters here."""
+        """Return the consumer's rack, or "" if fetches from followers (KIP-392) do not apply."""
         if not request.rack_id or self.reader.is_follower:
             return ""
         by_rack = self._broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR
         return request.rack_id if by_rack else ""
 
     def _find_session(self, request: FetchRequest) -> FetchSession:
-        """The session of an incremental fetch; for a full one that of its own partitions, which has no id (yet)."""
+        """Return the session of an incremental fetch, or for a full fetch a new one with its partitions and without an id."""
         sessions = self._broker.fetch_sessions
         asked = self._asked(request)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -191,7 +191,7 @@ class Fetching:
     # -- Reading -----------------------------------------------------------------------------------------------------
 
     def record_positions(self) -> None:
-        """What a follower holds now, of all partitions before any is read: see the module."""
+        """Note the follower's end offsets of all partitions before any partition is read: see the module."""
         session = self.session
         now_ms = session.contact_ms = self._broker.world.clock.mono_ms()
         for wanted in list(session.active):

@@ -1,4 +1,4 @@
-"""What is known of one replica on this node: its log, role, epochs, ISR, followers, and who waits for it.
+"""What is known of one replica on this node: its log, role, epochs, ISR, followers, and the operations that wait for it.
 
 The verbs are `Partition`'s, and those of modules that it calls (isr_proposals.py, fetch_session.py).
 """
@@ -34,7 +34,7 @@ class Candidates(Protocol):
 
 
 class IsrProposals(Candidates, Protocol[Proposer]):
-    """The way to the controller (to_controller/alter_partition.py)."""
+    """Sends ISR proposals to the controller (to_controller/alter_partition.py)."""
 
     def submit(self, partition: Proposer) -> None: ...
 

@@ -20,7 +20,7 @@ UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
-    """One side's rate over the last windows."""
+    """The rate of one direction over the last windows."""
 
     def __init__(self, clock: Clock, windows: Windows = DEFAULT_WINDOWS) -> None:
         self.bytes_per_second = UNLIMITED

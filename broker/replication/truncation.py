@@ -25,7 +25,7 @@ class EndOfEpoch(NamedTuple):
 
 
 def truncation_offset(leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int) -> int:
-    """`own`: this log's largest epoch at or below the leader's, and where it ends here; (-1, -1) if there is none."""
+    """Return the offset to truncate to. `own` is this log's largest epoch up to the leader's, with its end offset, or (-1, -1)."""
     assert leader.epoch >= 0 and leader.end_offset >= 0, f"a leader diverges somewhere, not at {leader}"
     if own.epoch == UNDEFINED:
         return min(leader.end_offset, log_end_offset)

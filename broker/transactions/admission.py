@@ -1,4 +1,4 @@
-"""Produce with records of a transaction: the coordinator has its say before anything is appended (broker/transactions/verify.py).
+"""Produce with records of a transaction: the coordinator verifies the partition before anything is appended (broker/transactions/verify.py).
 
 Off the hot path of other producers: they never come here. Once a partition has the transaction open, no request is sent, and
 the request is appended like any other, unless an earlier one of the same producer is still waiting: then it waits behind it.
@@ -113,7 +113,7 @@ class Admission:
 
 
 def keep_records(request: ProduceRequest) -> int:
-    """Copy the records: the request is served later, when the receive buffer holds other things. Gives their bytes."""
+    """Copy the records and return their size: the request is served later, when the receive buffer is used again."""
     kept_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -124,7 +124,7 @@ def keep_records(request: ProduceRequest) -> int:
 
 
 def drop_records(request: ProduceRequest) -> None:
-    """They are in the log; the request itself lives until it is answered."""
+    """Free the records once they are in the log; the request itself is kept until it is answered."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None

@@ -55,7 +55,7 @@ class Transaction:
         return self.producer_id, self.producer_epoch
 
     def to(self, state: State, now_ms: int, **changes: Any) -> Transaction:
-        """The transaction after a transition."""
+        """Return the transaction after a transition."""
         assert state in TRANSITIONS[self.state], f"{self.transactional_id}: from {self.state.name} to {state.name}"
         changes.setdefault("next_producer_id", NO_PRODUCER_ID)
         after = replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)

@@ -55,7 +55,7 @@ def run(app: App, arguments: Sequence[str]) -> int:
 
 @asynccontextmanager
 async def connect(connection: Connection, *, limited: bool = True) -> AsyncIterator[ClusterClient]:
-    """A cluster client for the time of one command; `limited` commands end with exit code 124 when time is up."""
+    """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
     bootstrap = parse_bootstrap(connection.bootstrap)
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)

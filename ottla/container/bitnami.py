@@ -88,7 +88,7 @@ def _listener_protocols(resolution: Resolution) -> dict[str, str]:
 
 
 def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[str, str]) -> None:
-    """Per listener and mechanism, the users that the image's variables name."""
+    """Set, per listener and mechanism, the users that the image's variables name."""
     resolution.set_default("sasl.enabled.mechanisms", DEFAULT_MECHANISMS, f"{BITNAMI} default")
     users = listed(environment.get("KAFKA_CLIENT_USERS", environment.get("KAFKA_BROKER_USER", "user")))
     passwords = listed(environment.get("KAFKA_CLIENT_PASSWORDS", environment.get("KAFKA_BROKER_PASSWORD", "bitnami")))

@@ -82,7 +82,7 @@ def derive_listeners(resolution: Resolution) -> None:
 
 
 def check_confluent(environment: Environment) -> None:
-    """What cp-kafka insists on."""
+    """Check the variables that cp-kafka requires."""
     for old, new in REPLACED_NAMES.items():
         if old in environment:
             raise Refused(f"{old} is not supported any more", old, f"use {new} instead")

@@ -64,10 +64,10 @@ _LOGIN_CONFIG = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
 def resolve(environment: Environment, read: ReadFile, dialect: str | None = None) -> Resolution:
-    """All of it.
+    """Map all variables of the environment to properties.
 
     Raises:
-        Refused: what was given cannot be meant.
+        Refused: the variables contradict each other, or a value is invalid.
     """
     environment, origins = expand(environment, read)
     resolution = detect(environment, read, dialect)
@@ -90,7 +90,7 @@ def resolve(environment: Environment, read: ReadFile, dialect: str | None = None
 
 
 def detect(environment: Environment, read: ReadFile, dialect: str | None) -> Resolution:
-    """Whose variables these are."""
+    """Return the image whose variables these are."""
     wanted = dialect or environment.get("OTTLA_DIALECT")
     if wanted:
         if wanted not in DIALECTS:
@@ -223,7 +223,7 @@ def _set_cluster_id(environment: Environment, resolution: Resolution) -> None:
 
 
 def _set_own(environment: Environment, resolution: Resolution) -> None:
-    """Ottla's own: OTTLA_ADMIN_LISTENER, empty for none; and the log level under all its names."""
+    """Set Ottla's own properties: OTTLA_ADMIN_LISTENER (empty for none), and the log level under all its names."""
     resolution.settings.pop(ADMIN_LISTENER, None) if resolution.get(ADMIN_LISTENER) == "" else None
     if "OTTLA_ADMIN_LISTENER" in environment:
         if address := environment["OTTLA_ADMIN_LISTENER"].strip():

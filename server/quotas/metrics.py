@@ -16,16 +16,28 @@ from ottla.server.quotas.table import (
 
 
 class _Names(NamedTuple):
-    type: str
+    prefix: str
     rate: str
     doc: str
 
 
 NAMES = {
-    PRODUCER_BYTE_RATE: _Names("produce", "byte_rate", "Bytes a second produced under a quota"),
-    CONSUMER_BYTE_RATE: _Names("fetch", "byte_rate", "Bytes a second fetched under a quota"),
-    REQUEST_PERCENTAGE: _Names("request", "request_time", "Share of the event loop used under a quota, in percent"),
-    CONTROLLER_MUTATION_RATE: _Names("controllermutation", "mutation_rate", "Partitions a second under a quota"),
+    PRODUCER_BYTE_RATE: _Names(
+        "kafka_server_produce", "kafka_server_produce_byte_rate", "Bytes a second produced under a quota"
+    ),
+    CONSUMER_BYTE_RATE: _Names(
+        "kafka_server_fetch", "kafka_server_fetch_byte_rate", "Bytes a second fetched under a quota"
+    ),
+    REQUEST_PERCENTAGE: _Names(
+        "kafka_server_request",
+        "kafka_server_request_request_time",
+        "Share of the event loop used under a quota, in percent",
+    ),
+    CONTROLLER_MUTATION_RATE: _Names(
+        "kafka_server_controllermutation",
+        "kafka_server_controllermutation_mutation_rate",
+        "Partitions a second under a quota",
+    ),
 }
 
 
@@ -35,11 +47,11 @@ def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
         meters = [(share, meter) for (kind, share), meter in quotas.meters.items() if kind == key]
         if not meters:
             continue
-        prefix = f"kafka_server_{names.type}"
+        prefix = names.prefix
         labels = [{"user": share.user, "client_id": share.client_id} for share, _ in meters]
         rows = list(zip(labels, (meter for _, meter in meters), strict=True))
         rates = [Sample(label, meter.rate.per_second(now_ms)) for label, meter in rows]
-        yield Family(f"{prefix}_{names.rate}", GAUGE, names.doc, rates)
+        yield Family(names.rate, GAUGE, names.doc, rates)
         if key == CONTROLLER_MUTATION_RATE:
             tokens = [Sample(label, meter.bucket.tokens(meter.limit, now_ms)) for label, meter in rows]
             yield Family(f"{prefix}_tokens", GAUGE, "Partitions that may be changed now", tokens)

@@ -159,7 +159,7 @@ def test_a_node_that_stops_while_metadata_takes_effect_leads_nothing_more_and_ke
     on_a_broker(story)
 
 
-def test_a_node_that_was_replaced_before_it_heard_any_metadata_sets_no_log_aside(
+def test_a_node_that_was_replaced_before_it_got_any_metadata_sets_no_log_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no image to compare its logs with: all of them would be strays."""

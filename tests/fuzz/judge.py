@@ -177,7 +177,7 @@ def memory_of(call: Callable[[], None]) -> int:
 
 
 def reset_peak() -> None:
-    """The peak of the process's memory starts anew, where that can be had."""
+    """Reset the peak of the process's memory, where the kernel allows it."""
     if os.path.exists(CLEAR_REFS):
         with open(CLEAR_REFS, "w") as file:
             file.write("5")

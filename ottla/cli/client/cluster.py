@@ -95,11 +95,11 @@ class ClusterClient:
         return sorted(topic.name or "" for topic in (await self.metadata(None)).topics)
 
     async def leaders(self, name: str) -> dict[int, int]:
-        """Partition to leader."""
+        """Return partition -> leader."""
         return {part.partition_index: part.leader_id for part in (await self.topic(name)).partitions}
 
     async def coordinator(self, group: str) -> int:
-        """The broker that coordinates the group."""
+        """Return the broker that coordinates the group."""
 
         async def ask() -> tuple[Coordinator, int]:
             found = await self.request(FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group]))
@@ -112,7 +112,7 @@ class ClusterClient:
         return found.node_id
 
     async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
-        """Repeat `ask` while its code is one that passes; the command's time limit ends it."""
+        """Repeat `ask` while its error is retriable; the command's timeout ends it."""
         while True:
             answer, code = await ask()
             known = code_of(code)

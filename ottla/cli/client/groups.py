@@ -63,7 +63,7 @@ async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
 
 
 async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription:
-    """State and members; the failure suggests names when there is no such group."""
+    """Return state and members; if there is no such group, the failure suggests names."""
     node = await cluster.coordinator(group)
     cluster.doing = f"describing group {group}"
     listed = {found.group_id: found.group_type for found in (await cluster.request(ListGroupsRequest(), node)).groups}

@@ -1,4 +1,4 @@
-"""Who is in the cluster, and what is wrong with it."""
+"""The members of the cluster, and the problems that it has."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
 
 
 def _command() -> str:
-    """What to type for `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
+    """Return the command that starts `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
     script = os.path.abspath(sys.argv[0])
     if os.path.basename(script) != "ottla" or not os.access(script, os.X_OK):
         return "ottla"

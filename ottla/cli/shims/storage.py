@@ -69,7 +69,7 @@ def _on_directories(options: argparse.Namespace) -> int:
 
 
 def _random_id() -> str:
-    """Not one that begins with a dash: it would be taken for an option when it is pasted."""
+    """Return a random id that does not begin with a dash, which a command line would read as an option."""
     rng = SystemRandom()
     while (text := id_to_text(new_uuid(rng))).startswith("-"):
         pass

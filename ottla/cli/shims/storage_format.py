@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 def directories_of(properties: Mapping[str, str]) -> list[str]:
-    """The metadata log's first."""
+    """Return the directories, the metadata log's first."""
     logs = properties.get("log.dirs") or properties.get("log.dir") or "/tmp/kafka-logs"
     metadata = properties.get("metadata.log.dir")
     names = [*([metadata] if metadata else []), *(part.strip() for part in logs.split(","))]
@@ -196,6 +196,6 @@ def _feature(text: str) -> tuple[str, int]:
 
 
 def _feature_records(levels: Mapping[str, int]) -> list[bytes]:
-    """metadata.version first: it says how the rest is to be read."""
+    """Return the feature records, metadata.version first: it decides how the others are decoded."""
     names = [METADATA_VERSION, *sorted(name for name, level in levels.items() if level and name != METADATA_VERSION)]
     return [encode_record(FeatureLevelRecord(name=name, feature_level=levels[name]), 0) for name in names]
