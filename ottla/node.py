@@ -26,7 +26,7 @@ from ottla.controller.metadata.quota_publisher import QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
-from ottla.node_logins import MetadataUsers, logins_of
+from ottla.node_logins import NodeUsers, logins_of
 from ottla.node_parts import (
     authorizer,
     client_quotas,
@@ -97,7 +97,7 @@ class Node(NodeState):
         self._prometheus: PrometheusEndpoint | None = None
         self._request_metrics: list[Route] = []
         self._inbox = ReceiveBuffer()
-        self._users = MetadataUsers(self)
+        self._users = NodeUsers(self)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.

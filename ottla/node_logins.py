@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from functools import partial
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.node_state import NodeState
@@ -15,8 +14,9 @@ from ottla.server.network.connection import Requests
 from ottla.server.network.listener import Endpoint
 from ottla.server.network.login import Logins
 from ottla.server.network.peer_login import PeerLogin
-from ottla.server.security.sasl.client import ClientExchange
-from ottla.server.security.sasl.listener import client_exchange, login_rules
+from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient
+from ottla.server.security.sasl.listener import MECHANISMS, OAUTHBEARER, client_exchange, login_rules, peer_tokens
+from ottla.server.security.sasl.oauth_listener import OAuthTokens
 from ottla.server.security.sasl.scram import Credential, ScramUsers, TokenCredential
 from ottla.server.security.sasl.scram_messages import NUMBERS
 from ottla.server.timer_wheel import TimerWheel
@@ -32,12 +32,13 @@ def is_sasl(endpoint: Endpoint) -> bool:
     return endpoint.security_protocol.startswith("SASL")
 
 
-class MetadataUsers:
-    """SCRAM users and delegation tokens, as the node's metadata has them now."""
+class NodeUsers:
+    """SCRAM users and delegation tokens, as the node's metadata has them now, and the keys for OAUTHBEARER's tokens."""
 
     def __init__(self, node: NodeState) -> None:
         self._node = node
         self._decoy_key = node.world.rng.randbytes(SALT_BYTES)
+        self.tokens = OAuthTokens(node.world)
         self.for_scram = ScramUsers(self._credential, self._token, self._decoy_salt, self._nonce)
 
     @property
@@ -57,36 +58,49 @@ class MetadataUsers:
         return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"
 
 
-def peer_login(world: World, config: NodeConfig, listener: str, mechanism_property: str) -> PeerLogin | None:
+def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> PeerLogin | None:
     """Returns how this node logs in at a listener of other nodes, None if that has no SASL.
 
+    `name` is the property that says the mechanism.
+
     Raises:
-        ConfigError: the mechanism is not there, or the listener's JAAS entry has no user and password.
+        ConfigError: the mechanism is not there, or its credentials are not.
     """
     if not config.security_protocol(listener).startswith("SASL"):
         return None
-    mechanism: str = config[mechanism_property]
-    check = partial(client_exchange, config, listener, mechanism, mechanism_property)
-    check("")
+    mechanism: str = config[name]
+    if mechanism not in MECHANISMS:
+        remedy = f"{name} with one of {', '.join(MECHANISMS)}"
+        raise ConfigError(name, mechanism, "this version of Ottla does not have the mechanism", remedy)
+    if mechanism == OAUTHBEARER:
+        token = peer_tokens(config, listener, OAuthTokens(world))
 
-    async def exchange() -> ClientExchange:
-        # Read at each login: a dynamic configuration may have brought another password.
-        return check(f"{world.rng.getrandbits(NONCE_BITS):x}")
+        async def with_token() -> ClientExchange:
+            return OAuthBearerClient(await token())
 
-    return PeerLogin(mechanism, exchange, world.workers, world.clock)
+        return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    client_exchange(config, listener, mechanism, "")
+
+    async def with_password() -> ClientExchange:
+        # The configuration is read at each login: a dynamic one may have brought another password.
+        return client_exchange(config, listener, mechanism, f"{world.rng.getrandbits(NONCE_BITS):x}")
+
+    return PeerLogin(mechanism, with_password, world.workers, world.clock)
 
 
 def logins_of(
-    node: NodeState, users: MetadataUsers, endpoint: Endpoint, requests: Requests, wheel: TimerWheel
+    node: NodeState, users: NodeUsers, endpoint: Endpoint, requests: Requests, wheel: TimerWheel
 ) -> Logins | None:
     """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
     if not is_sasl(endpoint):
         return None
-    logins = Logins(login_rules(node.config, endpoint.name, users.for_scram), requests, node.world.clock, wheel)
+    logins = Logins(
+        login_rules(node.config, endpoint.name, users.for_scram, users.tokens), requests, node.world.clock, wheel
+    )
 
     def update(config: NodeConfig, changed: frozenset[str]) -> None:
         try:
-            logins.rules = login_rules(config, endpoint.name, users.for_scram)
+            logins.rules = login_rules(config, endpoint.name, users.for_scram, users.tokens)
         except ConfigError as error:
             log.error("Logins of listener %s go on by the rules that they had: %s", endpoint.name, error)
 

@@ -53,10 +53,9 @@ REFUSED: dict[str, Refusal] = {
             "leave it out: PLAIN has its users in sasl.jaas.config, SCRAM in the metadata",
         )
         for name in (
-            "sasl.server.callback.handler.class",
             "sasl.client.callback.handler.class",
-            "sasl.login.callback.handler.class",
             "sasl.login.class",
+            "sasl.oauthbearer.jwt.validator.class",
         )
     },
     "client.quota.callback.class": Refusal(
@@ -88,8 +87,7 @@ FAMILIES: dict[str, str] = {
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
-    "sasl.login.": "the OAUTHBEARER mechanism",
-    "sasl.oauthbearer.": "the OAUTHBEARER mechanism",
+    "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
     "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
@@ -122,6 +120,11 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "replicas are not moved between log directories": (
         "replica.alter.log.dirs.io.max.bytes.per.second", "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
+    ),
+    "tokens of OAUTHBEARER are fetched when a connection needs one": (
+        "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
+        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "controllers' listeners open before the authorizer has its entries, those of brokers do not": ("early.start.listeners",),

@@ -112,3 +112,17 @@ class ScramClient:
             raise LoginRefused(f"{self._mechanism} failed with error: {server.error}")
         if not hmac.compare_digest(server.signature, self._signature):
             raise LoginRefused("Invalid server signature in server final message")
+
+
+class OAuthBearerClient:
+    is_slow = False
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if self._token:
+            token, self._token = self._token, ""
+            return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+        # The server has refused the token, and says why only after this.
+        return b"\x01" if challenge else None

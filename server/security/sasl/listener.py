@@ -7,7 +7,7 @@ listener.name.<listener>.<mechanism>.connections.max.reauth.ms
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from ottla.server.config.errors import ConfigError
@@ -17,12 +17,15 @@ from ottla.server.network.login import LoginRules
 from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Mechanism
 from ottla.server.security.sasl.jaas import JaasError, LoginModule, read_module
+from ottla.server.security.sasl.oauth_listener import VALIDATORS, OAuthTokens
+from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange
 from ottla.server.security.sasl.plain import PlainExchange
 from ottla.server.security.sasl.scram import ScramExchange, ScramUsers
 from ottla.server.security.sasl.scram_messages import HASHES
 
 PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
 MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
+HANDLER = "sasl.server.callback.handler.class"
 USER_OPTION = "user_"
 MODULES = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -31,7 +34,7 @@ MODULES = {
 }
 
 
-def login_rules(config: NodeConfig, listener: str, users: ScramUsers) -> LoginRules:
+def login_rules(config: NodeConfig, listener: str, users: ScramUsers, tokens: OAuthTokens) -> LoginRules:
     """Returns the rules of a SASL listener.
 
     Raises:
@@ -49,7 +52,7 @@ def login_rules(config: NodeConfig, listener: str, users: ScramUsers) -> LoginRu
             "inter-broker communication",
             f"add {inter_broker} to sasl.enabled.mechanisms, or set sasl.mechanism.inter.broker.protocol",
         )
-    mechanisms = {name: _mechanism(config, listener, name, values, users) for name in enabled}
+    mechanisms = {name: _mechanism(config, listener, name, values, users, tokens) for name in enabled}
     session_ms = values["connections.max.reauth.ms"]
     return LoginRules(
         mechanisms,
@@ -59,29 +62,48 @@ def login_rules(config: NodeConfig, listener: str, users: ScramUsers) -> LoginRu
     )
 
 
-def _mechanism(config: NodeConfig, listener: str, name: str, values: Values, users: ScramUsers) -> Mechanism:
+def _mechanism(
+    config: NodeConfig, listener: str, name: str, values: Values, users: ScramUsers, tokens: OAuthTokens
+) -> Mechanism:
     if name not in MECHANISMS:
         raise _wrong(
             listener,
             f"the SASL mechanism {name} is not served by this version of Ottla",
             f"sasl.enabled.mechanisms with some of {', '.join(MECHANISMS)}",
         )
+    handler = config.of_listener(listener, name).get(HANDLER, values[HANDLER])
+    if handler is not None and (name != OAUTHBEARER or handler not in VALIDATORS):
+        message = f"Listener {listener}: {handler} is not run, so {name} would be checked without it"
+        raise ConfigError(HANDLER, handler, "", "leave it out", message=message)
     if name in HASHES:
         return partial(ScramExchange, name, users)
+    module = jaas(config, listener, name)
     if name == PLAIN:
-        return partial(PlainExchange, passwords(jaas(config, listener, name)))
-    raise _wrong(listener, "OAUTHBEARER is not served", "leave it out")
+        return partial(PlainExchange, passwords(module))
+    return partial(OAuthBearerExchange, tokens.validator(listener, values, module.values, handler))
 
 
-def client_exchange(config: NodeConfig, listener: str, mechanism: str, name: str, nonce: str) -> ClientExchange:
-    """Returns a login of this node at a listener of other nodes; `name` is the property that says the mechanism.
+def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Callable[[], Awaitable[str]]:
+    """Returns what gets the tokens with which this node logs in at a listener of other nodes by OAUTHBEARER.
 
     Raises:
-        ConfigError: the mechanism is not there, or the listener's JAAS entry has no user and password.
+        ConfigError: it is not said where they come from.
     """
-    if mechanism not in MECHANISMS:
-        remedy = f"{name} with one of {', '.join(MECHANISMS)}"
-        raise ConfigError(name, mechanism, "this version of Ottla does not have the mechanism", remedy)
+    values = {**config.values, **config.of_listener(listener)}
+    name = "sasl.login.callback.handler.class"
+    handler = config.of_listener(listener, OAUTHBEARER).get(name, values[name])
+    if handler is not None and not handler.startswith("org.apache.kafka.common.security.oauthbearer."):
+        message = f"Listener {listener}: {handler} is not run, so this node would log in without it"
+        raise ConfigError(name, handler, "", "leave it out", message=message)
+    return tokens.source(listener, values, jaas(config, listener, OAUTHBEARER).values)
+
+
+def client_exchange(config: NodeConfig, listener: str, mechanism: str, nonce: str) -> ClientExchange:
+    """Returns a login of this node at a listener of other nodes, by a mechanism with a password.
+
+    Raises:
+        ConfigError: the listener's JAAS entry has no user and password.
+    """
     options = jaas(config, listener, mechanism).values
     user, password = options.get("username"), options.get("password")
     if user is None or password is None:
