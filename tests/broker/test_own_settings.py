@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.crc import crc32c
 from tests.broker.conftest import ROOT, Node, start_node, stop_node
 from tests.broker.records import batch
+from tests.ports import free_ports
 
 
 def with_broken_record() -> bytes:
@@ -42,6 +44,16 @@ def test_records_inside_a_batch_are_checked_when_the_broker_is_configured_so(
         node.create("t")
         assert error_of(node, batch([b"good"])) == ErrorCode.NONE
         assert error_of(node, with_broken_record()) == expected
+    finally:
+        stop_node(node)
+
+
+def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    node = start_node(tmp_path / "data", ottla_metrics_port=str(port))
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            assert b"kafka_server_replicamanager_partitioncount" in answer.read()
     finally:
         stop_node(node)
 
