@@ -62,7 +62,7 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
     ("override", "says"),
     [
         ("ottla.metrics.port=soon", "ottla.metrics.port"),
-        ("listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT", "SASL_SSL is not served"),
+        ("listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT", "sasl.mechanism.inter.broker.protocol"),
     ],
 )
 def test_what_cannot_be_served_stops_the_start_with_one_sentence(tmp_path: Path, override: str, says: str) -> None:
