@@ -19,40 +19,44 @@ class NodeSecurity:
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self.of_listeners: dict[str, ServerTls] = {}
-        self._tls: NodeTls | None = None
         protocols = {endpoint.name: endpoint.security_protocol for endpoint in config.endpoints}
         controllers = config.controller_names[0]
         brokers = config.inter_broker_listener if config.is_broker else controllers
         for peers in (controllers, brokers):
             protocols.setdefault(peers, config.security_protocol(peers))
         logins = {
-            controllers: peer_login(world, config, controllers, "sasl.mechanism.controller.protocol"),
-            brokers: peer_login(world, config, brokers, "sasl.mechanism.inter.broker.protocol"),
+            peers: peer_login(world, config, peers, mechanism)
+            # A node that is a controller only has one listener for both.
+            for peers, mechanism in (
+                (brokers, "sasl.mechanism.inter.broker.protocol"),
+                (controllers, "sasl.mechanism.controller.protocol"),
+            )
         }
-        self.to_controllers, self.to_brokers = (
-            PeerSecurity(login=logins[controllers]),
-            PeerSecurity(login=logins[brokers]),
-        )
-        if not any(protocol.endswith("SSL") for protocol in protocols.values()):
-            return
-        # Not at the top: most nodes of developers have no TLS, and its libraries take 60 ms to import.
-        from ottla.server.security.tls.node_tls import NodeTls
-
-        tls = self._tls = NodeTls(world, config)
-        self.of_listeners = {
-            endpoint.name: tls.of_listener(endpoint.name, endpoint.security_protocol)
-            for endpoint in config.endpoints
-            if endpoint.security_protocol.endswith("SSL")
-        }
+        self._tls = _node_tls(world, config) if any(p.endswith("SSL") for p in protocols.values()) else None
+        if self._tls is not None:
+            self.of_listeners = {
+                endpoint.name: self._tls.of_listener(endpoint.name, endpoint.security_protocol)
+                for endpoint in config.endpoints
+                if endpoint.security_protocol.endswith("SSL")
+            }
         peers_of = {
-            peers: PeerSecurity(tls.to_peers(peers), logins[peers])
-            for peers in dict.fromkeys((controllers, brokers))
-            if protocols[peers].endswith("SSL")
+            peers: PeerSecurity(
+                self._tls.to_peers(peers) if self._tls is not None and protocols[peers].endswith("SSL") else None,
+                login,
+            )
+            for peers, login in logins.items()
         }
-        self.to_controllers = peers_of.get(controllers, self.to_controllers)
-        self.to_brokers = peers_of.get(brokers, self.to_brokers)
-        tls.check_peers()
+        self.to_controllers, self.to_brokers = peers_of[controllers], peers_of[brokers]
+        if self._tls is not None:
+            self._tls.check_peers()
 
     def stop(self) -> None:
         if self._tls is not None:
             self._tls.stop()
+
+
+def _node_tls(world: World, config: NodeConfig) -> NodeTls:
+    # Not at the top: most nodes of developers have no TLS, and its libraries take 60 ms to import.
+    from ottla.server.security.tls.node_tls import NodeTls
+
+    return NodeTls(world, config)
