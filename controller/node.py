@@ -53,6 +53,7 @@ from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.security.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 LeaderWatcher = Callable[[int, int], None]
@@ -186,6 +187,7 @@ class ControllerNode:
             configs=ConfigDecisions(schema),
             quorum=metadata.raft,
             authorizer=AllowAll() if authorizer is None else authorizer,
+            tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(

@@ -9,6 +9,7 @@ from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
 from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.security.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 
@@ -33,5 +34,7 @@ class ControllerParts:
     configs: ConfigDecisions
     quorum: Quorum
     authorizer: Authorizer = field(default_factory=AllowAll)
+    #: None if there are no delegation tokens.
+    tokens: TokensByHmac | None = None
     # broker id -> the connection of its last heartbeat
     heartbeat_connections: dict[int, str] = field(default_factory=dict)
