@@ -40,6 +40,7 @@ from ottla.broker.authorization.answers import (
     cluster_operations,
     group_operations,
     only_visible_groups,
+    only_visible_tokens,
     only_visible_topics,
     only_visible_transactions,
     without_messages,
@@ -199,8 +200,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Forwarded(ApiKey.CREATE_DELEGATION_TOKEN),
     Forwarded(ApiKey.RENEW_DELEGATION_TOKEN),
     Forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN),
-    # The handler looks at each token.
-    Answered(ApiKey.DESCRIBE_DELEGATION_TOKEN, describe_delegation_token.handle, OPEN),
+    Answered(ApiKey.DESCRIBE_DELEGATION_TOKEN, describe_delegation_token.handle, (After(only_visible_tokens),)),
     Forwarded(ApiKey.ELECT_LEADERS),
     Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS),
     Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41): the tokens of which the client is owner or renewer, and others that it is authorized to see."""
+"""DescribeDelegationToken (41): delegation tokens with their secrets. The client sees those that `broker/authorization/answers.py` leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ottla.protocol.messages.describe_delegation_token import (
 )
 from ottla.server.network.context import RequestContext
 from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, principal_of
-from ottla.server.security.operations import DELEGATION_TOKEN, DESCRIBE, DESCRIBE_TOKENS, USER
 
 
 def handle(
@@ -28,7 +27,7 @@ def handle(
     if request.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     tokens = broker.metadata.image.delegation_tokens.tokens.values()
-    seen = [token for token in tokens if _is_asked_for(token, owners) and _may_see(broker, context, token)]
+    seen = [token for token in tokens if _is_asked_for(token, owners)]
     return DescribeDelegationTokenResponse(
         tokens=[_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
     )
@@ -36,15 +35,6 @@ def handle(
 
 def _is_asked_for(token: DelegationToken, owners: set[str] | None) -> bool:
     return owners is None or not owners.isdisjoint((token.owner, *token.renewers))
-
-
-def _may_see(broker: BrokerParts, context: RequestContext, token: DelegationToken) -> bool:
-    if str(context.connection.principal) in (token.owner, *token.renewers):
-        return True
-    allows = broker.authorizer.allows
-    return allows(context, DESCRIBE, DELEGATION_TOKEN, token.token_id) or allows(
-        context, DESCRIBE_TOKENS, USER, token.owner
-    )
 
 
 def _described(token: DelegationToken, key: str) -> DescribedDelegationToken:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -157,3 +158,33 @@ async def test_a_client_that_is_not_authenticated_gets_no_token(sasl_node: SaslN
         refused = await create(to.anonymous())
         assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert (refused.principal_name, refused.hmac, refused.max_timestamp_ms) == ("ANONYMOUS", b"", -1)
+
+
+async def test_a_node_without_a_key_has_no_tokens(tmp_path: Path) -> None:
+    with started(tmp_path, {}) as node:
+        async with channels(node) as to:
+            alice = to.plain("alice")
+            assert (await create(alice)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+            described = await alice.request(DescribeDelegationTokenRequest(owners=None))
+            assert described.error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+async def test_with_an_authorizer_others_need_a_permission(tmp_path: Path) -> None:
+    authorizer = {
+        "delegation.token.secret.key": "planted-key",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    with started(tmp_path, authorizer) as node:
+        async with channels(node) as to:
+            alice, bob, admin = (to.plain(user) for user in ("alice", "bob", "admin"))
+            made = await create(alice)
+            for_alice = await create(bob, owner_principal_type="User", owner_principal_name="alice")
+            assert for_alice.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            by_admin = await create(admin, owner_principal_type="User", owner_principal_name="alice")
+            assert (by_admin.principal_name, by_admin.token_requester_principal_name) == ("alice", "admin")
+            everything = DescribeDelegationTokenRequest(owners=None)
+            assert (await bob.request(everything)).tokens == []
+            ids = {made.token_id, by_admin.token_id}
+            assert {token.token_id for token in (await alice.request(everything)).tokens} == ids
+            assert {token.token_id for token in (await admin.request(everything)).tokens} == ids

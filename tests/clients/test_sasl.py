@@ -1,12 +1,17 @@
-"""Stock clients log in at a node with each mechanism, and wrong passwords get Kafka's error."""
+"""Stock clients log in at a node with each mechanism, and wrong passwords get Kafka's error.
+
+Invariant 50: a changed password counts at the next login.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
+import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -20,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.certificates import Authority
 from tests.clients.sasl_node import MECHANISMS, SaslNode, add_user, started
 
 PLANTED = ("planted-admin", "planted-alice", "planted-bob", "planted-wrong")
@@ -210,6 +216,43 @@ def aio_with(node: SaslNode, lifetime_s: int) -> AIOKafkaProducer:
         request_timeout_ms=2_000,
         metadata_max_age_ms=300_000,
     )
+
+
+async def test_clients_log_in_over_tls(tmp_path: Path) -> None:
+    """SASL_SSL: the listener's principal is that of the login, whatever certificate the client has."""
+    authority = Authority.create("test")
+    issued = authority.issue("node", ["localhost", "127.0.0.1"])
+    (tmp_path / "node.pem").write_text(issued.key_pem + issued.chain_pem)
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    secured = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL",
+        "listener.name.clients.ssl.keystore.type": "PEM",
+        "listener.name.clients.ssl.keystore.location": str(tmp_path / "node.pem"),
+    }
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with started(tmp_path, secured) as node:
+        for mechanism, (user, password) in USERS.items():
+            options = librdkafka(node, mechanism, user, password) | {
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(tmp_path / "ca.pem"),
+            }
+            producer = Producer(options)
+            producer.produce("secured", b"v")
+            assert await asyncio.to_thread(producer.flush, 20) == 0
+            in_common = in_python(node, mechanism, user, password) | {
+                "security_protocol": "SASL_SSL",
+                "ssl_context": context,
+            }
+            async with AIOKafkaProducer(**in_common) as aio:
+                await aio.send_and_wait("secured", b"v")
+            await asyncio.to_thread(lambda options=in_common: KafkaAdminClient(**options).close())
+        wrong = librdkafka(node, "PLAIN", "alice", "planted-wrong") | {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(tmp_path / "ca.pem"),
+        }
+        with pytest.raises(KafkaException):
+            await asyncio.to_thread(AdminClient(wrong).list_topics, timeout=2)
+        assert "Failed authentication with /127.0.0.1" in node.log.read_text()
 
 
 def test_zz_no_secret_is_in_the_log(node: SaslNode) -> None:
