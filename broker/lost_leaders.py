@@ -65,7 +65,7 @@ class HeldAnswers:
         return held.reply
 
     def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
-        """As `hold`, for an answer that names no lost leader now but soon may."""
+        """Delay an answer that names no lost leader by SETTLE_MS: this node's view of a broken leader may lag the client's by milliseconds."""
         held = _Held(names_lost_leader, answer, self._settled)
         self._wait(held, SETTLE_MS)
         return held.reply

@@ -1,4 +1,4 @@
-"""What a broker's listeners answer, one row per API: all that Ottla has to know to serve it.
+"""The APIs of a broker's listeners, one row each: all that Ottla has to know to serve it.
 
 A row names the handler of handlers/ and who may use the API, as Kafka's KafkaApis asks its authorizer; or it says that the request
 is forwarded to the active controller, which authorizes it for the client. Messages, versions and listeners of each API are Kafka's

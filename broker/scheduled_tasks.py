@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, removal, checkpoints, flushes, forgotten producers.
+"""The scheduled tasks of a broker: retention, removal, checkpoints, flushes, expiration of producers.
 
 Each scheduled task is a row: its interval and its function. What waits for the disk runs on a worker thread; what touches the
 logs' own state runs on the loop, because a log has one writer. A task that fails runs again after its interval: the storage

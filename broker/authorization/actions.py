@@ -1,4 +1,4 @@
-"""What a request, or an element of one, asks to be allowed: an operation on a resource. For the rows of rules.py."""
+"""The action that a request, or one element of it, requires: an operation on a resource. The rows of broker/routes.py use them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def find_share_coordinator(broker: BrokerParts, request: Any, element: object) -
 
 
 def describe_config_resource(broker: BrokerParts, request: object, resource: Any) -> Action | None:
-    """What a broker or a subscription to client metrics is configured with is the cluster's."""
+    """Configs of brokers and of client metrics subscriptions belong to the cluster resource."""
     match resource.resource_type:
         case ResourceType.TOPIC:
             return Action(DESCRIBE_CONFIGS, TOPIC, resource.resource_name)

@@ -61,7 +61,7 @@ async def forward(controller: ControllerChannel, frame: bytes, context: RequestC
 
 
 def _body(data: bytes, frame: bytes, context: RequestContext) -> int:
-    """Where the response's body begins."""
+    """Return the position where the body of the response begins."""
     flexible = response_header_version(context.api_key, context.api_version) == 1
     correlation_id, position = decode_response_header(data, 0, len(data), flexible)
     if correlation_id != int.from_bytes(frame[CORRELATION_ID], "big", signed=True):

@@ -87,7 +87,7 @@ class ProducerIds:
             log.info("no producer ids from the controller: %s", error.name)
         for receive in waiters:
             if error:
-                # What Kafka's clients retry by themselves for InitProducerId, whatever kept us from an id.
+                # Kafka's clients retry InitProducerId by themselves after this error, whatever the cause was.
                 receive(-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
                 self.take(receive)

@@ -310,7 +310,7 @@ class CoordinatorContext(Generic[ShardT]):
             raise
 
     def _memory_is_wrong(self) -> None:
-        """What was appended could not be replayed: serve nothing from this shard any more, load it again."""
+        """Load the shard again and serve nothing from it until then: an appended record could not be replayed."""
         log.exception("%s-%d: a record was appended and cannot be replayed; loading again", *self.tp)
         self._become(State.FAILED)
         self.topic.clock.call_later(0, lambda: self._on_replay_failed(self))

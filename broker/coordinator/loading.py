@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 # Kafka's offsets.load.buffer.size is 5 MB for a thread of its own. Here it is what is copied at a time, so that no view
 # of the log's mapping is held from one turn to the next.
 READ_BYTES = 256 * 1024
-# What loading may take of one turn of the loop, whichever ends first: a record takes about 6 us.
+# The limits of loading in one turn of the loop, whichever is reached first: a record takes about 6 us.
 TURN_NS = 5_000_000
 TURN_RECORDS = 1_000
-# How often the clock is read.
+# The clock is read once per so many records.
 RECORDS_BETWEEN_CLOCKS = 16
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 

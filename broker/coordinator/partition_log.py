@@ -1,4 +1,4 @@
-"""What a coordinator needs of the log behind it: one partition of an internal topic, led by this broker.
+"""The interface of a coordinator to its log: one partition of an internal topic, led by this broker.
 
 The coordinator declares it, replication implements it, tests keep it in memory. It is not the storage log: nothing here
 creates, truncates or configures.

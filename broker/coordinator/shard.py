@@ -1,4 +1,4 @@
-"""What the runtime asks of a shard: the state that one partition of an internal topic describes."""
+"""The interface of the runtime to a shard, which is the state that one partition of an internal topic describes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitValue,
 )
 
-#: What the shard replays.
+#: The key and value types that the shard replays.
 GroupKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
 
 GROUP_METADATA_VERSION = 3

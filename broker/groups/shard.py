@@ -45,7 +45,7 @@ class GroupShard:
         self.topic_exists = topic_exists
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = CommittedOffsets()
-        # Where the newest replayed record is in the log.
+        # The offset of the newest replayed record.
         self.newest_offset = -1
         # Groups that are refused, with the keys of their records that could not be replayed.
         self.unreadable: dict[str, dict[str, GroupKey]] = {}

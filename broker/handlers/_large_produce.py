@@ -69,7 +69,7 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
     for topic in request.topic_data:
         for data in topic.partition_data:
             partition = _partition(broker, topic, data)
-            # Without a log the append says what is wrong.
+            # Without a log the append returns the error.
             log = None if partition is None else partition.leader_log
             if log is None or data.records is None:
                 continue
@@ -80,7 +80,7 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
 
 
 def joined(rest: ProduceRequest, context: RequestContext, first: ProduceAnswer, second: ProduceAnswer) -> ProduceAnswer:
-    """One answer of that to the first part of a request and that to the rest."""
+    """Merge the responses to the first part of a request and to the rest."""
 
     def failed(error: KafkaError) -> ProduceResponse | None:
         if rest.acks == 0:

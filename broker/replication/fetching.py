@@ -59,7 +59,7 @@ def is_sent_at_once(data: PartitionData) -> bool:
 
 
 class FetchedBroker(Protocol):
-    """What serving a fetch takes: of the parts that handlers are given (broker/parts.py), these."""
+    """The dependencies of a fetch, a subset of those of the handlers (broker/parts.py)."""
 
     world: World
     configs: BrokerConfigs
@@ -344,7 +344,7 @@ class Fetching:
         return response
 
     def _settle(self, session: FetchSession, is_incremental: bool) -> None:
-        """What the session remembers of this answer. An incremental one leaves out what need not be said."""
+        """Update the session from this response. An incremental response leaves out unchanged partitions."""
         for wanted, data in list(self._results.items()):
             has_records = bool(data.records)
             at_once = is_sent_at_once(data)
@@ -362,7 +362,7 @@ class Fetching:
                     session.settle(wanted, partition.watches)
 
     def _knows_all(self, wanted: FetchPartition, data: PartitionData, partition: Partition) -> bool:
-        """Nothing to read, and nothing to wait for but a change."""
+        """Whether there is nothing to read now, so that the fetch waits for a change."""
         reader = self.reader
         if reader.is_follower:
             # Outside of the ISR each fetch is another chance to be taken in.

@@ -21,7 +21,7 @@ NEVER_MS = -(1 << 62)
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """What the leader knows of one follower, from its fetches only. Times are monotonic: a wall clock that is set right would
+    """The progress of one follower, which the leader knows from its fetches only. Times are monotonic: a wall clock that is set right would
     make all followers late at once, or none for as long as it was ahead."""
 
     broker_id: int

@@ -380,7 +380,7 @@ class Partition(PartitionState):
     def append_as_follower(
         self, records: bytes | memoryview, high_watermark: int, leader_log_start_offset: int, now_ms: int
     ) -> None:
-        """What the leader answered to a fetch of this log's end."""
+        """Called with the leader's response to a fetch of this log's end offset."""
         log = self.log
         assert log is not None and not self.is_leader
         if records:

@@ -42,7 +42,7 @@ class Reader:
 
 
 def failed(index: int, error: int) -> PartitionData:
-    """What Kafka fills in beside an error: unknown offsets, no records (but not null, which the Java client dislikes)."""
+    """Return partition data with an error as Kafka fills it: offsets -1 and empty records (not null, which the Java client rejects)."""
     return PartitionData(
         partition_index=index,
         error_code=error,

@@ -54,7 +54,7 @@ class LeadershipListener(Protocol):
 
 
 class Fetchers(Protocol):
-    """What fetches from leaders (replication/replica_fetchers.py)."""
+    """The interface to the fetchers, which fetch from leaders (replication/replica_fetchers.py)."""
 
     def follow(self, partition: Partition) -> None: ...
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Offsets(Protocol):
-    """What the lines say of a log."""
+    """The offsets of a log that the lines name."""
 
     @property
     def high_watermark(self) -> int: ...

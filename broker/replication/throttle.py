@@ -39,7 +39,7 @@ class Throttle:
         self._total += size
 
     def pause_ms(self) -> int:
-        """How long the limit forbids to go on; 0: not now."""
+        """Return how long the throttle has to delay; 0 if the rate is below the limit."""
         if self.bytes_per_second == UNLIMITED:
             return 0
         now_ms = self._clock.mono_ms()

@@ -1,4 +1,4 @@
-"""How far a follower's log must go back to agree with its leader's, as a pure function of the two epoch histories (KIP-101).
+"""The offset that a follower truncates to, so that its log agrees with the leader's: a pure function of the two epoch histories (KIP-101).
 
 The leader answers a fetch that does not fit with (epoch, end offset): the largest of its epochs at or below the one that
 the follower asked about, and where that epoch ended in the leader's log.

@@ -51,7 +51,7 @@ def is_transactional(request: ProduceRequest) -> bool:
 
 
 class Admission:
-    """What has to be asked for one request, before anything of it is appended."""
+    """The verifications that one request needs before its first append."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Admission:
         self.prepares = False
         producer: tuple[int, int] | None = None
         self._refused: dict[TopicPartition, KafkaError] = {}
-        # Where the transaction is not open yet.
+        # The partitions in which the transaction is not open yet.
         expected: dict[TopicPartition, Expectation] = {}
         for topic in request.topic_data:
             for data in topic.partition_data:
@@ -85,7 +85,7 @@ class Admission:
                     continue  # the append has the reason
                 log = partition.leader_log
                 if log is None:
-                    # It may be led here by the time of the append, which nothing was asked about.
+                    # This broker may become its leader before the append, for which nothing was verified.
                     self._refused[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
                 if log.prepares:

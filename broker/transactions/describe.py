@@ -1,4 +1,4 @@
-"""What administrators see of transactions: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
+"""Transactions for administrators: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 

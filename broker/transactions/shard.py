@@ -26,7 +26,7 @@ class ProducerIdNeeded(Exception):
 
 
 class Coordinating(Protocol):
-    """What a shard sets off outside itself."""
+    """The interface of a shard to the rest of the coordinator."""
 
     def transaction_version(self) -> int:
         """The finalized level of the feature."""

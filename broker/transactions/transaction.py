@@ -1,4 +1,4 @@
-"""What `__transaction_state` says of one transactional id: a value, replaced as a whole by every record."""
+"""The state of one transactional id in `__transaction_state`: a value that each record replaces as a whole."""
 
 from __future__ import annotations
 

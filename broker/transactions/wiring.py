@@ -24,7 +24,7 @@ from ottla.server.world import World
 
 
 class Transactions(NamedTuple):
-    """What handlers use of transactions."""
+    """The components of transactions that handlers use."""
 
     coordinator: TransactionCoordinator
     marker_writer: MarkerWriter

@@ -23,7 +23,7 @@ T = TypeVar("T")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Connection:
-    """Where the cluster is and how long to wait for it."""
+    """The address of the cluster and the timeout of the command."""
 
     bootstrap: Annotated[
         str, Parameter(name=["--bootstrap", "-b"], env_var="OTTLA_BOOTSTRAP", help="Brokers, HOST:PORT[,HOST:PORT...].")

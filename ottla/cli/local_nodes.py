@@ -23,7 +23,7 @@ from ottla.cli.commands.start import default_properties
 from ottla.parent_pipes import PIPES_VARIABLE
 
 HOST = "127.0.0.1"
-#: One that ends is noticed at once; this is for machines that are busy with something else.
+#: A node that ends is noticed at once; the timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 #: Ports of the controllers come this much after the brokers', as far as a base port says them.
@@ -172,7 +172,7 @@ def start(node: Node, properties: dict[str, str]) -> None:
 
 
 def wait_ready(nodes: Sequence[Node]) -> str | None:
-    """None once all serve; otherwise why not."""
+    """Return None once all nodes serve, otherwise the reason why not."""
     selector = selectors.DefaultSelector()
     for node in nodes:
         selector.register(node.ready_fd, selectors.EVENT_READ, node)

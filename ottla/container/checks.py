@@ -1,4 +1,4 @@
-"""What can be known to go wrong before a node is started in a container, said in one line each.
+"""Checks before a node is started in a container; each failure is one line.
 
 Directories are tried by writing, addresses by binding: permissions, read-only mounts and a busy port show no other way.
 """

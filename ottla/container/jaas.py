@@ -12,7 +12,7 @@ DEFAULT_SECTION = "KafkaServer"
 
 
 def read_jaas(text: str, where: str) -> dict[str, list[LoginModule]]:
-    """The modules of every section."""
+    """Return the modules of every section."""
     try:
         return read_sections(text)
     except JaasError as error:

@@ -14,7 +14,7 @@ from ottla.container.settings import Environment, Refused, Resolution
 APACHE, CONFLUENT = "apache/kafka", "confluentinc/cp-kafka"
 PREFIX = "KAFKA_"
 
-#: For the JVM or its scripts, not for the broker.
+#: Variables of the JVM or its scripts, which are no properties of the broker.
 NOT_PROPERTIES = frozenset(
     "KAFKA_" + name
     for name in (

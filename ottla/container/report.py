@@ -1,4 +1,4 @@
-"""What the entry point prints before the node's own log: the resolved properties, each with where it came from."""
+"""The output of the entry point before the node's own log: the resolved properties, each with its origin."""
 
 from __future__ import annotations
 

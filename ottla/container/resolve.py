@@ -45,7 +45,7 @@ SINGLE_COPIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-#: What the packaged server.properties says where neither variables nor a file say anything.
+#: The packaged server.properties, used if there are neither variables nor a file.
 PACKAGED = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -58,7 +58,7 @@ PACKAGED = {
     "log.retention.hours": "168",
     **SINGLE_COPIES,
 }
-#: What is left of it in the bitnami image, whose own roles and listeners have to be given.
+#: The part of it that the bitnami image has, which requires that roles and listeners are given.
 BITNAMI_PACKAGED = {"num.partitions": "1", "log.retention.hours": "168", **SINGLE_COPIES}
 _LOGIN_CONFIG = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 

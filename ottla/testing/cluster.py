@@ -95,7 +95,7 @@ class Cluster:
         return self.nodes[node_id].is_running
 
     def log(self, node_id: int) -> str:
-        """What the node has written to its log so far."""
+        """Return the node's log output so far."""
         with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
 

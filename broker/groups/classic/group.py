@@ -69,7 +69,7 @@ class ClassicGroup:
         self.recount()
 
     def _become(self, value: GroupMetadataValue) -> None:
-        """Everything here is from the record, never from a member known before: that one may be of an older record."""
+        """Take all fields from the record and none from a former member of this id, which may be of an older record."""
         if value.members and value.protocol is None:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"group {self.group_id} has members and no protocol")
         self.members = {recorded.member_id: _recorded_member(recorded, value.protocol) for recorded in value.members}

@@ -84,7 +84,7 @@ def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) ->
 
 
 def client_reason(reason: str | None) -> str:
-    """What a client says for itself (KIP-800)."""
+    """Return the reason that the client sent, for the log (KIP-800)."""
     return f"; client reason: {reason or 'not provided'}"
 
 

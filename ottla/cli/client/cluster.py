@@ -44,7 +44,7 @@ class ClusterClient:
         self.timeout_ms = timeout_ms
         self.brokers: dict[int, Address] = {}
         self._channels: dict[Address, Channel] = {}
-        # What is being done right now, for the message when time runs out.
+        # The step in progress, for the message of a timeout.
         self.doing = "connecting"
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class ClusterClient:
         return response
 
     async def topic(self, name: str) -> MetadataResponseTopic:
-        """One topic that has leaders for its partitions; the failure suggests names when there is no such topic."""
+        """Return a topic once its partitions have leaders; if there is no such topic, the failure suggests names."""
 
         async def ask() -> tuple[MetadataResponseTopic, int]:
             topic = (await self.metadata([name])).topics[0]

@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """What can be seen to be wrong before anything is made."""
+    """Check what can be checked before any file is made."""
     if arguments.nodes is not None and not 1 <= arguments.nodes <= NODES_MAX:
         raise CommandFailed(f"--nodes {arguments.nodes} is not between 1 and {NODES_MAX}", exit_code=USAGE)
     if not 0 <= arguments.base_port <= BASE_PORT_MAX:
