@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from ottla.cli.shims import storage
 from tests.ports import free_ports
 
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 READY = "Kafka Server started"
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -27,8 +29,10 @@ class SaslNode(NamedTuple):
 
 
 @contextmanager
-def started(directory: Path, more: Mapping[str, str]) -> Iterator[SaslNode]:
-    """A node with a listener for clients that log in, and one for the test itself; `more` properties."""
+def started(directory: Path, more: Mapping[str, str], *format_options: str) -> Iterator[SaslNode]:
+    """A node with a listener for clients that log in, and one for the test itself; `more` properties.
+
+    With `format_options` its directory is formatted before."""
     plaintext, controller, sasl = free_ports(3)
     properties = {
         "process.roles": "broker,controller",
@@ -48,6 +52,8 @@ def started(directory: Path, more: Mapping[str, str]) -> Iterator[SaslNode]:
     }
     file, log = directory / "server.properties", directory / "log"
     file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    if format_options:
+        assert storage.main(["format", "-t", CLUSTER_ID, "-c", str(file), *format_options]) == 0
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "ottla.main", "start", str(file)], stdout=output, stderr=output

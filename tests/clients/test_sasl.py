@@ -218,6 +218,11 @@ def aio_with(node: SaslNode, lifetime_s: int) -> AIOKafkaProducer:
     )
 
 
+def test_a_user_of_kafka_storage_logs_in_from_the_start(tmp_path: Path) -> None:
+    with started(tmp_path, {}, "--add-scram", "SCRAM-SHA-512=[name=first,password=planted-alice]") as node:
+        AdminClient(librdkafka(node, "SCRAM-SHA-512", "first", "planted-alice")).list_topics(timeout=10)
+
+
 async def test_clients_log_in_over_tls(tmp_path: Path) -> None:
     """SASL_SSL: the listener's principal is that of the login, whatever certificate the client has."""
     authority = Authority.create("test")

@@ -195,6 +195,7 @@ COVERED_BY: dict[str, str] = {
     "controller/raft/wire/requests_out.py": "tests/controller/raft/test_driver.py",
     "controller/registration.py": "tests/controller/test_node.py",
     "controller/routes.py": "tests/controller/handlers/test_handlers.py",
+    "ottla/cli/shims/add_scram.py": "tests/ottla/cli/shims/test_storage_format.py",
     "protocol/encoding.py": "tests/protocol/test_golden_messages.py",
     "protocol/internal_topics/group_records.py": "tests/protocol/internal_topics/test_coordinator_records.py",
     "protocol/internal_topics/share_records.py": "tests/protocol/internal_topics/test_coordinator_records.py",

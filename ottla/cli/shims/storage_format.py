@@ -1,7 +1,7 @@
 """kafka-storage format: what a node's directories begin with.
 
 every directory        meta.properties
-a controller's         bootstrap.checkpoint: the features of a new cluster, for the first leader
+a controller's         bootstrap.checkpoint: features and SCRAM users of a new cluster, for the first leader
 of a dynamic quorum    also the snapshot 0-0: kraft.version 1 and the first voters (KIP-853)
 """
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from random import Random
 
+from ottla.cli.shims.add_scram import read_user
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -59,6 +60,7 @@ def format_directories(files: Files, properties: Mapping[str, str], options: arg
         directory_id = own.key.directory_id
     levels = feature_levels(options.release_version, options.feature)
     directories = directories_of(properties)
+    users = _users(options, rng)
     missing = _not_formatted(files, directories, options)
     if not missing:
         print("All of the log directories are already formatted.")
@@ -69,7 +71,7 @@ def format_directories(files: Files, properties: Mapping[str, str], options: arg
         print(f"Formatting {kind} directory {path} with metadata.version {name}.")
         files.make_dirs(path)
         if is_metadata and config is not None and config.is_controller:
-            write_bootstrap(files, path, _feature_records(levels), _now_ms())
+            write_bootstrap(files, path, _feature_records(levels) + users, _now_ms())
             if voters is not None:
                 write_initial_voters(files, f"{path}/{DIRECTORY}", voters, _now_ms())
         # Last: a directory is formatted once this file is there.
@@ -77,15 +79,19 @@ def format_directories(files: Files, properties: Mapping[str, str], options: arg
         write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
 
 
+def _users(options: argparse.Namespace, rng: Random) -> list[bytes]:
+    """Return the records of the first SCRAM users."""
+    try:
+        return [encode_record(read_user(text, rng), 0) for text in options.add_scram or ()]
+    except ValueError as error:
+        raise CannotFormat(str(error)) from None
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def _node_id(properties: Mapping[str, str], options: argparse.Namespace) -> int:
-    if options.add_scram:
-        raise CannotFormat(
-            "--add-scram is not supported: create users with AlterUserScramCredentials once the node runs"
-        )
     node_id = properties.get("node.id") or properties.get("broker.id")
     if node_id is None or not node_id.strip().isdecimal():
         raise CannotFormat(f"node.id is not set in {options.config}")
