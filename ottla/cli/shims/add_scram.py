@@ -1,8 +1,15 @@
-"""`--add-scram 'SCRAM-SHA-256=[name=alice,password=...]'` of kafka-storage (KIP-900): a user that exists from the cluster's start."""
+"""`kafka-storage format --add-scram`: SCRAM users in the metadata of a new cluster (KIP-900).
+
+SCRAM-SHA-512=[name=alice,password=secret]
+SCRAM-SHA-256=[name=alice,iterations=8192,salt="MWx2...",saltedpassword="mT0y..."]
+"""
 
 from __future__ import annotations
 
 import base64
+import binascii
+import re
+from collections.abc import Mapping
 from random import Random
 
 from ottla.protocol.internal_topics.metadata_records import UserScramCredentialRecord
@@ -15,66 +22,75 @@ from ottla.server.security.sasl.scram_messages import (
     salted_password,
 )
 
-SALT_BYTES = 24
-PARTS = frozenset(("name", "password", "saltedpassword", "salt", "iterations"))
+SALT_BYTES = 32
+_ARGUMENT = re.compile(r"\s*([^=\s]+)\s*=\s*\[(.*)\]\s*", re.S)
+_OPTION = re.compile(r"""\s*(\w+)\s*=\s*(?:"([^"]*)"|([^,"]*))\s*(?:,|$)""")
+OPTIONS = frozenset(("name", "password", "iterations", "salt", "saltedpassword"))
 
 
-def read_user(text: str, rng: Random) -> UserScramCredentialRecord:
-    """Parse the argument as Kafka's ScramParser does.
+def read_add_scram(text: str, rng: Random) -> UserScramCredentialRecord:
+    """Return the record of one argument.
 
     Raises:
-        ValueError: it is malformed. The message repeats no password.
+        ValueError: the text says why, without the password.
     """
-    mechanism, equals, rest = text.strip().partition("=")
-    if not equals:
-        raise ValueError("Failed to find equals sign in SCRAM argument")
+    found = _ARGUMENT.fullmatch(text)
+    if found is None:
+        raise ValueError("add-scram wants MECHANISM=[name=...,password=...]")
+    mechanism, options = found[1], _options(found[2])
     if mechanism not in HASHES:
-        raise ValueError(f"The add-scram mechanism {mechanism} is not supported.")
-    if not rest.startswith("[") or not rest.endswith("]"):
-        raise ValueError("Expected configuration string to start with [ and to end with ]")
-    parts = dict(_part(part) for part in rest[1:-1].split(","))
-    if unknown := sorted(parts.keys() - PARTS):
-        raise ValueError(f"Unknown SCRAM configurations: {', '.join(unknown)}")
-    if "name" not in parts:
+        raise ValueError(f"SCRAM mechanism {mechanism} is not one of {', '.join(HASHES)}")
+    if not options.get("name"):
         raise ValueError("You must supply 'name' to add-scram")
-    iterations = parts.get("iterations", str(ITERATIONS_MIN))
-    if not iterations.isdecimal() or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
-        raise ValueError(
-            f"The 'iterations' value must be between {ITERATIONS_MIN} and {ITERATIONS_MAX} for add-scram using {mechanism}"
-        )
-    salt = _base64(parts, "salt") or rng.randbytes(SALT_BYTES)
-    keys = keys_of(HASHES[mechanism], _salted(mechanism, parts, salt, int(iterations)))
+    digest, iterations = HASHES[mechanism], _iterations(options)
+    salted = _salted(options)
+    salt = _decoded("salt", options["salt"]) if "salt" in options else rng.randbytes(SALT_BYTES)
+    if salted is None:
+        salted = salted_password(digest, options["password"].encode(), salt, iterations)
+    keys = keys_of(digest, salted)
     return UserScramCredentialRecord(
-        name=parts["name"],
+        name=options["name"],
         mechanism=NUMBERS[mechanism],
         salt=salt,
         stored_key=keys.stored,
         server_key=keys.server,
-        iterations=int(iterations),
+        iterations=iterations,
     )
 
 
-def _part(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError("No equals sign found in SCRAM component")
-    if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
-        value = value[1:-1]
-    return name, value
+def _options(text: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        found = _OPTION.match(text, position)
+        if found is None:
+            raise ValueError("add-scram wants key=value pairs with commas between them; quote what has a comma")
+        if found[1] not in OPTIONS or found[1] in options:
+            raise ValueError(f"add-scram has the option '{found[1]}', which is unknown or there twice")
+        options[found[1]] = found[2] if found[2] is not None else found[3].strip()
+        position = found.end()
+    return options
 
 
-def _salted(mechanism: str, parts: dict[str, str], salt: bytes, iterations: int) -> bytes:
-    if "password" in parts:
-        return salted_password(HASHES[mechanism], parts["password"].encode(), salt, iterations)
-    if "saltedpassword" not in parts:
+def _iterations(options: Mapping[str, str]) -> int:
+    text = options.get("iterations", str(ITERATIONS_MIN))
+    if not (text.isdecimal() and len(text) <= 10 and ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX):
+        raise ValueError(f"The 'iterations' value must be between {ITERATIONS_MIN} and {ITERATIONS_MAX}")
+    return int(text)
+
+
+def _salted(options: Mapping[str, str]) -> bytes | None:
+    if bool(options.get("password")) == ("saltedpassword" in options):
         raise ValueError("You must supply one of 'password' or 'saltedpassword' to add-scram")
-    if "salt" not in parts:
+    if "saltedpassword" not in options:
+        return None
+    if "salt" not in options:
         raise ValueError("You must supply 'salt' with 'saltedpassword' to add-scram")
-    return _base64(parts, "saltedpassword")
+    return _decoded("saltedpassword", options["saltedpassword"])
 
 
-def _base64(parts: dict[str, str], name: str) -> bytes:
+def _decoded(name: str, text: str) -> bytes:
     try:
-        return base64.b64decode(parts.get(name, ""), validate=True)
-    except ValueError:
-        raise ValueError(f"Failed to decode given {name}") from None
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError(f"The '{name}' of add-scram is not base64") from None

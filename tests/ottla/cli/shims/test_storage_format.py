@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from ottla.cli.shims.add_scram import SALT_BYTES, read_user
 from ottla.cli.shims.storage import main
 from ottla.cli.shims.storage_format import CannotFormat, feature_levels, read_initial_controllers
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
 from ottla.controller.raft.voters import VoterSet
-from ottla.protocol.internal_topics.metadata_records import UserScramCredentialRecord, decode_record
+from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
-from ottla.server.security.sasl.scram_messages import salted_password
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import read_meta_properties
 
@@ -97,44 +93,6 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
 ) -> None:
     assert run(tmp_path, properties, *options) == 1
     assert why in capsys.readouterr().err
-    assert not (tmp_path / "data").exists()
-
-
-def user(text: str) -> UserScramCredentialRecord:
-    return read_user(text, Random(1))
-
-
-def test_a_user_is_given_by_a_password_or_by_a_salted_one() -> None:
-    salted = base64.b64encode(salted_password("sha256", b"secret", b"salt", 5000)).decode()
-    salt = base64.b64encode(b"salt").decode()
-    one = user(f'SCRAM-SHA-256=[name="alice",password=secret,iterations=5000,salt={salt}]')
-    assert one == user(f"SCRAM-SHA-256=[name=alice,saltedpassword={salted},iterations=5000,salt={salt}]")
-    assert (one.name, one.mechanism, one.salt, one.iterations) == ("alice", 1, b"salt", 5000)
-    assert len(user("SCRAM-SHA-512=[name=alice,password=secret]").salt) == SALT_BYTES
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("planted", "Failed to find equals sign"),
-        ("PLAIN=[name=a,password=planted]", "The add-scram mechanism PLAIN is not supported."),
-        ("SCRAM-SHA-256=name=a,password=planted", "to start with ["),
-        ("SCRAM-SHA-256=[password=planted]", "You must supply 'name'"),
-        ("SCRAM-SHA-256=[name=a]", "You must supply one of 'password' or 'saltedpassword'"),
-        ("SCRAM-SHA-256=[name=a,saltedpassword=cGxhbnRlZA==]", "You must supply 'salt' with 'saltedpassword'"),
-        ("SCRAM-SHA-256=[name=a,password=planted,salt=!]", "Failed to decode given salt"),
-        ("SCRAM-SHA-256=[name=a,password=planted,iterations=4095]", "must be between 4096 and 16384"),
-        ("SCRAM-SHA-256=[name=a,password=planted,iterations=2147483648]", "must be between 4096 and 16384"),
-        ("SCRAM-SHA-256=[name=a,password=planted,color=red]", "Unknown SCRAM configurations: color"),
-        ("SCRAM-SHA-256=[name=a,planted]", "No equals sign found"),
-    ],
-)
-def test_a_malformed_user_is_refused_without_its_password(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str
-) -> None:
-    assert run(tmp_path, CONTROLLER, "--standalone", "--add-scram", text) == 1
-    said = capsys.readouterr().err
-    assert why in said and "planted" not in said
     assert not (tmp_path / "data").exists()
 
 
