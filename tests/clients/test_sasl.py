@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from tests.certificates import Authority
+from ottla.certificates import Authority
 from tests.clients.sasl_node import MECHANISMS, SaslNode, add_user, started
 
 PLANTED = ("planted-admin", "planted-alice", "planted-bob", "planted-wrong")
