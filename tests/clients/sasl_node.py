@@ -68,7 +68,7 @@ def started(directory: Path, more: Mapping[str, str], *format_options: str) -> I
         yield made
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0, "the node did not stop cleanly"
+        assert process.wait(30) == 0, f"the node did not stop cleanly: {log.read_text()}"
 
 
 def add_user(node: SaslNode, user: str, password: bytes) -> None:
