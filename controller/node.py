@@ -52,6 +52,7 @@ from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.security.delegation_tokens import TokensByHmac
 from ottla.server.world import World
@@ -172,6 +173,7 @@ class ControllerNode:
         endpoints: Sequence[Endpoint],
         *,
         authorizer: Authorizer | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         """`endpoints`: the advertised endpoints of this controller's listeners."""
         self.world = world
@@ -186,6 +188,7 @@ class ControllerNode:
             scheduled_tasks=self.scheduled_tasks,
             configs=ConfigDecisions(schema),
             quorum=metadata.raft,
+            quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
             tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from ottla.server.quotas.bounds import GROUPS, Bound
 
 MINUTE_MS = 60_000
 
@@ -19,6 +21,8 @@ class GroupCoordinatorConfig:
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
+    # How many groups one partition may have: no setting of Kafka.
+    groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
@@ -37,5 +41,6 @@ PROPERTIES = {
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
-    """From parsed broker properties by their Kafka names."""
-    return GroupCoordinatorConfig(**{field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()})
+    """From parsed broker properties by their names."""
+    values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
+    return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))

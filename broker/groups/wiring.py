@@ -27,7 +27,7 @@ def group_coordinator(
         return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
 
     return GroupCoordinator(
-        from_properties(lambda name: configs[name]),
+        from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),

@@ -8,6 +8,7 @@ from typing import Protocol
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.security.delegation_tokens import TokensByHmac
 from ottla.server.world import World
@@ -33,6 +34,7 @@ class ControllerParts:
     scheduled_tasks: ScheduledTasks
     configs: ConfigDecisions
     quorum: Quorum
+    quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
     #: None if there are no delegation tokens.
     tokens: TokensByHmac | None = None

@@ -93,6 +93,7 @@ class Listener:
         # Counted in plain ints, read at a scrape.
         self.accepted = 0
         self.rejected = 0
+        self.throttled = 0
         self.refused = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -177,6 +178,15 @@ class Listener:
             connection.refuse(str(error))
 
     # The connection's side
+
+    def is_too_fast(self, connection: Connection) -> bool:
+        """Whether its address has used up its connection_creation_rate: then it is closed later, so that its client does not come at once."""
+        wait_ms = self.limits.quotas.wait_ms(connection.peer_host, self._dispatcher.mono_ns() // NS_PER_MS)
+        if not wait_ms:
+            return False
+        self.throttled += 1
+        self._wheel.add(connection, wait_ms)
+        return True
 
     def admit(self, connection: Connection) -> str | None:
         """Count the connection in, or say why it may not stay."""

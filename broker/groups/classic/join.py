@@ -35,6 +35,7 @@ def join(
         return _join(shard, group, now_ms, request, client, reply)
     if request.member_id:
         return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    shard.config.groups.check(len(shard.groups))
     # The group is in the log before a member gets an id.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     return Outcome(
