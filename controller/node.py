@@ -54,6 +54,7 @@ from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.security.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 LeaderWatcher = Callable[[int, int], None]
@@ -189,6 +190,7 @@ class ControllerNode:
             quorum=metadata.raft,
             quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
+            tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(

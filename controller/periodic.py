@@ -10,6 +10,7 @@ from collections.abc import Callable, Container
 from itertools import islice
 
 from ottla.controller.decisions.brokers import fence_records
+from ottla.controller.decisions.delegation_tokens import remove_expired
 from ottla.controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.heartbeats import NEVER_MS
 from ottla.controller.decisions.index import TopicIdPartition
@@ -27,8 +28,8 @@ from ottla.server.clock import TimerHandle
 
 log = logging.getLogger(__name__)
 
-# The delay before the next run of elections if one did not do all of them, so that requests are served in between.
-NEXT_ELECTIONS_MS = 10
+# The delay before the next run of a task if one did not do all of it, so that requests are served in between.
+NEXT_PART_MS = 10
 # The delay after a decision that could not be written.
 REFUSED_RETRY_MS = 1_000
 
@@ -102,6 +103,8 @@ class ScheduledTasks:
         if settings.auto_leader_rebalance_enable:
             self._later("rebalance", settings.leader_imbalance_check_interval_ms, self._rebalance)
         self._later("unclean", settings.unclean_leader_election_interval_ms, self._elect_unclean)
+        if settings.delegation_tokens.secret_key:
+            self._later("tokens", settings.delegation_tokens.check_interval_ms, self._remove_tokens)
 
     def _stop(self) -> None:
         timers, self._timers = self._timers, {}
@@ -162,18 +165,23 @@ class ScheduledTasks:
 
     def _rebalance(self) -> None:
         interval_ms = self._controller.settings.leader_imbalance_check_interval_ms
-        self._elections("rebalance", return_to_preferred_leaders, interval_ms, self._rebalance)
+        self._in_parts("rebalance", return_to_preferred_leaders, interval_ms, self._rebalance)
 
     def _elect_unclean(self) -> None:
         interval_ms = self._controller.settings.unclean_leader_election_interval_ms
-        self._elections("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
+        self._in_parts("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
+
+    def _remove_tokens(self) -> None:
+        interval_ms = self._controller.settings.delegation_tokens.check_interval_ms
+        now_ms = self._controller.clock.wall_ms()
+        self._in_parts("tokens", lambda state: remove_expired(state, now_ms), interval_ms, self._remove_tokens)
 
     def _configs_changed(self, names: Container[str]) -> None:
         """Runs unclean elections at once if they may be enabled now: an operator who enables them for an offline partition expects that."""
         if UNCLEAN_LEADER_ELECTION in names and "unclean" in self._timers:
             self._later("unclean", 0, self._elect_unclean)
 
-    def _elections(
+    def _in_parts(
         self,
         task: str,
         hold: Callable[[ControlState], Outcome[bool]],
@@ -189,6 +197,6 @@ class ScheduledTasks:
             return outcome
 
         if self._write(decide):
-            self._later(task, NEXT_ELECTIONS_MS if more else interval_ms, again)
+            self._later(task, NEXT_PART_MS if more else interval_ms, again)
         elif self._controller.is_active:
             self._later(task, min(interval_ms, REFUSED_RETRY_MS), again)

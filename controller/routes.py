@@ -25,6 +25,7 @@ from ottla.controller.handlers import (
     create_acls,
     create_partitions,
     create_topics,
+    delegation_tokens,
     delete_acls,
     delete_topics,
     describe_cluster,
@@ -63,6 +64,9 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.ALLOCATE_PRODUCER_IDS, decided(CLUSTER_ACTION, allocate_producer_ids)),
     (ApiKey.CONTROLLER_REGISTRATION, decided(CLUSTER_ACTION, register_controller)),
     (ApiKey.ASSIGN_REPLICAS_TO_DIRS, decided(CLUSTER_ACTION, assign_replicas_to_directories)),
+    (ApiKey.CREATE_DELEGATION_TOKEN, delegation_tokens.handle_create),
+    (ApiKey.RENEW_DELEGATION_TOKEN, delegation_tokens.handle_renew),
+    (ApiKey.EXPIRE_DELEGATION_TOKEN, delegation_tokens.handle_expire),
     (ApiKey.UNREGISTER_CONTROLLER, unregister_controller.handle),
 )
 

@@ -14,6 +14,7 @@ from ottla.server.network.connection import Requests
 from ottla.server.network.listener import Endpoint
 from ottla.server.network.login import Logins
 from ottla.server.network.peer_login import PeerLogin
+from ottla.server.security.delegation_tokens import hmac_of, principal_of
 from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient
 from ottla.server.security.sasl.listener import MECHANISMS, OAUTHBEARER, client_exchange, login_rules, peer_tokens
 from ottla.server.security.sasl.oauth_listener import OAuthTokens
@@ -48,8 +49,12 @@ class NodeUsers:
     def _credential(self, mechanism: str, user: str) -> Credential | None:
         return self._image.scram.credential(NUMBERS[mechanism], user)
 
-    def _token(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        return None
+    def _token(self, token_id: str) -> TokenCredential | None:
+        token = self._image.delegation_tokens.tokens.get(token_id)
+        key = self._node.config["delegation.token.secret.key"]
+        if token is None or key is None or token.expiration_timestamp_ms <= self._node.world.clock.wall_ms():
+            return None
+        return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, hmac_of(key, token_id))
 
     def _decoy_salt(self, user: str) -> bytes:
         return hmac.digest(self._decoy_key, user.encode("utf-8", "replace"), hashlib.sha256)[:SALT_BYTES]
@@ -94,9 +99,7 @@ def logins_of(
     """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
     if not is_sasl(endpoint):
         return None
-    logins = Logins(
-        login_rules(node.config, endpoint.name, users.for_scram, users.tokens), requests, node.world.clock, wheel
-    )
+    logins = Logins(login_rules(node.config, endpoint.name, users.for_scram, users.tokens), requests, node.world, wheel)
 
     def update(config: NodeConfig, changed: frozenset[str]) -> None:
         try:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.settings import ControlSettings, DelegationTokenSettings
 from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from ottla.controller.raft.config import NO_VOTERS, RaftConfig
 from ottla.controller.raft.voters import Endpoint as RaftEndpoint
@@ -102,6 +102,12 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
+        delegation_tokens=DelegationTokenSettings(
+            config["delegation.token.secret.key"] or "",
+            config["delegation.token.max.lifetime.ms"],
+            config["delegation.token.expiry.time.ms"],
+            config["delegation.token.expiry.check.interval.ms"],
+        ),
         properties=config.static,
     )
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.describe_delegation_token import DescribedDelegationToken, DescribeDelegationTokenResponse
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
 from ottla.protocol.messages.list_groups import ListGroupsResponse
 from ottla.protocol.messages.list_transactions import ListTransactionsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC, TRANSACTIONAL_ID
+from ottla.server.security.operations import (
+    CLUSTER,
+    CLUSTER_NAME,
+    DELEGATION_TOKEN,
+    DESCRIBE,
+    DESCRIBE_TOKENS,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    USER,
+)
 
 
 def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:
@@ -72,3 +83,21 @@ def without_messages(
     for coordinator in answer.coordinators:
         if coordinator.error_message is None:
             coordinator.error_message = ""
+
+
+def only_visible_tokens(
+    broker: BrokerParts, request: object, context: RequestContext, answer: DescribeDelegationTokenResponse
+) -> None:
+    """Owners and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373)."""
+    client = context.connection.principal[:2]
+
+    def visible(token: DescribedDelegationToken) -> bool:
+        owner = (token.principal_type, token.principal_name)
+        if client in (owner, *((each.principal_type, each.principal_name) for each in token.renewers)):
+            return True
+        allows = broker.authorizer.allows
+        return allows(context, DESCRIBE, DELEGATION_TOKEN, token.token_id) or allows(
+            context, DESCRIBE_TOKENS, USER, ":".join(owner)
+        )
+
+    answer.tokens = [token for token in answer.tokens if visible(token)]

@@ -7,6 +7,16 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class DelegationTokenSettings:
+    """There are no tokens without a key."""
+
+    secret_key: str = field(default="", repr=False)
+    max_lifetime_ms: int = 604_800_000
+    expiry_ms: int = 86_400_000
+    check_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
 class ControlSettings:
     node_id: int
     cluster_id: str
@@ -22,5 +32,6 @@ class ControlSettings:
     metadata_max_idle_interval_ms: int = 500
     # A broken connection suggests that the broker has failed, but it may also just reconnect.
     lost_connection_grace_ms: int = 100
+    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     # Every property of the operator, by name: config responses and synonyms need all of them.
     properties: Mapping[str, str] = field(default_factory=dict)

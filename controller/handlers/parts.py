@@ -10,6 +10,7 @@ from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
+from ottla.server.security.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 
@@ -35,5 +36,7 @@ class ControllerParts:
     quorum: Quorum
     quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
+    #: None if there are no delegation tokens.
+    tokens: TokensByHmac | None = None
     # broker id -> the connection of its last heartbeat
     heartbeat_connections: dict[int, str] = field(default_factory=dict)

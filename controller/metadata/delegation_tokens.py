@@ -25,21 +25,25 @@ class DelegationToken:
     token_id: str
 
 
+def record_of(token: DelegationToken) -> DelegationTokenRecord:
+    return DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issue_timestamp_ms,
+        max_timestamp=token.max_timestamp_ms,
+        expiration_timestamp=token.expiration_timestamp_ms,
+        token_id=token.token_id,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class DelegationTokensImage:
     tokens: Map[str, DelegationToken] = field(default_factory=Map)
 
     def to_records(self) -> Iterator[MetadataRecord]:
-        for token_id, token in sorted(self.tokens.items(), key=lambda item: item[0]):
-            yield DelegationTokenRecord(
-                owner=token.owner,
-                requester=token.requester,
-                renewers=list(token.renewers),
-                issue_timestamp=token.issue_timestamp_ms,
-                max_timestamp=token.max_timestamp_ms,
-                expiration_timestamp=token.expiration_timestamp_ms,
-                token_id=token_id,
-            )
+        for _, token in sorted(self.tokens.items(), key=lambda item: item[0]):
+            yield record_of(token)
 
 
 class DelegationTokensDelta:

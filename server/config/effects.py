@@ -88,7 +88,6 @@ FAMILIES: dict[str, str] = {
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
     "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
-    "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -28,19 +28,24 @@ from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
-from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection, Pause, Requests
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.route import make_codec
 from ottla.server.security.principal import Principal
-from ottla.server.security.sasl.exchange import Authenticated, Exchange, Mechanism, SaslFailure
+from ottla.server.security.sasl.exchange import Authenticated, Exchange, Mechanism, SaslFailure, Slow
 from ottla.server.timer_wheel import TimerWheel
+
+if TYPE_CHECKING:
+    from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
+#: The frame for what the mechanism gives, and for its failure, if Kafka answers that.
+Accepted: TypeAlias = Callable[[bytes], Frame]
+Refused: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
 #: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
 LOGIN_TIMEOUT_MS = 30_000
@@ -94,11 +99,12 @@ class LoginCounts:
 class Logins:
     """What the connections of one SASL listener share."""
 
-    def __init__(self, rules: LoginRules, requests: Requests, clock: Clock, wheel: TimerWheel) -> None:
+    def __init__(self, rules: LoginRules, requests: Requests, world: World, wheel: TimerWheel) -> None:
         """`requests`: the dispatcher of authenticated connections."""
         self.rules = rules
         self.requests = requests
-        self.clock = clock
+        self.clock = world.clock
+        self.world = world
         self.wheel = wheel
         self.counts = LoginCounts()
 
@@ -239,31 +245,56 @@ class Login:
         return SaslHandshakeResponse(mechanisms=list(mechanisms))
 
     def _sasl_authenticate(self, request: SaslAuthenticateRequest, answer: Callable[[object], Frame]) -> None:
-        try:
-            token = self._evaluate(bytes(request.auth_bytes))
-        except SaslFailure as failure:
+        def accepted(token: bytes) -> Frame:
+            lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
+            return answer(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms))
+
+        def refused(failure: SaslFailure) -> Frame:
             message = failure.for_client or (
                 f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
             )
-            response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
-            raise LoginFailed(str(failure), answer(response)) from None
-        lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
-        self._connection.reply(*answer(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)))
+            return answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
+
+        self._evaluate(bytes(request.auth_bytes), accepted, refused)
 
     def _token(self, token: bytes) -> None:
-        try:
-            challenge = self._evaluate(token)
-        except SaslFailure as failure:
-            raise LoginFailed(str(failure)) from None
-        self._connection.reply(len(challenge).to_bytes(4, "big"), [challenge], len(challenge) + 4)
+        def accepted(challenge: bytes) -> Frame:
+            return len(challenge).to_bytes(4, "big"), [challenge], len(challenge) + 4
 
-    def _evaluate(self, token: bytes) -> bytes:
+        self._evaluate(token, accepted, lambda failure: None)
+
+    def _evaluate(self, token: bytes, accepted: Accepted, refused: Refused) -> None:
         assert self._exchange is not None, "set by the handshake"
-        outcome = self._exchange.evaluate(token)
+        try:
+            outcome = self._exchange.evaluate(token)
+            if isinstance(outcome, Slow):
+                self._connection.pause(Pause.WORK)
+                work = self._finish_later(outcome, accepted, refused)
+                self._logins.world.spawn(work, f"login {self._connection.id}")
+            else:
+                self._finish(outcome, accepted)
+        except SaslFailure as failure:
+            raise LoginFailed(str(failure), refused(failure)) from None
+
+    async def _finish_later(self, slow: Slow, accepted: Accepted, refused: Refused) -> None:
+        """The connection reads nothing meanwhile."""
+        connection = self._connection
+        try:
+            outcome = await self._logins.world.workers.run(slow.step)
+            if connection.closed or self._state is State.FAILED:
+                return
+            self._finish(outcome, accepted)
+        except SaslFailure as failure:
+            self._fail(str(failure), refused(failure))
+            return
+        connection.flush()
+        connection.resume(Pause.WORK)
+
+    def _finish(self, outcome: bytes | Authenticated, accepted: Accepted) -> None:
         if isinstance(outcome, Authenticated):
             self._succeed(outcome)
-            return outcome.token
-        return outcome
+            outcome = outcome.token
+        self._connection.reply(*accepted(outcome))
 
     # -- The end of a login ------------------------------------------------------------------------------------------
 

@@ -1,17 +1,18 @@
-"""Stock clients log in at a node with each mechanism, and wrong passwords get Kafka's error."""
+"""Stock clients log in at a node with each mechanism, and wrong passwords get Kafka's error.
+
+Invariant 50: a changed password counts at the next login.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-import signal
-import subprocess
-import sys
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jwt
 import pytest
@@ -19,18 +20,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from tests.ports import free_ports
+from ottla.certificates import Authority
+from tests.clients.sasl_node import MECHANISMS, SaslNode, add_user, started
 
-READY = "Kafka Server started"
 PLANTED = ("planted-admin", "planted-alice", "planted-bob", "planted-wrong")
-PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USERS = {
     "PLAIN": ("alice", "planted-alice"),
     "SCRAM-SHA-256": ("bob", "planted-bob"),
@@ -67,67 +66,24 @@ class AsyncToken(AioTokenProvider):
         return signed(exp=int(time.time()) + self._lifetime_s)
 
 
-class Node(NamedTuple):
-    plaintext: str
-    sasl: str
-    log: Path
-
-
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with a listener for clients that log in, and one for this test."""
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
     directory = tmp_path_factory.mktemp("sasl")
-    plaintext, controller, sasl = free_ports(3)
     keys = directory / "keys.json"
     row = jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key(), as_dict=True)
     keys.write_text(json.dumps({"keys": [{**row, "kid": "k"}]}))
-    properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{plaintext},CONTROLLER://127.0.0.1:{controller},CLIENTS://127.0.0.1:{sasl}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-        "log.dirs": str(directory / "data"),
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
+    oauth = {
+        "listener.name.clients.sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
         "listener.name.clients.oauthbearer.sasl.jaas.config": f"{OAUTH_LOGIN};",
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "sasl.oauthbearer.expected.issuer": ISSUER,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
-        "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN_LOGIN} username="admin" password="planted-admin" '
-        'user_admin="planted-admin" user_alice="planted-alice";',
     }
-    file, log = directory / "server.properties", directory / "log"
-    file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.main", "start", str(file)], stdout=output, stderr=output
-        )
-    try:
-        deadline = time.monotonic() + 30
-        while READY not in log.read_text():
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.02)
-        made = Node(f"127.0.0.1:{plaintext}", f"127.0.0.1:{sasl}", log)
-        add_user(made, "bob", b"planted-bob")
+    with started(directory, oauth) as made:
         yield made
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0, "the node did not stop cleanly"
 
 
-def add_user(node: Node, user: str, password: bytes) -> None:
-    admin = AdminClient({"bootstrap.servers": node.plaintext})
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password)
-        for done in admin.alter_user_scram_credentials([change]).values():
-            done.result(10)
-
-
-def librdkafka(node: Node, mechanism: str, user: str, password: str, **more: Any) -> dict[str, Any]:
+def librdkafka(node: SaslNode, mechanism: str, user: str, password: str, **more: Any) -> dict[str, Any]:
     return {
         "bootstrap.servers": node.sasl,
         "security.protocol": "SASL_PLAINTEXT",
@@ -138,7 +94,7 @@ def librdkafka(node: Node, mechanism: str, user: str, password: str, **more: Any
     }
 
 
-def in_python(node: Node, mechanism: str, user: str, password: str) -> dict[str, Any]:
+def in_python(node: SaslNode, mechanism: str, user: str, password: str) -> dict[str, Any]:
     return {
         "bootstrap_servers": node.sasl,
         "security_protocol": "SASL_PLAINTEXT",
@@ -149,14 +105,14 @@ def in_python(node: Node, mechanism: str, user: str, password: str) -> dict[str,
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_logs_in(node: Node, topic: str, mechanism: str) -> None:
+def test_confluent_kafka_logs_in(node: SaslNode, topic: str, mechanism: str) -> None:
     producer = Producer(librdkafka(node, mechanism, *USERS[mechanism]))
     producer.produce(topic, b"v")
     assert producer.flush(20) == 0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in(node: Node, topic: str, mechanism: str) -> None:
+def test_kafka_python_logs_in(node: SaslNode, topic: str, mechanism: str) -> None:
     producer = KafkaProducer(**in_python(node, mechanism, *USERS[mechanism]))
     assert producer.send(topic, b"v").get(20).offset == 0
     producer.close()
@@ -166,7 +122,7 @@ def test_kafka_python_logs_in(node: Node, topic: str, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka_logs_in_and_reads_what_it_wrote(node: Node, topic: str, mechanism: str) -> None:
+async def test_aiokafka_logs_in_and_reads_what_it_wrote(node: SaslNode, topic: str, mechanism: str) -> None:
     options = in_python(node, mechanism, *USERS[mechanism])
     async with AIOKafkaProducer(**options) as producer:
         await producer.send_and_wait(topic, b"v")
@@ -175,7 +131,7 @@ async def test_aiokafka_logs_in_and_reads_what_it_wrote(node: Node, topic: str, 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_a_wrong_password_is_refused(node: Node, mechanism: str) -> None:
+async def test_a_wrong_password_is_refused(node: SaslNode, mechanism: str) -> None:
     user, _ = USERS[mechanism]
     errors: list[KafkaError] = []
     admin = AdminClient(librdkafka(node, mechanism, user, "planted-wrong", error_cb=errors.append))
@@ -187,7 +143,7 @@ async def test_a_wrong_password_is_refused(node: Node, mechanism: str) -> None:
         await AIOKafkaProducer(**in_python(node, mechanism, user, "planted-wrong")).start()
 
 
-def test_a_password_that_is_changed_is_asked_for_at_once(node: Node) -> None:
+def test_a_password_that_is_changed_is_asked_for_at_once(node: SaslNode) -> None:
     add_user(node, "carol", b"planted-bob")
     AdminClient(librdkafka(node, "SCRAM-SHA-256", "carol", "planted-bob")).list_topics(timeout=10)
     add_user(node, "carol", b"planted-alice")
@@ -196,7 +152,7 @@ def test_a_password_that_is_changed_is_asked_for_at_once(node: Node) -> None:
         AdminClient(librdkafka(node, "SCRAM-SHA-256", "carol", "planted-bob")).list_topics(timeout=1)
 
 
-def test_librdkafka_logs_in_with_a_token(node: Node, topic: str) -> None:
+def test_librdkafka_logs_in_with_a_token(node: SaslNode, topic: str) -> None:
     options = {
         "bootstrap.servers": node.sasl,
         "security.protocol": "SASL_PLAINTEXT",
@@ -208,7 +164,7 @@ def test_librdkafka_logs_in_with_a_token(node: Node, topic: str) -> None:
     assert producer.flush(20) == 0
 
 
-def test_kafka_python_logs_in_with_a_token(node: Node) -> None:
+def test_kafka_python_logs_in_with_a_token(node: SaslNode) -> None:
     KafkaAdminClient(
         bootstrap_servers=node.sasl,
         security_protocol="SASL_PLAINTEXT",
@@ -217,7 +173,7 @@ def test_kafka_python_logs_in_with_a_token(node: Node) -> None:
     ).close()
 
 
-async def test_aiokafka_logs_in_with_a_token(node: Node, topic: str) -> None:
+async def test_aiokafka_logs_in_with_a_token(node: SaslNode, topic: str) -> None:
     async with aio_with(node, 600) as producer:
         await producer.send_and_wait(topic, b"v")
 
@@ -225,7 +181,7 @@ async def test_aiokafka_logs_in_with_a_token(node: Node, topic: str) -> None:
 @pytest.mark.parametrize(
     "token", [signed(exp=int(time.time()) - 60, iat=0), signed(iss="https://other"), signed(aud="other"), unsigned()]
 )
-def test_an_expired_or_unsigned_token_or_one_for_others_is_refused(node: Node, token: str) -> None:
+def test_an_expired_or_unsigned_token_or_one_for_others_is_refused(node: SaslNode, token: str) -> None:
     errors: list[KafkaError] = []
     options = librdkafka(node, "OAUTHBEARER", "", "", error_cb=errors.append) | {
         "oauth_cb": lambda _: (token, time.time() + 600)
@@ -239,7 +195,7 @@ def test_an_expired_or_unsigned_token_or_one_for_others_is_refused(node: Node, t
     assert token not in node.log.read_text()
 
 
-async def test_the_session_of_a_token_ends_with_it(node: Node, topic: str) -> None:
+async def test_the_session_of_a_token_ends_with_it(node: SaslNode, topic: str) -> None:
     """aiokafka does not re-authenticate: its connection is closed at the first request after the end, and it logs in again."""
     producer = aio_with(node, 2)
     await producer.start()
@@ -251,7 +207,7 @@ async def test_the_session_of_a_token_ends_with_it(node: Node, topic: str) -> No
     await producer.stop()
 
 
-def aio_with(node: Node, lifetime_s: int) -> AIOKafkaProducer:
+def aio_with(node: SaslNode, lifetime_s: int) -> AIOKafkaProducer:
     return AIOKafkaProducer(
         bootstrap_servers=node.sasl,
         security_protocol="SASL_PLAINTEXT",
@@ -262,7 +218,49 @@ def aio_with(node: Node, lifetime_s: int) -> AIOKafkaProducer:
     )
 
 
-def test_zz_no_secret_is_in_the_log(node: Node) -> None:
+def test_a_user_of_kafka_storage_logs_in_from_the_start(tmp_path: Path) -> None:
+    with started(tmp_path, {}, "--add-scram", "SCRAM-SHA-512=[name=first,password=planted-alice]") as node:
+        AdminClient(librdkafka(node, "SCRAM-SHA-512", "first", "planted-alice")).list_topics(timeout=10)
+
+
+async def test_clients_log_in_over_tls(tmp_path: Path) -> None:
+    """SASL_SSL: the listener's principal is that of the login, whatever certificate the client has."""
+    authority = Authority.create("test")
+    issued = authority.issue("node", ["localhost", "127.0.0.1"])
+    (tmp_path / "node.pem").write_text(issued.key_pem + issued.chain_pem)
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    secured = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL",
+        "listener.name.clients.ssl.keystore.type": "PEM",
+        "listener.name.clients.ssl.keystore.location": str(tmp_path / "node.pem"),
+    }
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with started(tmp_path, secured) as node:
+        for mechanism, (user, password) in USERS.items():
+            options = librdkafka(node, mechanism, user, password) | {
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(tmp_path / "ca.pem"),
+            }
+            producer = Producer(options)
+            producer.produce("secured", b"v")
+            assert await asyncio.to_thread(producer.flush, 20) == 0
+            in_common = in_python(node, mechanism, user, password) | {
+                "security_protocol": "SASL_SSL",
+                "ssl_context": context,
+            }
+            async with AIOKafkaProducer(**in_common) as aio:
+                await aio.send_and_wait("secured", b"v")
+            await asyncio.to_thread(lambda options=in_common: KafkaAdminClient(**options).close())
+        wrong = librdkafka(node, "PLAIN", "alice", "planted-wrong") | {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(tmp_path / "ca.pem"),
+        }
+        with pytest.raises(KafkaException):
+            await asyncio.to_thread(AdminClient(wrong).list_topics, timeout=2)
+        assert "Failed authentication with /127.0.0.1" in node.log.read_text()
+
+
+def test_zz_no_secret_is_in_the_log(node: SaslNode) -> None:
     text = node.log.read_text()
     assert "Failed authentication with /127.0.0.1" in text
     assert not [secret for secret in PLANTED if secret in text]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import appends, batches, files, logs, nodes, state, texts, wire
+from tests.fuzz import appends, batches, files, logins, logs, nodes, state, texts, wire
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
@@ -13,6 +13,7 @@ TARGETS: dict[str, Target] = {
         *appends.TARGETS,
         *files.TARGETS,
         *logs.TARGETS,
+        *logins.TARGETS,
         *state.TARGETS,
         *texts.TARGETS,
         *nodes.TARGETS,

@@ -139,7 +139,7 @@ def frames(data: bytes) -> None:
     stream = data[1:] if data[0] & 1 else _stretched(data[1:])
     # What is kept of a frame is copied with each read: at most so many of them, or this takes all the time there is.
     deliver(protocol, stream, 1 + (data[0] >> 1) + len(stream) // READS_MAX)
-    expected, left = _plain_frames(stream)
+    expected, left = plain_frames(stream)
     refused = left is None
     equal(protocol.frames, expected, "frames")
     equal(protocol.refused, refused, "refusal")
@@ -149,7 +149,7 @@ def frames(data: bytes) -> None:
     protocol.drop_received()
 
 
-def _plain_frames(stream: bytes) -> tuple[list[bytes], int | None]:
+def plain_frames(stream: bytes) -> tuple[list[bytes], int | None]:
     """The frames of a whole stream, and how many bytes are left over; None where a size is refused."""
     found, pos = [], 0
     while len(stream) - pos >= 4:
@@ -255,7 +255,7 @@ def connection(data: bytes) -> None:
     client.connection_made(transport)
     deliver(client, data, 1 << 16)
     client.connection_lost(None)
-    _, left = _plain_frames(b"".join(transport.sent))
+    _, left = plain_frames(b"".join(transport.sent))
     equal(left, 0, "bytes behind the last answer")
 
 

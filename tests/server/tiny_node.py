@@ -120,7 +120,7 @@ async def tiny_node(
     wheel = TimerWheel(real.world.clock)
     dispatcher = Dispatcher(table, real.world.clock, real.world.spawn)
     endpoint = endpoint or Endpoint("PLAINTEXT", "127.0.0.1", port)
-    logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world.clock, wheel)
+    logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world, wheel)
     server_tls = tls and tls(real.world.clock)
     listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, tls=server_tls, logins=logins)
     await listener.start()

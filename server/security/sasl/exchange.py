@@ -16,6 +16,12 @@ class Authenticated(NamedTuple):
     expires_ms: int | None = None
 
 
+class Slow(NamedTuple):
+    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and nothing else of this exchange meanwhile."""
+
+    step: Callable[[], bytes | Authenticated]
+
+
 class SaslFailure(Exception):
     """The exchange has failed. The reason is for the node's log; it never includes a secret.
 
@@ -31,8 +37,8 @@ class SaslFailure(Exception):
 class Exchange(Protocol):
     """One attempt of one client."""
 
-    def evaluate(self, token: bytes) -> bytes | Authenticated:
-        """Returns the challenge, or the end of a successful exchange.
+    def evaluate(self, token: bytes) -> bytes | Authenticated | Slow:
+        """Returns the challenge, or the end of a successful exchange, or what computes one of the two.
 
         Raises:
             SaslFailure: the exchange has failed.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Values
-from ottla.server.security.sasl.login_tokens import ENDPOINT, UNSECURED, ClientCredentials, unsecured_token
+from ottla.server.security.sasl.login_tokens import ENDPOINT, UNSECURED, unsecured_token
 from ottla.server.security.sasl.oauthbearer import MS_PER_S, UnsecuredTokens, Validator
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class OAuthTokens:
             ConfigError: it is not said where they come from.
         """
         if values[ENDPOINT] is not None:
+            # Not at the top: urllib takes 20 ms to import.
+            from ottla.server.security.sasl.client_credentials import ClientCredentials
+
             return ClientCredentials(self._world, values, options).token
         if not any(name.startswith(UNSECURED) for name in options):
             raise ConfigError(

@@ -13,18 +13,21 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ottla.server.security.principal import Principal
-from ottla.server.security.sasl.exchange import Authenticated, SaslFailure, user
+from ottla.server.security.sasl.exchange import Authenticated, SaslFailure, Slow, user
 from ottla.server.security.sasl.scram_messages import (
     HASHES,
     ITERATIONS_MIN,
     ClientFirst,
     auth_message,
     hash_of,
+    keys_of,
     read_client_final,
     read_client_first,
+    salted_password,
     server_first,
     xor,
 )
@@ -46,18 +49,29 @@ class Credential(Protocol):
 
 
 class TokenCredential(NamedTuple):
-    """What a delegation token's login is checked with."""
+    """What a delegation token's login is checked with. `secret`: the HMAC of the token's id."""
 
     owner: Principal
     expires_ms: int
-    credential: Credential
+    secret: bytes
+
+
+class Derived(NamedTuple):
+    """The credential of a password that the node knows itself."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
 
 
 class ScramUsers(NamedTuple):
-    """Where credentials come from. Arguments are the name of the mechanism, and the user or the token's id."""
+    """Where credentials come from."""
 
+    #: Of a mechanism and a user.
     credential: Callable[[str, str], Credential | None]
-    token: Callable[[str, str], TokenCredential | None]
+    #: Of a token's id.
+    token: Callable[[str], TokenCredential | None]
     #: A salt for a user that does not exist, the same at every attempt.
     decoy_salt: Callable[[str], bytes]
     nonce: Callable[[], str]
@@ -84,29 +98,36 @@ class ScramExchange:
         self._principal = user("")
         self._expires_ms: int | None = None
 
-    def evaluate(self, token: bytes) -> bytes | Authenticated:
+    def evaluate(self, token: bytes) -> bytes | Authenticated | Slow:
         try:
-            return self._challenge(token) if self._first is None else self._verify(self._first, token)
+            return self._begin(token) if self._first is None else self._verify(self._first, token)
         except ValueError as error:
             raise SaslFailure(str(error)) from None
 
-    def _challenge(self, token: bytes) -> bytes:
+    def _begin(self, token: bytes) -> bytes | Slow:
         first = self._first = read_client_first(token)
-        credential: Credential | None
-        if first.extensions.get(TOKEN_AUTH, "").lower() == "true":
-            found = self._users.token(self._mechanism, first.name)
-            if found is None:
-                raise SaslFailure(f"Token Authentication failed: Invalid tokenId : {first.name}")
-            self._principal = found.owner._replace(token_authenticated=True)
-            self._expires_ms, credential = found.expires_ms, found.credential
-        else:
-            self._principal = user(first.name)
-            credential = self._users.credential(self._mechanism, first.name)
-            if credential is None:
-                credential = Decoy(self._users.decoy_salt(first.name))
         if first.authorization_id and first.authorization_id != first.name:
             message = "Authentication failed: Client requested an authorization id that is different from username"
             raise SaslFailure(message, message)
+        if first.extensions.get(TOKEN_AUTH, "").lower() == "true":
+            found = self._users.token(first.name)
+            if found is None:
+                raise SaslFailure(f"Token Authentication failed: Invalid tokenId : {first.name}")
+            self._principal = found.owner._replace(token_authenticated=True)
+            self._expires_ms = found.expires_ms
+            return Slow(partial(self._derive, first, found.secret))
+        self._principal = user(first.name)
+        credential = self._users.credential(self._mechanism, first.name)
+        return self._challenge(first, credential or Decoy(self._users.decoy_salt(first.name)))
+
+    def _derive(self, first: ClientFirst, secret: bytes) -> bytes:
+        """The password of a delegation token is its HMAC in Base64."""
+        salt = self._users.nonce().encode()
+        salted = salted_password(self._digest, base64.b64encode(secret), salt, ITERATIONS_MIN)
+        keys = keys_of(self._digest, salted)
+        return self._challenge(first, Derived(salt, keys.stored, keys.server, ITERATIONS_MIN))
+
+    def _challenge(self, first: ClientFirst, credential: Credential) -> bytes:
         if credential.iterations < ITERATIONS_MIN:
             raise SaslFailure(
                 f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN} for {self._mechanism}"

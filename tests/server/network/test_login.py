@@ -1,4 +1,4 @@
-"""The login of a connection, frame by frame: what each state accepts, and what a client costs that never gets through."""
+"""The login of a connection, frame by frame: what each state accepts, and what a client costs that never gets through (invariant 48)."""
 
 from __future__ import annotations
 

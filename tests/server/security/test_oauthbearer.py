@@ -21,9 +21,10 @@ from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl import key_sets, web
 from ottla.server.security.sasl.client import LoginRefused, OAuthBearerClient
+from ottla.server.security.sasl.client_credentials import ClientCredentials
 from ottla.server.security.sasl.exchange import Authenticated, SaslFailure
 from ottla.server.security.sasl.key_sets import KeySet
-from ottla.server.security.sasl.login_tokens import ENDPOINT, ClientCredentials, unsecured_token
+from ottla.server.security.sasl.login_tokens import ENDPOINT, unsecured_token
 from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, Token, TokenRefused, UnsecuredTokens
 from ottla.server.security.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, SignedTokens, read_keys
 from ottla.server.world import RealWorld

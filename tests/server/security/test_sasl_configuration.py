@@ -24,7 +24,7 @@ NODE = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.clients.plain.sasl.jaas.config": 'PlainLoginModule required username="u" password="p" user_u="planted";',
 }
-NO_USERS = ScramUsers(lambda mechanism, user: None, lambda mechanism, token: None, lambda user: b"", lambda: "n")
+NO_USERS = ScramUsers(lambda mechanism, user: None, lambda token: None, lambda user: b"", lambda: "n")
 NO_TOKENS = OAuthTokens(World(None, None, None, None, None, None))
 JAAS = "listener.name.clients.plain.sasl.jaas.config"
 OAUTH_JAAS = "listener.name.clients.oauthbearer.sasl.jaas.config"

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.client import ITERATIONS_ACCEPTED_MAX, LoginRefused, PlainClient, ScramClient
-from ottla.server.security.sasl.exchange import Authenticated, SaslFailure
+from ottla.server.security.sasl.exchange import Authenticated, SaslFailure, Slow
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.plain import PlainExchange
 from ottla.server.security.sasl.scram import ScramExchange, ScramUsers, TokenCredential
@@ -55,6 +55,19 @@ def test_plain_refuses_anything_else_with_kafkas_message(token: bytes, message: 
 # -- SCRAM ---------------------------------------------------------------------------------------------------------------
 
 
+SECRET = b"hmac of the token"
+PASSWORD = base64.b64encode(SECRET)
+
+
+def challenge_of(server: ScramExchange, first: bytes) -> bytes:
+    """The challenge for a delegation token, which a worker computes."""
+    slow = server.evaluate(first)
+    assert isinstance(slow, Slow)
+    challenge = slow.step()
+    assert isinstance(challenge, bytes)
+    return challenge
+
+
 class Stored(NamedTuple):
     salt: bytes
     stored_key: bytes
@@ -69,10 +82,8 @@ def stored(mechanism: str, password: bytes, iterations: int = 4096) -> Stored:
 
 
 def exchange(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, nonce: str = "server") -> ScramExchange:
-    def token(name: str, token_id: str) -> TokenCredential | None:
-        if token_id != "token-1":
-            return None
-        return TokenCredential(Principal("User", "owner"), 1234, stored(mechanism, b"hmac of the token"))
+    def token(token_id: str) -> TokenCredential | None:
+        return TokenCredential(Principal("User", "owner"), 1234, SECRET) if token_id == "token-1" else None
 
     users = ScramUsers(
         lambda _, name: stored(mechanism, b"secret", iterations) if name in ("alice", "a=b,c") else None,
@@ -117,7 +128,7 @@ def test_the_exchange_of_rfc_7677_is_reproduced() -> None:
     keys = keys_of("sha256", salted_password("sha256", b"pencil", salt, 4096))
     users = ScramUsers(
         lambda mechanism, name: Stored(salt, keys.stored, keys.server, 4096),
-        lambda mechanism, token_id: None,
+        lambda token_id: None,
         lambda name: b"",
         lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
     )
@@ -154,9 +165,8 @@ def test_a_user_that_does_not_exist_gets_a_challenge_that_is_the_same_at_each_at
 def test_a_delegation_token_authenticates_its_owner() -> None:
     server = exchange()
     bare = "n=token-1,r=c,tokenauth=true"
-    challenge = server.evaluate(b"n,," + bare.encode())
-    assert isinstance(challenge, bytes)
-    outcome = server.evaluate(final("SCRAM-SHA-256", b"hmac of the token", bare, challenge))
+    challenge = challenge_of(server, b"n,," + bare.encode())
+    outcome = server.evaluate(final("SCRAM-SHA-256", PASSWORD, bare, challenge))
     assert isinstance(outcome, Authenticated)
     assert outcome[::2] == (Principal("User", "owner", True), 1234)
     with pytest.raises(SaslFailure, match="Invalid tokenId"):
@@ -248,11 +258,10 @@ def test_client_and_server_of_scram_prove_to_each_other_that_they_know_the_passw
 
 
 def test_a_client_logs_in_with_a_delegation_token() -> None:
-    client, server = ScramClient("SCRAM-SHA-256", "token-1", "hmac of the token", "c", token=True), exchange()
+    client, server = ScramClient("SCRAM-SHA-256", "token-1", PASSWORD.decode(), "c", token=True), exchange()
     first = client.answer(b"")
     assert first == b"n,,n=token-1,r=c,tokenauth=true"
-    challenge = server.evaluate(first)
-    assert isinstance(challenge, bytes)
+    challenge = challenge_of(server, first)
     proved = client.answer(challenge)
     assert proved is not None and isinstance(server.evaluate(proved), Authenticated)
 

@@ -1,0 +1,53 @@
+"""DescribeDelegationToken (41): delegation tokens with their secrets. The client sees those that `broker/authorization/answers.py` leaves."""
+
+from __future__ import annotations
+
+from ottla.broker.parts import BrokerParts
+from ottla.controller.metadata.delegation_tokens import DelegationToken
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.server.network.context import RequestContext
+from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, principal_of
+
+
+def handle(
+    broker: BrokerParts, request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    key = broker.configs["delegation.token.secret.key"]
+    if not may_handle_tokens(context.connection.principal):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if key is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = None
+    if request.owners is not None:
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+    tokens = broker.metadata.image.delegation_tokens.tokens.values()
+    seen = [token for token in tokens if _is_asked_for(token, owners)]
+    return DescribeDelegationTokenResponse(
+        tokens=[_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
+    )
+
+
+def _is_asked_for(token: DelegationToken, owners: set[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint((token.owner, *token.renewers))
+
+
+def _described(token: DelegationToken, key: str) -> DescribedDelegationToken:
+    owner, requester = principal_of(token.owner), principal_of(token.requester)
+    return DescribedDelegationToken(
+        owner.type,
+        owner.name,
+        requester.type,
+        requester.name,
+        token.issue_timestamp_ms,
+        token.expiration_timestamp_ms,
+        token.max_timestamp_ms,
+        token.token_id,
+        hmac_of(key, token.token_id),
+        [DescribedDelegationTokenRenewer(*principal_of(renewer)[:2]) for renewer in token.renewers],
+    )

@@ -1,0 +1,100 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: for clients that are authenticated, but not by a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.controller.decisions.delegation_tokens import create, expire, renew
+from ottla.controller.handlers.parts import ControllerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Reply
+from ottla.server.security.delegation_tokens import may_handle_tokens
+from ottla.server.security.operations import CREATE_TOKENS, USER
+from ottla.server.security.principal import Principal
+
+T = TypeVar("T")
+#: DelegationTokenManager.ErrorTimestamp.
+NO_TIMESTAMP = -1
+
+
+def handle_create(
+    parts: ControllerParts, request: CreateDelegationTokenRequest, context: RequestContext
+) -> Reply[CreateDelegationTokenResponse]:
+    requester = context.connection.principal._replace(token_authenticated=False)
+    owner = requester
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+
+    def failed(error: KafkaError) -> CreateDelegationTokenResponse:
+        return CreateDelegationTokenResponse(
+            error_code=error.code,
+            principal_type=owner.type,
+            principal_name=owner.name,
+            token_requester_principal_type=requester.type,
+            token_requester_principal_name=requester.name,
+            issue_timestamp_ms=NO_TIMESTAMP,
+            expiry_timestamp_ms=NO_TIMESTAMP,
+            max_timestamp_ms=NO_TIMESTAMP,
+        )
+
+    def write() -> Reply[CreateDelegationTokenResponse]:
+        if owner != requester and not parts.authorizer.allows(context, CREATE_TOKENS, USER, str(owner)):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+        _check_enabled(parts)
+        world = parts.world
+        return parts.controller.write(
+            lambda state: create(state, request, owner, requester, world.clock.wall_ms(), world.rng)
+        )
+
+    return _answered(context, write, failed)
+
+
+def handle_renew(
+    parts: ControllerParts, request: RenewDelegationTokenRequest, context: RequestContext
+) -> Reply[RenewDelegationTokenResponse]:
+    def write() -> Reply[RenewDelegationTokenResponse]:
+        tokens = _check_enabled(parts)
+        now_ms, principal = parts.world.clock.wall_ms(), context.connection.principal
+        return parts.controller.write(lambda state: renew(state, request, principal, tokens, now_ms))
+
+    return _answered(context, write, lambda error: RenewDelegationTokenResponse(error.code, NO_TIMESTAMP))
+
+
+def handle_expire(
+    parts: ControllerParts, request: ExpireDelegationTokenRequest, context: RequestContext
+) -> Reply[ExpireDelegationTokenResponse]:
+    def write() -> Reply[ExpireDelegationTokenResponse]:
+        tokens = _check_enabled(parts)
+        now_ms, principal = parts.world.clock.wall_ms(), context.connection.principal
+        return parts.controller.write(lambda state: expire(state, request, principal, tokens, now_ms))
+
+    return _answered(context, write, lambda error: ExpireDelegationTokenResponse(error.code, NO_TIMESTAMP))
+
+
+def _check_enabled(parts: ControllerParts) -> Any:
+    if parts.tokens is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return parts.tokens
+
+
+def _answered(context: RequestContext, write: Callable[[], Reply[T]], failed: Callable[[KafkaError], T]) -> Reply[T]:
+    """NOT_CONTROLLER stays an error, so that the broker that has forwarded the request finds the active controller."""
+
+    def on_error(error: KafkaError) -> T:
+        if error.code == ErrorCode.NOT_CONTROLLER:
+            raise error
+        return failed(error)
+
+    try:
+        if not may_handle_tokens(context.connection.principal):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        return write().otherwise(on_error)
+    except KafkaError as error:
+        reply: Reply[T] = Reply()
+        reply.complete(on_error(error))
+        return reply

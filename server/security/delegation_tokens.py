@@ -1,0 +1,48 @@
+"""The secret of a delegation token (KIP-48): an HMAC of its id with the key that all nodes have. It is in no record and no log."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection
+
+from ottla.server.security.principal import ANONYMOUS, Principal
+
+DIGEST = "sha512"
+
+
+def hmac_of(key: str, token_id: str) -> bytes:
+    return hmac.digest(key.encode(), token_id.encode(), DIGEST)
+
+
+def may_handle_tokens(principal: Principal) -> bool:
+    """Returns True unless the client is not authenticated, or is by a token: a token must not prolong itself by another one."""
+    return principal != ANONYMOUS and not principal.token_authenticated
+
+
+def principal_of(text: str) -> Principal:
+    """Reads `User:alice`, as it is in records."""
+    kind, _, name = text.partition(":")
+    return Principal(kind, name)
+
+
+class TokensByHmac:
+    """Which token a secret belongs to. Secrets are computed once for each token, as the tokens come to be known."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._ids: dict[bytes, str] = {}
+        self._known: set[str] = set()
+
+    def find(self, token_ids: Collection[str], secret: bytes) -> str | None:
+        """Returns the id of the token among `token_ids`, None if there is none."""
+        for token_id in token_ids:
+            if token_id not in self._known:
+                self._known.add(token_id)
+                self._ids[hmac_of(self._key, token_id)] = token_id
+        found = self._ids.get(secret)
+        if found is None or found in token_ids:
+            return found
+        # Tokens have gone since: their secrets go, too.
+        self._ids = {secret: token_id for secret, token_id in self._ids.items() if token_id in token_ids}
+        self._known = set(self._ids.values())
+        return None

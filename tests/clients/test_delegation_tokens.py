@@ -1,0 +1,190 @@
+"""Delegation tokens over the wire: made by a user, used by who has the secret, ended by the owner; described to whom they concern."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from ottla.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.peer_login import PeerLogin
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.world import RealWorld
+from tests.clients.sasl_node import SaslNode, started
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@pytest.fixture(scope="module")
+def sasl_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
+    with started(tmp_path_factory.mktemp("tokens"), {"delegation.token.secret.key": "planted-key"}) as made:
+        yield made
+    assert "planted-key" not in made.log.read_text()
+
+
+@asynccontextmanager
+async def channels(node: SaslNode) -> AsyncIterator[Channels]:
+    made = Channels(node, RealWorld(asyncio.get_running_loop()))
+    try:
+        yield made
+    finally:
+        for channel in made.open:
+            channel.close()
+        await made.real.close()
+
+
+class Channels:
+    def __init__(self, node: SaslNode, real: RealWorld) -> None:
+        self.node = node
+        self.real = real
+        self.open: list[Channel] = []
+
+    def plain(self, user: str) -> Channel:
+        return self._channel("PLAIN", lambda: PlainClient(user, f"planted-{user}"))
+
+    def token(self, mechanism: str, made: CreateDelegationTokenResponse, secret: bytes | None = None) -> Channel:
+        password = base64.b64encode(made.hmac if secret is None else secret).decode()
+        return self._channel(mechanism, lambda: ScramClient(mechanism, made.token_id, password, "nonce", token=True))
+
+    def anonymous(self) -> Channel:
+        return self._open(self.node.plaintext, PLAINTEXT)
+
+    def _channel(self, mechanism: str, make: Callable[[], ClientExchange]) -> Channel:
+        async def exchange() -> ClientExchange:
+            return make()
+
+        login = PeerLogin(mechanism, exchange, self.real.workers, self.real.world.clock)
+        return self._open(self.node.sasl, PeerSecurity(login=login))
+
+    def _open(self, address: str, security: PeerSecurity) -> Channel:
+        host, _, port = address.rpartition(":")
+        channel = Channel(self.real.world, host, int(port), "test", security)
+        self.open.append(channel)
+        return channel
+
+
+async def create(channel: Channel, lifetime_ms: int = -1, **owner: str) -> CreateDelegationTokenResponse:
+    request = CreateDelegationTokenRequest(
+        renewers=[CreatableRenewers("User", "admin")], max_lifetime_ms=lifetime_ms, **owner
+    )
+    response: CreateDelegationTokenResponse = await channel.request(request)
+    return response
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_token_logs_in_until_it_is_expired(sasl_node: SaslNode, mechanism: str) -> None:
+    async with channels(sasl_node) as to:
+        alice = to.plain("alice")
+        made = await create(alice)
+        assert made.error_code == 0 and (made.principal_name, made.token_requester_principal_name) == ("alice", "alice")
+        with_token = to.token(mechanism, made)
+        assert (await with_token.request(MetadataRequest(topics=[]))).error_code == 0
+        # A token makes no tokens, and does not see them either.
+        for request in (CreateDelegationTokenRequest(), DescribeDelegationTokenRequest(owners=None)):
+            response = await with_token.request(request)
+            assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        for request in (RenewDelegationTokenRequest(made.hmac, -1), ExpireDelegationTokenRequest(made.hmac, -1)):
+            assert (await with_token.request(request)).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert (await alice.request(ExpireDelegationTokenRequest(made.hmac, -1))).error_code == 0
+        with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+            await to.token(mechanism, made).request(MetadataRequest(topics=[]))
+
+
+async def test_the_session_of_a_token_ends_with_the_token(sasl_node: SaslNode) -> None:
+    async with channels(sasl_node) as to:
+        made = await create(to.plain("alice"), 1_500)
+        channel = to.token("SCRAM-SHA-256", made)
+        await channel.request(MetadataRequest(topics=[]))
+        await asyncio.sleep(1.6)
+        with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+            await channel.request(MetadataRequest(topics=[]))
+
+
+async def test_who_does_not_have_the_secret_is_refused(sasl_node: SaslNode) -> None:
+    async with channels(sasl_node) as to:
+        made = await create(to.plain("alice"))
+        with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+            await to.token("SCRAM-SHA-256", made, b"another secret").request(MetadataRequest(topics=[]))
+        made.token_id = "no-such-token"
+        with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+            await to.token("SCRAM-SHA-256", made).request(MetadataRequest(topics=[]))
+        assert base64.b64encode(made.hmac).decode() not in sasl_node.log.read_text()
+
+
+async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) -> None:
+    async with channels(sasl_node) as to:
+        alice, admin, bob = (to.plain(user) for user in ("alice", "admin", "bob"))
+        made = await create(alice)
+        for channel in (alice, admin):
+            described = await channel.request(
+                DescribeDelegationTokenRequest(owners=[DescribeDelegationTokenOwner("User", "alice")])
+            )
+            [token] = [each for each in described.tokens if each.token_id == made.token_id]
+            assert (token.hmac, token.max_timestamp, token.renewers[0].principal_name) == (
+                made.hmac,
+                made.max_timestamp_ms,
+                "admin",
+            )
+        renewed = await admin.request(RenewDelegationTokenRequest(made.hmac, 1_000))
+        assert renewed.error_code == 0 and renewed.expiry_timestamp_ms < made.expiry_timestamp_ms
+        assert (await bob.request(RenewDelegationTokenRequest(made.hmac, -1))).error_code == (
+            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        )
+        assert (await alice.request(DescribeDelegationTokenRequest(owners=[]))).tokens == []
+        nobodys = await alice.request(RenewDelegationTokenRequest(b"x", -1))
+        assert (nobodys.error_code, nobodys.expiry_timestamp_ms) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
+
+
+async def test_a_client_that_is_not_authenticated_gets_no_token(sasl_node: SaslNode) -> None:
+    async with channels(sasl_node) as to:
+        refused = await create(to.anonymous())
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert (refused.principal_name, refused.hmac, refused.max_timestamp_ms) == ("ANONYMOUS", b"", -1)
+
+
+async def test_a_node_without_a_key_has_no_tokens(tmp_path: Path) -> None:
+    with started(tmp_path, {}) as node:
+        async with channels(node) as to:
+            alice = to.plain("alice")
+            assert (await create(alice)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+            described = await alice.request(DescribeDelegationTokenRequest(owners=None))
+            assert described.error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+async def test_with_an_authorizer_others_need_a_permission(tmp_path: Path) -> None:
+    authorizer = {
+        "delegation.token.secret.key": "planted-key",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    with started(tmp_path, authorizer) as node:
+        async with channels(node) as to:
+            alice, bob, admin = (to.plain(user) for user in ("alice", "bob", "admin"))
+            made = await create(alice)
+            for_alice = await create(bob, owner_principal_type="User", owner_principal_name="alice")
+            assert for_alice.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            by_admin = await create(admin, owner_principal_type="User", owner_principal_name="alice")
+            assert (by_admin.principal_name, by_admin.token_requester_principal_name) == ("alice", "admin")
+            everything = DescribeDelegationTokenRequest(owners=None)
+            assert (await bob.request(everything)).tokens == []
+            ids = {made.token_id, by_admin.token_id}
+            assert {token.token_id for token in (await alice.request(everything)).tokens} == ids
+            assert {token.token_id for token in (await admin.request(everything)).tokens} == ids

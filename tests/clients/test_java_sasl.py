@@ -1,0 +1,89 @@
+"""Apache Kafka's own clients and tools log in, re-authenticate, and use delegation tokens; skipped with the reason where Java is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.sasl_node import MECHANISMS, SaslNode, started
+from tests.needs import needs_apache_kafka
+from tools.apache_kafka import run_tool
+
+pytestmark = [needs_apache_kafka, pytest.mark.timeout(300)]
+
+KAFKA = "org.apache.kafka.common.security"
+PLAIN = f"{KAFKA}.plain.PlainLoginModule required"
+SCRAM = f"{KAFKA}.scram.ScramLoginModule required"
+OAUTH = f"{KAFKA}.oauthbearer.OAuthBearerLoginModule required"
+SESSION_MS = 2_000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
+    more = {
+        "delegation.token.secret.key": "planted-key",
+        "connections.max.reauth.ms": str(SESSION_MS),
+        "listener.name.clients.sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
+        "listener.name.clients.oauthbearer.sasl.jaas.config": f'{OAUTH} unsecuredLoginStringClaim_sub="node";',
+    }
+    with started(tmp_path_factory.mktemp("java"), more) as made:
+        yield made
+
+
+def properties(directory: Path, mechanism: str, jaas: str) -> str:
+    file = directory / f"{mechanism}.properties"
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas"),
+    [
+        ("PLAIN", f'{PLAIN} username="alice" password="planted-alice";'),
+        ("SCRAM-SHA-256", f'{SCRAM} username="bob" password="planted-bob";'),
+        ("SCRAM-SHA-512", f'{SCRAM} username="bob" password="planted-bob";'),
+        ("OAUTHBEARER", f'{OAUTH} unsecuredLoginStringClaim_sub="zoe";'),
+    ],
+)
+def test_the_tools_log_in(node: SaslNode, tmp_path: Path, mechanism: str, jaas: str) -> None:
+    config = properties(tmp_path, mechanism, jaas)
+    done = run_tool("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wrong_password_is_kafkas_error(node: SaslNode, tmp_path: Path) -> None:
+    config = properties(tmp_path, "SCRAM-SHA-256", f'{SCRAM} username="bob" password="planted-wrong";')
+    done = run_tool("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
+    assert done.returncode == 1
+    assert "SaslAuthenticationException: Authentication failed during authentication due to invalid credentials" in (
+        done.stdout + done.stderr
+    )
+
+
+def test_a_producer_goes_on_over_several_sessions_on_its_connections(node: SaslNode, tmp_path: Path) -> None:
+    config = properties(tmp_path, "SCRAM-SHA-512", f'{SCRAM} username="bob" password="planted-bob";')
+    rate, seconds = 100, 3 * SESSION_MS // 1000
+    done = run_tool(
+        "kafka-producer-perf-test", "--topic", "sessions", "--num-records", str(rate * seconds), "--record-size", "10",
+        "--throughput", str(rate), "--bootstrap-server", node.sasl, "--command-config", config,
+    )  # fmt: skip
+    assert done.returncode == 0 and f"{rate * seconds} records sent" in done.stdout, done.stdout + done.stderr
+    assert "its session has expired" not in node.log.read_text()
+
+
+def test_a_token_of_the_tool_logs_in(node: SaslNode, tmp_path: Path) -> None:
+    config = properties(tmp_path, "PLAIN", f'{PLAIN} username="alice" password="planted-alice";')
+    made = run_tool(
+        "kafka-delegation-tokens", "--bootstrap-server", node.sasl, "--command-config", config, "--create",
+        "--max-life-time-period", "-1", "--renewer-principal", "User:admin",
+    ).stdout  # fmt: skip
+    token = re.search(r"(?P<id>\S{22})\s+(?P<hmac>\S{86}==)\s+User:alice", made)
+    assert token is not None, made
+    jaas = f'{SCRAM} username="{token["id"]}" password="{token["hmac"]}" tokenauth="true";'
+    with_token = properties(tmp_path, "SCRAM-SHA-256", jaas)
+    done = run_tool("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", with_token, "--list")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert token["hmac"] not in node.log.read_text()
