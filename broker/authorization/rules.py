@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from ottla.broker.authorization import (
     add_partitions_to_txn_guard,
+    consumer_group_guard,
     describe_topic_partitions_guard,
     fetch_guard,
     init_producer_id_guard,
@@ -73,6 +74,11 @@ RULES: Mapping[ApiKey, Rules] = {
     ),
     ApiKey.DESCRIBE_GROUPS: (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
     ApiKey.LIST_GROUPS: (After(only_visible_groups),),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_guard.guard_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        Each("group_ids", "groups", on_each_group(DESCRIBE)),
+        After(consumer_group_guard.without_hidden_topics),
+    ),
     ApiKey.DELETE_RECORDS: (Each("topics", "topics", on_topic(DELETE)),),
     ApiKey.INIT_PRODUCER_ID: init_producer_id_guard.guard,
     ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn_guard.guard,

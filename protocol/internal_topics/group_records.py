@@ -132,7 +132,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: int32 = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = v(tag=0, factory=ClassicMemberMetadata)
+    classic_member_metadata: ClassicMemberMetadata | None = v(tag=0, default=None)
 
 
 @message(key=6, versions="0", flexible="none")
@@ -173,7 +173,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class ConsumerGroupTopicPartitions:
     topic_id: uuid = ZERO_UUID
     partitions: list[int32] = v(default=[])
-    assignment_epochs: list[int32] | None = v(tag=0, default=[])
+    assignment_epochs: list[int32] | None = v(tag=0, default=None)
 
 
 @message(key=8, versions="0", flexible="0+")
@@ -382,7 +382,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 class CurrentTaskIds:
     subtopology_id: str = ""
     partitions: list[int32] = v(default=[])
-    assignment_epochs: list[int32] | None = v(tag=0, default=[])
+    assignment_epochs: list[int32] | None = v(tag=0, default=None)
 
 
 @message(key=22, versions="0", flexible="0+")
