@@ -26,14 +26,17 @@ TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
     STABLE: {
         UNREVOKED_PARTITIONS: "a newer target takes partitions away that the member has not given up yet",
         UNRELEASED_PARTITIONS: "a newer target gives partitions that other members still have",
+        UNKNOWN: "a newer coordinator wrote a state that this one does not know",
     },
     UNREVOKED_PARTITIONS: {
         STABLE: "the member gave the partitions up, and has all of its target",
         UNRELEASED_PARTITIONS: "the member gave the partitions up, and waits for those of others",
+        UNKNOWN: "a newer coordinator wrote a state that this one does not know",
     },
     UNRELEASED_PARTITIONS: {
         STABLE: "the others gave their partitions up",
         UNREVOKED_PARTITIONS: "a newer target takes partitions away",
+        UNKNOWN: "a newer coordinator wrote a state that this one does not know",
     },
     UNKNOWN: {
         STABLE: "the member gave everything up that it had in a state of a newer coordinator",

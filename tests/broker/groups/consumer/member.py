@@ -28,7 +28,7 @@ Owned = dict[str, set[int]]
 
 
 class ConsumerMember:
-    """It gives up at once what it is told to, unless `owned` is set by the test."""
+    """It gives up at once what a response takes away, unless `owned` is set by the test."""
 
     def __init__(
         self,
