@@ -21,7 +21,7 @@ from ottla.server.isolation import isolated
 
 log = logging.getLogger(__name__)
 
-#: One turn's work: so many partitions are encoded in some 3 ms.
+#: The limit of one turn: so many partitions are encoded in about 3 ms.
 PARTITIONS_PER_TURN = 500
 #: So many topics that are kept already are looked through in the time in which one partition is encoded.
 KEPT_PER_PARTITION = 10
@@ -30,7 +30,7 @@ VIEWS_MAX = 8
 
 
 class View(NamedTuple):
-    """What clients may see differently of one topic."""
+    """The fields of a topic that differ between clients."""
 
     version: int
     listener: str
@@ -50,14 +50,14 @@ Done = Callable[[Rows | None], None]
 
 
 class _Pass:
-    """One view's bytes, and the pass over the topics that is being made."""
+    """The encoded topics of one view, and the pass that encodes them."""
 
     def __init__(self) -> None:
         self.cluster: ClusterImage | None = None
         self.encode: EncodeTopic | None = None
         self.kept: dict[bytes, tuple[TopicImage, bytes]] = {}
         self.rows: Rows | None = None
-        #: Of which image `rows` are, or will be.
+        #: The image that `rows` encode, or will encode.
         self.image: MetadataImage | None = None
         self.topics: Iterator[TopicImage] | None = None
         #: The topic whose pieces are being made, and those that are there.
@@ -107,7 +107,7 @@ class AllTopics:
         self._step(view, made)
 
     def _step(self, view: View, made: _Pass) -> None:
-        """One turn's share of the pass."""
+        """Run the pass for one turn of the event loop."""
         try:
             is_done = self._encode_some(made)
         except Exception:

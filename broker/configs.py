@@ -47,7 +47,7 @@ class BrokerConfigs:
         self._log_configs.clear()
 
     def for_log(self, overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's LogConfig. Most topics share one: 10,000 partitions must not parse 10,000 times."""
+        """Return a topic's LogConfig. Most topics share one: 10,000 partitions must not parse 10,000 times."""
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:

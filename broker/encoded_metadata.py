@@ -28,18 +28,18 @@ class EncodedMetadata:
         self.rows = rows
 
     def only(self, is_visible: Callable[[str], bool]) -> EncodedMetadata:
-        """The same without the topics that the caller may not see."""
+        """Return a copy without the topics that the caller may not describe."""
         topics = [row for row in self.rows.topics if is_visible(row[0])]
         return EncodedMetadata(self.head, Rows(topics, b"".join([encoded for _, encoded in topics])))
 
     def plus(self, topics: list[MetadataResponseTopic], version: int) -> EncodedMetadata:
-        """The same with these behind."""
+        """Return a copy with these topics appended."""
         more = [(topic.name or "", encode_topic(topic, version)) for topic in topics]
         joined = b"".join([self.rows.joined, *(encoded for _, encoded in more)])
         return EncodedMetadata(self.head, Rows([*self.rows.topics, *more], joined))
 
 
-#: What Metadata is answered with.
+#: The response to Metadata, with topics as objects or as bytes.
 Metadata: TypeAlias = MetadataResponse | EncodedMetadata
 
 
@@ -93,5 +93,5 @@ def metadata_encoder(version: int) -> Callable[[Metadata, Pieces], None]:
 
 
 def _bytes_behind(version: int) -> int:
-    """Of the fields that follow the topics."""
+    """Return the number of bytes of the fields that follow the topics."""
     return (4 if 8 <= version <= 10 else 0) + (2 if version >= 13 else 0) + (1 if version >= 9 else 0)

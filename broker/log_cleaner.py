@@ -51,7 +51,7 @@ class LogCleaner:
                 await asyncio.sleep(self._configs["log.cleaner.backoff.ms"] / 1000)
 
     async def _pass(self) -> bool:
-        """One pass over the log that needs it most; False when none does."""
+        """Clean the dirtiest log in one pass; return False if no log needs cleaning."""
         cleaner = self._cleaner
         cleaner.memory_bytes = self._configs["log.cleaner.dedupe.buffer.size"]
         cleaner.load_factor = self._configs["log.cleaner.io.buffer.load.factor"]

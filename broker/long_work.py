@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 class LongWork:
-    """One per broker."""
+    """The long work of one broker."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._large = asyncio.Semaphore(1)
-        #: For handlers of a hot path, which begin it by setting what is left, and use it up before they return.
+        #: The turn of handlers on a hot path: they set the time that is left when they begin, and end their work before they return.
         self.turn = Turn()
 
     def run(

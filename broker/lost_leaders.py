@@ -22,7 +22,7 @@ from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 
 #: The client may have noticed the loss a millisecond earlier: connections break at the same moment for all peers, but
-#: not in the same turn of everybody's loop. So questions of clients that have been here for a while are answered after this, if the
+#: not in the same turn of each node's event loop. So questions of clients that have been here for a while are answered after this, if the
 #: answer names a leader that is fetched from here: of others this broker would not notice that they are lost.
 #: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
 SETTLE_MS = 10
@@ -30,7 +30,7 @@ OLD_CONNECTION_NS = 250_000_000
 #: A fence takes 0.1 s, a new controller before it another 0.1 to 0.5 s. What is held back holds back what is behind it on the
 #: same connection, so not longer.
 HOLD_MS = 500
-#: librdkafka (since 2.10) forgets a broker that an answer does not list, and with it who leads the partitions it had there,
+#: librdkafka (since 2.10) forgets a broker that an answer does not list, and with it the leaders of the partitions that it had there,
 #: though the same answer says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is
 #: spared that, because a dead broker is listed for the rest of its session, up to 9 s.
 LISTED_MS = 5_000
@@ -65,7 +65,7 @@ class HeldAnswers:
         return held.reply
 
     def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
-        """As `hold`, for an answer that names no lost leader now but soon may."""
+        """Delay an answer that names no lost leader by SETTLE_MS: this node's view of a broken leader may lag the client's by milliseconds."""
         held = _Held(names_lost_leader, answer, self._settled)
         self._wait(held, SETTLE_MS)
         return held.reply

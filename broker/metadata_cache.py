@@ -84,7 +84,7 @@ class MetadataCache:
         return (NO_LEADER, -1) if partition is None else (partition.leader, partition.leader_epoch)
 
     def offline_replicas(self, partition: PartitionRegistration, listener_name: str) -> list[int]:
-        """Replicas whose broker is gone or fenced, does not have the listener, or whose directory failed."""
+        """Return the offline replicas: the broker is unregistered or fenced, lacks the listener, or the log directory failed."""
         offline = []
         for replica in partition.replicas:
             broker = self.image.cluster.brokers.get(replica)

@@ -30,6 +30,7 @@ from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
@@ -54,7 +55,9 @@ class BrokerNode:
         lifecycle: BrokerLifecycle,
         unadvertised_listeners: frozenset[str],
         authorizer: Authorizer | None = None,
+        security: PeerSecurity = PLAINTEXT,
     ) -> None:
+        """`security` of the connections to other brokers."""
         self.world = world
         self.configs = configs
         self.logs = logs
@@ -62,11 +65,13 @@ class BrokerNode:
         self.controller = controller
         self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
-        self.replicas = replicas(world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch)
+        self.replicas = replicas(
+            world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
+        )
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
         group_metadata = GroupMetadataLeadership(self.groups)
         self.replicas.listeners.append(group_metadata)
-        self.channels = BrokerChannels(world, configs, self.metadata)
+        self.channels = BrokerChannels(world, configs, self.metadata, security)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel

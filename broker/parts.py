@@ -1,4 +1,4 @@
-"""What the handlers of a broker are given: the parts of one broker process, by name. `broker/node.py` fills it."""
+"""The dependencies of a broker's handlers, by name: the components of one broker process. `broker/node.py` fills it."""
 
 from __future__ import annotations
 

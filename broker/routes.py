@@ -1,18 +1,51 @@
-"""What a broker's listeners answer, one row per API: a handler of handlers/, or FORWARD to the active controller.
+"""The APIs of a broker's listeners, one row each: all that Ottla has to know to serve it.
 
-ApiVersions is answered by the server from exactly these rows. An API of Kafka is declared in protocol/api.py already; to serve it
-takes one row here, one file in handlers/, one row in broker/authorization/rules.py, and tests. tests/rules name what is missing.
-CONTRIBUTING.md has the steps.
+A row names the handler of handlers/ and who may use the API, as Kafka's KafkaApis asks its authorizer; or it says that the request
+is forwarded to the active controller, which authorizes it for the client. Messages, versions and listeners of each API are Kafka's
+and are in protocol/api.py. ApiVersions is answered by the server from exactly these rows, and needs no permission.
+CONTRIBUTING.md has the steps of a new API; tests/rules name what is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, NamedTuple
 
-from ottla.broker.authorization.guard import guarded
-from ottla.broker.authorization.rules import RULES
+from ottla.broker.authorization import (
+    add_partitions_to_txn_guard,
+    consumer_group_guard,
+    describe_topic_partitions_guard,
+    fetch_guard,
+    init_producer_id_guard,
+    metadata_guard,
+    offset_delete_guard,
+    offset_fetch_guard,
+    produce_guard,
+)
+from ottla.broker.authorization.actions import (
+    describe_config_resource,
+    describe_coordinator_key,
+    find_share_coordinator,
+    on_cluster,
+    on_each_group,
+    on_each_transactional_id,
+    on_group,
+    on_topic,
+    on_topic_or_id,
+    on_transactional_id,
+    read_valid_topic,
+    sync_with_protocol,
+)
+from ottla.broker.authorization.answers import (
+    cluster_operations,
+    group_operations,
+    only_visible_groups,
+    only_visible_topics,
+    only_visible_transactions,
+    without_messages,
+)
+from ottla.broker.authorization.guard import After, Each, Rules, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.handlers import (
@@ -57,84 +90,163 @@ from ottla.broker.handlers import (
 )
 from ottla.broker.parts import BrokerParts
 from ottla.protocol.api import ApiKey
+from ottla.protocol.ranges import parse
 from ottla.server.network.context import RequestContext
-from ottla.server.network.route import Route
-
-FORWARD: Final = "forward"
+from ottla.server.network.route import Encode, Route
+from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 LocalHandler = Callable[[BrokerParts, Any, RequestContext], Any]
 
-ROUTES: tuple[tuple[ApiKey, LocalHandler | str], ...] = (
-    (ApiKey.PRODUCE, produce.handle),
-    (ApiKey.FETCH, fetch.handle),
-    (ApiKey.LIST_OFFSETS, list_offsets.handle),
-    (ApiKey.METADATA, metadata.handle),
-    (ApiKey.OFFSET_COMMIT, offset_commit.handle),
-    (ApiKey.OFFSET_FETCH, offset_fetch.handle),
-    (ApiKey.FIND_COORDINATOR, find_coordinator.handle),
-    (ApiKey.JOIN_GROUP, join_group.handle),
-    (ApiKey.HEARTBEAT, heartbeat.handle),
-    (ApiKey.LEAVE_GROUP, leave_group.handle),
-    (ApiKey.SYNC_GROUP, sync_group.handle),
-    (ApiKey.DESCRIBE_GROUPS, describe_groups.handle),
-    (ApiKey.LIST_GROUPS, list_groups.handle),
-    (ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat.handle),
-    (ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe.handle),
-    (ApiKey.CREATE_TOPICS, FORWARD),
-    (ApiKey.DELETE_TOPICS, FORWARD),
-    (ApiKey.DELETE_RECORDS, delete_records.handle),
-    (ApiKey.INIT_PRODUCER_ID, init_producer_id.handle),
-    (ApiKey.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch.handle),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn.handle),
-    (ApiKey.ADD_OFFSETS_TO_TXN, add_offsets_to_txn.handle),
-    (ApiKey.END_TXN, end_txn.handle),
-    (ApiKey.WRITE_TXN_MARKERS, write_txn_markers.handle),
-    (ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit.handle),
-    (ApiKey.DESCRIBE_ACLS, describe_acls.handle),
-    (ApiKey.CREATE_ACLS, FORWARD),
-    (ApiKey.DELETE_ACLS, FORWARD),
-    (ApiKey.DESCRIBE_CONFIGS, describe_configs.handle),
-    (ApiKey.ALTER_CONFIGS, FORWARD),
-    (ApiKey.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs.handle),
-    (ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle),
-    (ApiKey.CREATE_PARTITIONS, FORWARD),
-    (ApiKey.DELETE_GROUPS, delete_groups.handle),
-    (ApiKey.ELECT_LEADERS, FORWARD),
-    (ApiKey.INCREMENTAL_ALTER_CONFIGS, FORWARD),
-    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, FORWARD),
-    (ApiKey.LIST_PARTITION_REASSIGNMENTS, FORWARD),
-    (ApiKey.OFFSET_DELETE, offset_delete.handle),
-    (ApiKey.DESCRIBE_QUORUM, FORWARD),
-    (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_user_scram_credentials.handle),
-    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, FORWARD),
-    (ApiKey.UPDATE_FEATURES, FORWARD),
-    (ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle),
-    (ApiKey.DESCRIBE_PRODUCERS, describe_producers.handle),
-    (ApiKey.UNREGISTER_BROKER, FORWARD),
-    (ApiKey.DESCRIBE_TRANSACTIONS, describe_transactions.handle),
-    (ApiKey.LIST_TRANSACTIONS, list_transactions.handle),
-    (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, get_telemetry_subscriptions.handle),
-    (ApiKey.PUSH_TELEMETRY, push_telemetry.handle),
-    (ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle),
-    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle),
-    (ApiKey.ADD_RAFT_VOTER, FORWARD),
-    (ApiKey.REMOVE_RAFT_VOTER, FORWARD),
+
+class Answered(NamedTuple):
+    """An API that the broker answers itself, for clients that `authorization` allows to use it."""
+
+    api_key: ApiKey
+    handler: LocalHandler
+    authorization: Rules
+    #: Where an answer may be encoded already.
+    encoder: Callable[[int], Encode] | None = None
+
+
+class Forwarded(NamedTuple):
+    """An API of the active controller, which also authorizes the client (controller/handlers/authorization.py)."""
+
+    api_key: ApiKey
+
+
+#: No permission is needed, as in Kafka.
+OPEN: tuple[Whole, ...] = ()
+
+_GROUP_MEMBER = (Whole((on_group(READ),)),)
+
+ROUTES: tuple[Answered | Forwarded, ...] = (
+    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard),
+    Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard),
+    Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
+    Answered(ApiKey.METADATA, metadata.handle, metadata_guard.guard, encoder=metadata_encoder),
+    Answered(
+        ApiKey.OFFSET_COMMIT,
+        offset_commit.handle,
+        (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
+    ),
+    Answered(ApiKey.OFFSET_FETCH, offset_fetch.handle, offset_fetch_guard.guard),
+    Answered(
+        ApiKey.FIND_COORDINATOR,
+        find_coordinator.handle,
+        (
+            After(without_messages),
+            Whole((find_share_coordinator,), versions=parse("6+")),
+            Whole((describe_coordinator_key,), versions=parse("0-3")),
+            Each("coordinator_keys", "coordinators", describe_coordinator_key, versions=parse("4+")),
+        ),
+    ),
+    Answered(ApiKey.JOIN_GROUP, join_group.handle, _GROUP_MEMBER),
+    Answered(ApiKey.HEARTBEAT, heartbeat.handle, _GROUP_MEMBER),
+    Answered(ApiKey.LEAVE_GROUP, leave_group.handle, _GROUP_MEMBER),
+    Answered(
+        ApiKey.SYNC_GROUP,
+        sync_group.handle,
+        (
+            Whole((on_group(READ),), versions=parse("0-4")),
+            Whole((sync_with_protocol,), versions=parse("5+")),
+        ),
+    ),
+    Answered(
+        ApiKey.DESCRIBE_GROUPS,
+        describe_groups.handle,
+        (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
+    ),
+    Answered(ApiKey.LIST_GROUPS, list_groups.handle, (After(only_visible_groups),)),
+    Answered(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat.handle, consumer_group_guard.guard_heartbeat),
+    Answered(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        consumer_group_describe.handle,
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(consumer_group_guard.without_hidden_topics)),
+    ),
+    Forwarded(ApiKey.CREATE_TOPICS),
+    Forwarded(ApiKey.DELETE_TOPICS),
+    Answered(ApiKey.DELETE_RECORDS, delete_records.handle, (Each("topics", "topics", on_topic(DELETE)),)),
+    Answered(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id_guard.guard),
+    Answered(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        offset_for_leader_epoch.handle,
+        (Each("topics", "topics", on_topic(DESCRIBE, "topic"), unless=on_cluster(CLUSTER_ACTION)),),
+    ),
+    Answered(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn.handle, add_partitions_to_txn_guard.guard),
+    Answered(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        add_offsets_to_txn.handle,
+        (Whole((on_transactional_id(WRITE),)), Whole((on_group(READ),))),
+    ),
+    Answered(ApiKey.END_TXN, end_txn.handle, (Whole((on_transactional_id(WRITE),)),)),
+    Answered(
+        ApiKey.WRITE_TXN_MARKERS, write_txn_markers.handle, (Whole((on_cluster(ALTER), on_cluster(CLUSTER_ACTION))),)
+    ),
+    Answered(
+        ApiKey.TXN_OFFSET_COMMIT,
+        txn_offset_commit.handle,
+        (
+            Whole((on_transactional_id(WRITE),)),
+            Whole((on_group(READ),)),
+            Each("topics", "topics", on_topic_or_id(READ)),
+        ),
+    ),
+    Answered(ApiKey.DESCRIBE_ACLS, describe_acls.handle, (Whole((on_cluster(DESCRIBE),)),)),
+    Forwarded(ApiKey.CREATE_ACLS),
+    Forwarded(ApiKey.DELETE_ACLS),
+    Answered(
+        ApiKey.DESCRIBE_CONFIGS,
+        describe_configs.handle,
+        (Each("resources", "results", describe_config_resource, has_message=True),),
+    ),
+    Forwarded(ApiKey.ALTER_CONFIGS),
+    Answered(ApiKey.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs.handle, (Whole((on_cluster(ALTER),)),)),
+    Answered(ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle, (Whole((on_cluster(DESCRIBE),)),)),
+    Forwarded(ApiKey.CREATE_PARTITIONS),
+    Answered(ApiKey.DELETE_GROUPS, delete_groups.handle, (Each("groups_names", "results", on_each_group(DELETE)),)),
+    Forwarded(ApiKey.ELECT_LEADERS),
+    Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
+    Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
+    Answered(ApiKey.OFFSET_DELETE, offset_delete.handle, offset_delete_guard.guard),
+    Forwarded(ApiKey.DESCRIBE_QUORUM),
+    Answered(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        describe_user_scram_credentials.handle,
+        (Whole((on_cluster(DESCRIBE),)),),
+    ),
+    Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+    Forwarded(ApiKey.UPDATE_FEATURES),
+    Answered(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, (After(cluster_operations),)),
+    Answered(ApiKey.DESCRIBE_PRODUCERS, describe_producers.handle, (Each("topics", "topics", read_valid_topic),)),
+    Forwarded(ApiKey.UNREGISTER_BROKER),
+    Answered(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        describe_transactions.handle,
+        (
+            After(only_visible_topics),
+            Each("transactional_ids", "transaction_states", on_each_transactional_id(DESCRIBE)),
+        ),
+    ),
+    Answered(ApiKey.LIST_TRANSACTIONS, list_transactions.handle, (After(only_visible_transactions),)),
+    Answered(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, get_telemetry_subscriptions.handle, OPEN),
+    Answered(ApiKey.PUSH_TELEMETRY, push_telemetry.handle, OPEN),
+    Answered(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
+    Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions_guard.guard),
+    Forwarded(ApiKey.ADD_RAFT_VOTER),
+    Forwarded(ApiKey.REMOVE_RAFT_VOTER),
 )
-
-
-#: APIs with an answer that is encoded already.
-ENCODERS = {ApiKey.METADATA: metadata_encoder}
 
 
 def broker_routes(broker: BrokerParts) -> list[Route]:
     """The rows bound to the parts of one broker, behind their guards."""
     return [
-        Route(api_key, partial(forward, broker.controller), takes_frame=True)
-        if isinstance(handler, str)
+        Route(row.api_key, partial(forward, broker.controller), takes_frame=True)
+        if isinstance(row, Forwarded)
         else Route(
-            api_key,
-            guarded(broker, api_key, RULES[api_key], partial(handler, broker)),
-            encoder=ENCODERS.get(api_key),
+            row.api_key,
+            guarded(broker, row.api_key, row.authorization, partial(row.handler, broker)),
+            encoder=row.encoder,
         )
-        for api_key, handler in ROUTES
+        for row in ROUTES
     ]

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, removal, checkpoints, flushes, forgotten producers.
+"""The scheduled tasks of a broker: retention, removal, checkpoints, flushes, expiration of producers.
 
 Each scheduled task is a row: its interval and its function. What waits for the disk runs on a worker thread; what touches the
 logs' own state runs on the loop, because a log has one writer. A task that fails runs again after its interval: the storage
@@ -107,7 +107,7 @@ class ScheduledTasks:
         self._write("recovery points", self._logs.write_recovery_points)
 
     def _write(self, name: str, write: Callable[[], None]) -> None:
-        """On a worker: two fsyncs of a busy disk took 129 ms with 10,000 partitions. A write that still runs is not joined."""
+        """Write the checkpoints on a worker: two fsyncs of a busy disk took 129 ms with 10,000 partitions. While one write runs no other starts."""
         if name not in self._writing:
             self._writing.add(name)
             self._world.spawn(self._write_one(name, write), f"checkpoint {name}")

@@ -1,4 +1,4 @@
-"""What a topic may be called, and the topics that Kafka itself owns."""
+"""The valid names of topics, and Kafka's internal topics."""
 
 from __future__ import annotations
 

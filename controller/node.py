@@ -50,6 +50,7 @@ from ottla.protocol.primitives import new_uuid
 from ottla.protocol.work import Work
 from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.world import World
@@ -72,11 +73,14 @@ class MetadataNode:
         snapshot_bytes_max: int = BYTES_BETWEEN_SNAPSHOTS_MAX,
         snapshot_interval_ms_max: int = SNAPSHOT_INTERVAL_MS_MAX,
         on_failure: Callable[[BaseException], None] | None = None,
+        security: PeerSecurity = PLAINTEXT,
     ) -> None:
+        """`security` of the connections to other controllers."""
         self.world = world
         self.directory = directory
         self.loader = MetadataLoader()
-        self.raft = RaftNode(world, config, directory, self, on_failure=on_failure)
+        self.security = security
+        self.raft = RaftNode(world, config, directory, self, security=security, on_failure=on_failure)
         self.leader_watchers: list[LeaderWatcher] = []
         self.after_commit: list[Callable[[], None]] = []
         self._last_append_time_ms = -1
@@ -223,6 +227,10 @@ class ControllerNode:
             if channel is not None:
                 channel.close()
             channel = self._channel = Channel(
-                self.world, endpoint.host, endpoint.port, f"controller-{self.controller.node_id}"
+                self.world,
+                endpoint.host,
+                endpoint.port,
+                f"controller-{self.controller.node_id}",
+                self.metadata.security,
             )
         return channel

@@ -43,7 +43,7 @@ Decide = Callable[[ControlState], Outcome[T]]
 
 
 class MetadataLog(Protocol):
-    """What the controller needs of the quorum."""
+    """The interface of the controller to the quorum."""
 
     @property
     def log_end_offset(self) -> int:
@@ -55,7 +55,9 @@ class MetadataLog(Protocol):
     def resign(self, epoch: int) -> None: ...
 
 
-class _Waiting(NamedTuple):
+class _UncommittedReply(NamedTuple):
+    """A reply that waits until the metadata log is committed up to the offset of its last record."""
+
     offset: int
     reply: Reply[Any]
     response: Any
@@ -84,12 +86,12 @@ class Controller:
         self.on_activated: Callable[[], None] = lambda: None
         self.on_deactivated: Callable[[], None] = lambda: None
         self.on_decided: Callable[[], None] = lambda: None
-        #: Of the names of the configs that were set or removed.
+        #: Called with the names of the configs that were set or removed.
         self.on_configs_changed: Callable[[Container[str]], None] = lambda names: None
         self.last_append_ms = 0
         self._log = log_
         self._state: ControlState | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_UncommittedReply] = deque()
         self._last_offset = -1  # of the newest record appended by this term
         self._bootstrap: list[MetadataRecord] | None = None
         self._last_leader_id = -1
@@ -146,7 +148,7 @@ class Controller:
         return reply
 
     def write_in_turns(self, decide: Decide[T | None]) -> Reply[T]:
-        """As `write`, for what may be more than a turn of the loop has time for.
+        """Like `write`, for decisions that may need more time than one turn of the loop.
 
         `decide` gives None for a response as long as there is more to decide, and is asked again in the next turn: what is
         decided in one turn is appended and replayed in it, other decisions come in between, and the answer is one for all
@@ -167,7 +169,7 @@ class Controller:
 
     def _answer(self, reply: Reply[T], response: T) -> None:
         if self._last_offset > self.loader.last_offset:
-            self._waiting.append(_Waiting(self._last_offset, reply, response))
+            self._waiting.append(_UncommittedReply(self._last_offset, reply, response))
         else:
             reply.complete(response)
 
@@ -204,7 +206,7 @@ class Controller:
             self._deactivate()
 
     def _append(self, state: ControlState, records: list[MetadataRecord]) -> None:
-        """As one batch where it is what a client asked for; fencing a broker with many partitions takes several."""
+        """Append the decision of a client's request as one batch; fencing a broker with many partitions takes several."""
         for start in range(0, len(records), USER_RECORDS_MAX):
             self._append_batch(state, records[start : start + USER_RECORDS_MAX])
 
@@ -309,7 +311,7 @@ class Controller:
         self.clock.call_later(0, some)
 
     def set_bootstrap(self, records: Iterable[MetadataRecord]) -> None:
-        """What a new cluster begins with, where its directory was formatted with something else than the defaults."""
+        """Write the records that a new cluster begins with, if its directory was formatted with other values than the defaults."""
         self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
 
     def _deactivate(self) -> None:

@@ -23,7 +23,7 @@ ADMIN_LISTENER = "ottla.admin.listener"
 
 
 def admin_server(node: NodeState) -> AdminServer | None:
-    """None where it is not configured."""
+    """Return None if no admin listener is configured."""
     text = node.config.own[ADMIN_LISTENER]
     if not text:
         return None

@@ -21,7 +21,7 @@ LOGS_PER_CALL = 4
 
 
 async def close_logs(world: World, logs: Logs, broker_epoch: int) -> None:
-    """No log is appended to or read any more. On return everything is on the disk, or its directory is not marked as clean."""
+    """Flush and close all logs, which are no longer appended to or read. A directory with an unflushed log is not marked as clean."""
     began_ms = world.clock.mono_ms()
     waiting = logs.begin_close()
     count = len(waiting)

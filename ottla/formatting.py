@@ -25,7 +25,7 @@ from ottla.storage.log_dirs import (
 
 log = logging.getLogger(__name__)
 
-#: What a file system itself puts into its root.
+#: Entries that a file system itself puts into its root.
 NOT_OURS = frozenset({"lost+found", LOCK})
 
 

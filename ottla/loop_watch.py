@@ -1,4 +1,4 @@
-"""How long the event loop was held: a gauge for every length, and above 100 ms a line in the log that says by what.
+"""The holds of the event loop: metrics of their lengths, and for each above 100 ms a log line that names the cause.
 
     the loop     runs a timer every 50 ms; how late it comes is what every client, and the quorum, had to wait
     a thread     sleeps until the timer would be 100 ms late; if it has not run by then, takes down where the loop's thread is
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.05
 HELD_MS_MAX = 100
-#: While the loop is held, and for how long not to look again once it is known by what.
+#: The thread looks this often while the loop is held, and pauses this long once the cause is known.
 LOOK_S = 0.05
 #: Lags are counted by their bits in units of 1024 ns, as latencies are.
 BUCKETS = 40
@@ -83,7 +83,7 @@ class LoopWatch:
         self._set_timer()
 
     def _say(self, now_ns: int, late_ns: int, caught: str | None) -> None:
-        """One line a second at most. Little CPU in a long time means that the disk was waited for, or the machine is busy."""
+        """Log one line a second at most. Little CPU in a long time means that the node waited for the disk, or the machine is busy."""
         if now_ns < self._silent_until_ns:
             self._unsaid += 1
             return
@@ -145,5 +145,5 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def short_name(path: str) -> str:
-    """The last two parts: `handlers/metadata.py`."""
+    """Return the last two parts of a path, as in `handlers/metadata.py`."""
     return "/".join(path.rsplit("/", 2)[-2:])

@@ -25,18 +25,20 @@ from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
+from ottla.node_logins import NodeUsers, logins_of
 from ottla.node_parts import (
     authorizer,
     control_settings,
     detoured,
     raft_config,
-    refuse_unserved_protocols,
     registered,
 )
+from ottla.node_security import NodeSecurity
 from ottla.node_state import NodeState
 from ottla.protocol.api import ApiKey
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig, log_ignored
+from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
@@ -73,10 +75,10 @@ class Node(NodeState):
         """`where` each property is set, for what is said of it."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
-        refuse_unserved_protocols(self.config)
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
+        self._security = NodeSecurity(self.world, self.config)
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
@@ -89,6 +91,7 @@ class Node(NodeState):
         self._prometheus: PrometheusEndpoint | None = None
         self._request_metrics: list[Route] = []
         self._inbox = ReceiveBuffer()
+        self._users = NodeUsers(self)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.
@@ -138,6 +141,7 @@ class Node(NodeState):
             snapshot_bytes_max=config["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
             on_failure=self.fail,
+            security=self._security.to_controllers,
         )
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
@@ -174,7 +178,10 @@ class Node(NodeState):
         # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
         # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
         # answered TOPIC_ALREADY_EXISTS.
-        heartbeats, channel = (ControllerChannel(self.world, config.node_id, self._active_controller) for _ in range(2))
+        heartbeats, channel = (
+            ControllerChannel(self.world, config.node_id, self._active_controller, self._security.to_controllers)
+            for _ in range(2)
+        )
         self._channels += [heartbeats, channel]
         self.metadata.leader_watchers += [each.leader_changed for each in self._channels]
         # Filled when the listeners have their ports; the lifecycle reads it when it registers.
@@ -207,6 +214,7 @@ class Node(NodeState):
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
             self.authorizer,
+            self._security.to_brokers,
         )
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
@@ -242,7 +250,14 @@ class Node(NodeState):
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
         """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
         api_versions = ApiVersionsHandler(self.metadata.features)
-        table = RouteTable([*routes, Route(ApiKey.API_VERSIONS, api_versions)])
+        table = RouteTable(
+            [
+                *routes,
+                Route(ApiKey.API_VERSIONS, api_versions),
+                Route(ApiKey.SASL_HANDSHAKE, sasl_handshake.handle),
+                Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate.handle),
+            ]
+        )
         api_versions.set_routes(table.rows)
         broker = self.broker
         if broker is not None:
@@ -261,7 +276,9 @@ class Node(NodeState):
                 self.limits,
                 self._inbox,
                 self.wheel,
+                tls=self._security.of_listeners.get(endpoint.name),
                 inter_broker=endpoint.name == self.config.inter_broker_listener,
+                logins=logins_of(self, self._users, endpoint, dispatcher, self.wheel),
             )
             await listener.bind()
             self.listeners.append(listener)
@@ -302,6 +319,7 @@ class Node(NodeState):
             epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
             await close_logs(self.world, self.logs, epoch)
         self.wheel.close()
+        self._security.stop()
         if self._admin is not None:
             await self._admin.stop()
         if failure is not None:

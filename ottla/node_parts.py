@@ -117,26 +117,18 @@ def detoured(world: World, config: NodeConfig) -> World:
     return replace(world, network=Detours(world.network, ways))
 
 
-def refuse_unserved_protocols(config: NodeConfig) -> None:
-    """A listener that asks for TLS or SASL must not come up in the clear.
-
-    Raises:
-        ConfigError: there is such a listener.
-    """
-    for endpoint in config.endpoints:
-        if endpoint.security_protocol != "PLAINTEXT":
-            raise ConfigError(
-                "listeners",
-                endpoint.name,
-                f"{endpoint.security_protocol} is not served by this version of Ottla",
-                f"map {endpoint.name} to PLAINTEXT in listener.security.protocol.map, or leave it out, and protect it otherwise",
-            )
-
-
 def authorizer(config: NodeConfig) -> AllowAll | StandardAuthorizer:
     """Nodes ask each other for ClusterAction like everybody; without authentication they are all User:ANONYMOUS."""
     made = make_authorizer(config["authorizer.class.name"], config.static)
-    open_names = [e.name for e in config.endpoints if not e.security_protocol.startswith("SASL")]
+    open_names = [
+        e.name
+        for e in config.endpoints
+        if e.security_protocol == "PLAINTEXT"
+        or (
+            e.security_protocol == "SSL"
+            and {**config.values, **config.of_listener(e.name)}["ssl.client.auth"] != "required"
+        )
+    ]
     if len(config.voters) > 1 and open_names and not made.is_super_user(ANONYMOUS):
         log.warning(
             "Nodes that come by %s are User:ANONYMOUS, which is not among super.users: the quorum of %d will not be able to elect a leader",

@@ -1,4 +1,4 @@
-"""What a node consists of while it starts and runs. `Node` fills it; the checks of the admin listener read it."""
+"""The components of a node while it starts and runs. `Node` fills it; the checks of the admin listener read it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ PIPES_VARIABLE = "OTTLA_DEV_PIPES"
 
 
 def inherited_pipes() -> tuple[int, int]:
-    """The file descriptors of ready and alive; (-1, -1) for a node that was not started this way."""
+    """Return the file descriptors of ready and alive; (-1, -1) for a node that was not started this way."""
     text = os.environ.pop(PIPES_VARIABLE, "")
     ready, _, alive = text.partition(",")
     return (int(ready), int(alive)) if alive else (-1, -1)

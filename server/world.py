@@ -37,7 +37,8 @@ class RealWorld:
         self.workers = ThreadWorkers(loop)
         self.world = World(
             clock=SystemClock(loop),
-            rng=random.Random(random.SystemRandom().getrandbits(128)),
+            # Nonces and ids of sessions come from it, which clients must not be able to predict.
+            rng=random.SystemRandom(),
             files=OsFiles(),
             network=TcpNetwork(loop, self.tasks.spawn),
             workers=self.workers,

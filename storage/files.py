@@ -10,6 +10,9 @@ import errno
 import fcntl
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
@@ -255,6 +258,20 @@ class _writing(_failing):
         if isinstance(error, FileNotFoundError):
             raise StorageFailure(self.path, error) from error
         super().__exit__(kind, error, trace)
+
+
+@contextmanager
+def private_file(data: bytes) -> Iterator[str]:
+    """A file that only this process reads, and that is gone afterwards: OpenSSL takes private keys from files only."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("private"), "wb", buffering=0) as memory:
+            memory.write(data)
+            yield f"/proc/self/fd/{memory.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:  # readable by its owner only
+            file.write(data)
+            file.flush()
+            yield file.name
 
 
 def _sync(path: str) -> None:

@@ -1,4 +1,4 @@
-"""How many of the seeds that repeat a situation are run: some in `make test`, all in `make chaos`, which sets OTTLA_CHAOS."""
+"""How many seeds of a repeated test are run: some in `make test`, all in `make chaos`, which sets OTTLA_CHAOS."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ LOWEST, HIGHEST = 15_000, 32_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Consecutive ones, on which nobody listens now."""
+    """Return consecutive ports on which no process listens now."""
     while True:
         first = random.SystemRandom().randrange(LOWEST, HIGHEST)
         ports = list(range(first, first + count))

@@ -1,4 +1,4 @@
-"""Golden transcripts: commands for a harness, each with the output that it gave. `UPDATE=1 pytest` writes the files anew.
+"""Golden transcripts: commands for a harness, each with the output that it gave. `UPDATE=1 pytest` rewrites the files.
 
     # A comment belongs to the command below it.
     produce 1 3 acks=1
@@ -88,15 +88,13 @@ def check(path: Path, interpreter: Interpreter) -> None:
         place = f"{path}:{block.line}: {block.command}"
         output = _output(place, interpreter, block.command)
         if output != block.output and not _is_update():
-            raise AssertionError("\n".join([f"{place} (UPDATE=1 writes the file anew)", *ndiff(block.output, output)]))
+            raise AssertionError("\n".join([f"{place} (UPDATE=1 rewrites the file)", *ndiff(block.output, output)]))
         played.append(block._replace(output=output))
     text = "\n".join(block.text() for block in played)
     if _is_update():
         path.write_text(text)
     elif text != path.read_text():
-        raise TranscriptError(
-            f"{path}: other empty lines than one between two commands (UPDATE=1 writes the file anew)"
-        )
+        raise TranscriptError(f"{path}: other empty lines than one between two commands (UPDATE=1 rewrites the file)")
 
 
 def _output(place: str, interpreter: Interpreter, command: str) -> list[str]:

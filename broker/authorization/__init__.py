@@ -1,1 +1,1 @@
-"""What a client may do, asked before the handlers are: rules.py says it per API, guard.py puts it in front of a handler."""
+"""Authorization before handlers: broker/routes.py lists per API what is required, guard.py checks it in front of the handler."""

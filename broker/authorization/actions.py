@@ -1,4 +1,4 @@
-"""What a request, or an element of one, asks to be allowed: an operation on a resource. For the rows of rules.py."""
+"""The action that a request, or one element of it, requires: an operation on a resource. The rows of broker/routes.py use them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Action(NamedTuple):
     name: str
 
 
-#: Of the request and, in a rule for elements, one of those. None: no authorization is needed, and the handler responds.
+#: Called with the request and, in a rule for elements, one of them. With None no authorization is needed, and the handler responds.
 ActionOf = Callable[[BrokerParts, Any, Any], Action | None]
 
 
@@ -37,7 +37,7 @@ def on_cluster(operation: int) -> ActionOf:
 
 
 def on_group(operation: int, field: str = "group_id") -> ActionOf:
-    """The one group of a request."""
+    """Return the group of a request that names one."""
     return lambda broker, request, element: Action(operation, GROUP, getattr(request, field))
 
 
@@ -47,7 +47,7 @@ def on_each_group(operation: int) -> ActionOf:
 
 
 def on_transactional_id(operation: int) -> ActionOf:
-    """The one transaction of a request."""
+    """Return the transactional id of a request that names one."""
     return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, request.transactional_id)
 
 
@@ -57,12 +57,12 @@ def on_each_transactional_id(operation: int) -> ActionOf:
 
 
 def on_topic(operation: int, field: str = "name") -> ActionOf:
-    """Elements that name a topic."""
+    """Return the topic that an element names."""
     return lambda broker, request, element: Action(operation, TOPIC, getattr(element, field))
 
 
 def on_topic_or_id(operation: int) -> ActionOf:
-    """Elements with a name or, in later versions, an id. An id that nothing is known by is the handler's to refuse."""
+    """Return the topic of an element by its name or, in later versions, its id. The handler rejects unknown ids."""
 
     def action(broker: BrokerParts, request: object, element: Any) -> Action | None:
         name = element.name or broker.metadata.topic_name(element.topic_id)
@@ -87,7 +87,7 @@ GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 
 
 def describe_coordinator_key(broker: BrokerParts, request: Any, key: str | None) -> Action | None:
-    """FindCoordinator: one key, or from v4 on each of several. Coordinators of share groups are the brokers' own business."""
+    """FindCoordinator has one key, or several from v4 on. Only brokers look for coordinators of share groups."""
     name = request.key if key is None else key
     if request.key_type == GROUP_KEY:
         return Action(DESCRIBE, GROUP, name)
@@ -101,7 +101,7 @@ def find_share_coordinator(broker: BrokerParts, request: Any, element: object) -
 
 
 def describe_config_resource(broker: BrokerParts, request: object, resource: Any) -> Action | None:
-    """What a broker or a subscription to client metrics is configured with is the cluster's."""
+    """Configs of brokers and of client metrics subscriptions belong to the cluster resource."""
     match resource.resource_type:
         case ResourceType.TOPIC:
             return Action(DESCRIBE_CONFIGS, TOPIC, resource.resource_name)

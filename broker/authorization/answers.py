@@ -1,4 +1,4 @@
-"""Answers that depend on who asked: what the caller may do (KIP-430), and which groups and transactions it may know of."""
+"""Answers that depend on the principal: its authorized operations (KIP-430), and the groups and transactions that it may describe."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def group_operations(
 def only_visible_groups(
     broker: BrokerParts, request: object, context: RequestContext, answer: ListGroupsResponse
 ) -> None:
-    """Who may describe the cluster sees all groups."""
+    """A principal with DESCRIBE on the cluster sees all groups."""
     authorizer = broker.authorizer
     if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
         answer.groups = [g for g in answer.groups if authorizer.allows(context, DESCRIBE, GROUP, g.group_id)]

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: DESCRIBE on each topic; who asks for all gets those it may know of."""
+"""DescribeTopicPartitions: DESCRIBE on each topic; a request for all topics gets those that its principal may describe."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""In front of a handler: who may not do what the request asks gets the API's own refusal, the handler sees only the rest.
+"""Guards stand before handlers: unauthorized requests or elements get the API's own error, and the handler sees only the rest.
 
     Whole      one resource, one answer: a request that is not allowed never reaches the handler
-    Each       a list of resources: those not allowed are taken out of the request, and their refusals added to the answer
+    Each       a list of resources: those not allowed are taken out of the request, and their errors added to the response
     After      the answer says what the caller may do, or leaves out what it may not see
     a function (broker, handler) -> handler, for the APIs where neither will do
 
@@ -52,7 +52,7 @@ class Each(NamedTuple):
     action: ActionOf
     #: Whether a refusal says so in words too.
     has_message: bool = False
-    #: Who is allowed this need not be asked about every element.
+    #: If this is allowed, the elements are not checked one by one.
     unless: ActionOf | None = None
     versions: Versions = ALL_VERSIONS
 
@@ -169,7 +169,7 @@ def allows(broker: BrokerParts, context: RequestContext, action: Action | None) 
 
 
 def require(broker: BrokerParts, context: RequestContext, actions: Sequence[Action | None]) -> None:
-    """One of them; what the last of them is about says how it is refused."""
+    """Require one of the actions. If none is allowed, the resource type of the last one decides the error code."""
     if not any(allows(broker, context, action) for action in actions):
         last = actions[-1]
         assert last is not None

@@ -1,4 +1,4 @@
-"""OffsetDelete: DELETE on the group, READ on each topic. The coordinator has its say even if no topic is left."""
+"""OffsetDelete: DELETE on the group, READ on each topic. The coordinator is asked even if no topic is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: DESCRIBE on each group, and on each topic inside. Who asks for all topics gets those it may know of."""
+"""OffsetFetch: DESCRIBE on each group, and on each topic inside. A request for all topics gets those that its principal may describe."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _fetch_one(
 
 
 class _Groups:
-    """One request: what is left of its groups, and what is to be added to their answers."""
+    """The groups of one request that are allowed, and the errors to add to the response."""
 
     def __init__(self, broker: BrokerParts, context: RequestContext) -> None:
         self._broker = broker

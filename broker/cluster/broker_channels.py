@@ -15,13 +15,15 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 
 
 class BrokerChannels:
-    def __init__(self, world: World, configs: BrokerConfigs, metadata: MetadataCache) -> None:
+    def __init__(self, world: World, configs: BrokerConfigs, metadata: MetadataCache, security: PeerSecurity) -> None:
         self._world = world
         self._metadata = metadata
+        self._security = security
         self._client_id = f"broker-{configs.node_id}"
         self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
         self._timeout_ms: int = configs["request.timeout.ms"]
@@ -59,6 +61,6 @@ class BrokerChannels:
         known = self._channels.get(node_id)
         if known is not None and known[0] == broker.epoch:
             return known[1]
-        channel = Channel(self._world, endpoint.host, endpoint.port, self._client_id)
+        channel = Channel(self._world, endpoint.host, endpoint.port, self._client_id, self._security)
         self._channels[node_id] = (broker.epoch, channel)
         return channel

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreateTopicsResponse
 from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)
@@ -37,11 +38,18 @@ class ControllerAddress(NamedTuple):
 
 
 class ControllerChannel:
-    def __init__(self, world: World, node_id: int, locate: Callable[[], ControllerAddress | None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        node_id: int,
+        locate: Callable[[], ControllerAddress | None],
+        security: PeerSecurity = PLAINTEXT,
+    ) -> None:
         """`locate` returns the quorum's leader as known to this node, or None."""
         self._world = world
         self._client_id = f"broker-{node_id}"
         self._locate = locate
+        self._security = security
         self._channel: Channel | None = None
         self._waiting: dict[asyncio.Event, None] = {}  # in order, so that simulations are reproducible
         #: Called when another node leads the quorum.
@@ -101,7 +109,7 @@ class ControllerChannel:
         if channel is None or (channel.host, channel.port) != (address.host, address.port):
             if channel is not None:
                 channel.close()
-            channel = self._channel = Channel(self._world, address.host, address.port, self._client_id)
+            channel = self._channel = Channel(self._world, address.host, address.port, self._client_id, self._security)
         return channel
 
     async def _wait(self, delay_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""A client's request that the active controller decides goes there in an envelope that says who the client is (KIP-590).
+"""A request that the active controller decides is sent there in an envelope with the client's principal and address (KIP-590).
 
 The client's bytes are passed on, from the header to the end, and the response's body comes back the same way: neither is
 decoded here, so fields that this broker does not know survive. Authorization is the controller's. Whether the request is
@@ -34,7 +34,7 @@ CORRELATION_ID = slice(4, 8)
 
 
 async def forward(controller: ControllerChannel, frame: bytes, context: RequestContext) -> memoryview:
-    """The body of the response. `controller` is bound by the routes."""
+    """Return the body of the response. The routes bind `controller`."""
     client = context.connection
     envelope = EnvelopeRequest(
         request_data=frame,
@@ -61,7 +61,7 @@ async def forward(controller: ControllerChannel, frame: bytes, context: RequestC
 
 
 def _body(data: bytes, frame: bytes, context: RequestContext) -> int:
-    """Where the response's body begins."""
+    """Return the position where the body of the response begins."""
     flexible = response_header_version(context.api_key, context.api_version) == 1
     correlation_id, position = decode_response_header(data, 0, len(data), flexible)
     if correlation_id != int.from_bytes(frame[CORRELATION_ID], "big", signed=True):

@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: blocks from the controller, handed out one by one.
+"""Producer ids for idempotent producers: the controller gives blocks, and this broker hands out their ids one by one.
 
 A block is asked for when there is none, and the next one already when 90 % of the current one are used (Kafka's share), so
 that no request waits. A block of this process is never allocated to another: a restart drops the rest of it.
@@ -87,7 +87,7 @@ class ProducerIds:
             log.info("no producer ids from the controller: %s", error.name)
         for receive in waiters:
             if error:
-                # What Kafka's clients retry by themselves for InitProducerId, whatever kept us from an id.
+                # Kafka's clients retry InitProducerId by themselves after this error, whatever the cause was.
                 receive(-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
                 self.take(receive)

@@ -128,7 +128,7 @@ class TopicCreation:
         )
 
     async def _request(self, topics: set[str]) -> None:
-        """What is created is waited for further: the answer may come before the metadata does."""
+        """Keep waiting for topics that were created: the controller's response may come before the metadata does."""
         created: set[str] = set()
         try:
             response = await self._controller.request(self._request_for(topics))

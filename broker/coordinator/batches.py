@@ -21,7 +21,7 @@ def build(
     bytes_max: int | None,
     producer: Producer | None = None,
 ) -> Iterator[tuple[bytes, Sequence[CoordinatorRecord]]]:
-    """Batches and the records in each: one batch, or as many as `bytes_max` asks for."""
+    """Yield batches with their records: one batch, or as many as `bytes_max` requires."""
     pieces: list[bytes] = []
     size, start = HEADER_BYTES, 0
     for index, (key, value) in enumerate(records):

@@ -58,7 +58,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalTopic(Generic[ShardT]):
-    """What all partitions of the topic share."""
+    """The fields that all partitions of the internal topic share."""
 
     name: str
     partition_log: PartitionLog
@@ -186,7 +186,7 @@ class CoordinatorContext(Generic[ShardT]):
         return response
 
     def perform_unasked(self, decide: Callable[[], Unasked]) -> None:
-        """For timers and events: an error has no request to answer, and whatever it is, it ends this one only.
+        """Perform the decision of a timer or an event. An error ends this one only, since there is no request to answer with it.
 
         The other sessions and rebalances of the shard depend on their timers.
         """
@@ -195,10 +195,11 @@ class CoordinatorContext(Generic[ShardT]):
         except KafkaError as error:
             log.warning("%s-%d could not write: %s", *self.tp, error)
         except Exception:
+            # Any error, because a timer has no caller: raised into the event loop it would also end the sweep that runs the timers.
             log.exception("%s-%d: a timer or an event failed", *self.tp)
 
     def answer(self, response: T, on_error: OnError[T]) -> Answer[T]:
-        """The response itself when all it could have seen is committed, else a reply."""
+        """Return the response itself if all records that it could have seen are committed, else a reply."""
         if self._is_committed():
             return response
         reply = Reply(on_error)
@@ -285,6 +286,7 @@ class CoordinatorContext(Generic[ShardT]):
                     shard.replay(offset, producer_id, key, value)
                     offset += 1
             except Exception:
+                # Any error of a replay leaves the state without an appended record (invariant: state = replay of the log).
                 self._memory_is_wrong()
                 raise
             self.last_written = last
@@ -303,11 +305,12 @@ class CoordinatorContext(Generic[ShardT]):
         try:
             self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
         except Exception:
+            # As in `_append`: the marker is in the log, and the state does not have it.
             self._memory_is_wrong()
             raise
 
     def _memory_is_wrong(self) -> None:
-        """What was appended could not be replayed: serve nothing from this shard any more, load it again."""
+        """Load the shard again and serve nothing from it until then: an appended record could not be replayed."""
         log.exception("%s-%d: a record was appended and cannot be replayed; loading again", *self.tp)
         self._become(State.FAILED)
         self.topic.clock.call_later(0, lambda: self._on_replay_failed(self))

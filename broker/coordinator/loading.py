@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 # Kafka's offsets.load.buffer.size is 5 MB for a thread of its own. Here it is what is copied at a time, so that no view
 # of the log's mapping is held from one turn to the next.
 READ_BYTES = 256 * 1024
-# What loading may take of one turn of the loop, whichever ends first: a record takes about 6 us.
+# The limits of loading in one turn of the loop, whichever is reached first: a record takes about 6 us.
 TURN_NS = 5_000_000
 TURN_RECORDS = 1_000
-# How often the clock is read.
+# The clock is read once per so many records.
 RECORDS_BETWEEN_CLOCKS = 16
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 
 
 class Loader:
-    """One shard's log: `steps` replays one record (or one batch without any) each time it is advanced."""
+    """Replays one shard's log: each step of `steps` replays one record, or one batch without records."""
 
     def __init__(self, partition_log: PartitionLog, tp: TopicPartition, codec: RecordCodec, shard: Shard) -> None:
         self._log = partition_log

@@ -23,7 +23,7 @@ Response: TypeAlias = tuple[Reply[Any], Any]
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The transactional producer whose transaction the records belong to."""
 
     producer_id: int
     producer_epoch: int
@@ -51,5 +51,5 @@ class Outcome(Generic[ResponseT]):
     committed: Callable[[], None] | None = None
 
 
-#: Of timers and events, which have no request; and of requests that are answered through `replies`.
+#: The outcome of timers and events, which have no request, and of requests that are answered through `replies`.
 Unasked: TypeAlias = Outcome[Never]

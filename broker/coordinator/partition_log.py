@@ -1,4 +1,4 @@
-"""What a coordinator needs of the log behind it: one partition of an internal topic, led by this broker.
+"""The interface of a coordinator to its log: one partition of an internal topic, led by this broker.
 
 The coordinator declares it, replication implements it, tests keep it in memory. It is not the storage log: nothing here
 creates, truncates or configures.
@@ -52,5 +52,5 @@ class PartitionLog(Protocol):
         ...
 
     def max_batch_bytes(self, tp: TopicPartition) -> int:
-        """The topic's max.message.bytes."""
+        """Return the topic's max.message.bytes."""
         ...

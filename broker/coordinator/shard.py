@@ -1,4 +1,4 @@
-"""What the runtime asks of a shard: the state that one partition of an internal topic describes."""
+"""The interface of the runtime to a shard, which is the state that one partition of an internal topic describes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Shard(Protocol):
         ...
 
     def replay_failed(self, key: Any) -> None:
-        """While loading: the key's newest record cannot be decoded or applied.
+        """Called while loading if the newest record of the key cannot be decoded or applied.
 
         What the key belongs to (a group, a transactional id) is refused until a later record of that key can be applied;
         everything else in the partition is served. Guessing at what the record said could give up an offset or an epoch.

@@ -33,6 +33,7 @@ def sweep(
         try:
             looked += look(item, records)
         except Exception:
+            # Any error, because one broken item must not keep the items after it from their expiration.
             log.exception("%s: %s failed", key, item)
             looked += 1
         if looked >= LOOKS_PER_TURN:

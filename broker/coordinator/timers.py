@@ -1,4 +1,4 @@
-"""Timers of one shard, by key: soft state, gone with the shard and rebuilt on load.
+"""Timers of one shard, by key. They are soft state: lost with the shard and rebuilt when it is loaded.
 
 A heartbeat moves its member's deadline on every request, so moving one later is a dictionary write: the heap keeps the
 older, earlier entry, and looks again when that comes due. No clock and no event loop in here.
@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from ottla.broker.coordinator.outcome import Unasked
 
-# Timers that moved earlier or were cancelled leave dead heap entries; past this many, and half the heap, it is rebuilt.
+# Timers that moved earlier or were cancelled leave stale heap entries. If there are more than this, and they are half the heap, it is rebuilt.
 DEAD_ENTRIES_MAX = 64
 
 

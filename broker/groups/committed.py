@@ -21,7 +21,7 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int
     topic_id: bytes
-    # Where its record is in the log.
+    # The offset of its record in the log.
     record_offset: int
 
 
@@ -48,7 +48,7 @@ class CommittedOffsets:
         return self.groups.get(group_id) or {}
 
     def count(self, group_id: str) -> int:
-        """How many offsets the group has."""
+        """Return the number of offsets of the group."""
         return sum(map(len, self.of_group(group_id).values()))
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:

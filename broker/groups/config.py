@@ -1,4 +1,4 @@
-"""What the group coordinator reads of the broker's configuration, under Kafka's defaults."""
+"""The broker configs that the group coordinator reads, with Kafka's defaults."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CONSUMER = "consumer"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
-    """Groups as their members see them; unknown ones as Dead, since v6 (`error_since`) with an error too (KIP-1043)."""
+    """Describe groups; unknown ones are Dead, and since v6 (`error_since`) have an error, too (KIP-1043)."""
     return [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
         if group_id in shard.unreadable
@@ -63,7 +63,7 @@ def _describe_one(group: ClassicGroup | ConsumerGroup | None, group_id: str, err
 
 
 def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-    """Groups of the shard in one of the states and of one of the types; none named means any, case does not matter."""
+    """List the shard's groups in one of the states and of one of the types; an empty filter matches all, case is ignored."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
     listed = []
@@ -88,7 +88,7 @@ def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> Ite
 
 
 def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
-    """Tombstones for the groups without members, and for their offsets. The response is a list of results.
+    """Write tombstones for the groups without members, and for their offsets. The response is a list of results.
 
     A group with a record that could not be replayed goes whatever its state seems to be: it serves no member.
     """

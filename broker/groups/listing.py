@@ -20,7 +20,7 @@ GROUPS_PER_TURN = 2_000
 
 
 class Listing:
-    """One request's way through the shards."""
+    """The progress of one request through the shards."""
 
     def __init__(
         self, runtime: CoordinatorRuntime[GroupCoordinatorShard], states: Sequence[str], types: Sequence[str]

@@ -54,7 +54,7 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 def commit(
     shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_version: int
 ) -> Outcome[OffsetCommitResponse]:
-    """One record for each partition whose metadata is not too long."""
+    """Return one record for each partition whose metadata is not too long."""
     group = _group_of_commit(shard, request, api_version)
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
         # A commit is as good as a heartbeat.
@@ -221,7 +221,7 @@ def _has_any(shard: GroupShard, group_id: str, topic: str, partition: int) -> bo
 
 
 def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
-    """One for every offset of a group, pending ones too."""
+    """Return one tombstone for each offset of a group, also for pending ones."""
     partitions = {
         (topic, partition): None for topic, known in shard.offsets.of_group(group_id).items() for partition in known
     }
@@ -230,7 +230,7 @@ def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
 
 
 def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> Unasked:
-    """No offset outlives its topic: a new topic of that name starts without any.
+    """Delete the offsets of deleted topics: a new topic of the same name starts without offsets.
 
     What is committed from now on is for that new topic, and stays though the sweep comes to it later.
     """
@@ -255,7 +255,7 @@ def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> 
 
 
 def delete_of_unknown_topics(shard: GroupShard) -> Unasked:
-    """When loaded: offsets whose topic was deleted while no coordinator could take notice.
+    """Called after loading: delete offsets of topics that were deleted while the partition had no coordinator.
 
     The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned
     before it saw newer: a topic id that is not known here is one that is no more. Records before v4 have none.

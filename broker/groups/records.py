@@ -33,7 +33,6 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitValue,
 )
 
-#: What the shard replays.
 ClassicKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
 ConsumerKey: TypeAlias = (
     ConsumerGroupMetadataKey
@@ -42,6 +41,7 @@ ConsumerKey: TypeAlias = (
     | ConsumerGroupTargetAssignmentMemberKey
     | ConsumerGroupCurrentMemberAssignmentKey
 )
+#: The key types that the shard replays.
 GroupKey: TypeAlias = ClassicKey | ConsumerKey
 
 GROUP_METADATA_VERSION = 3
@@ -49,7 +49,7 @@ OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_EXPIRING_VERSION = 1
 CONSUMER_GROUP_VERSION = 0
 
-# The types that the shard replays. Those of the other protocols join with them.
+# The types that the shard replays. The types of the other group protocols will be added here.
 RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8)}
 
 
@@ -58,7 +58,7 @@ def group_of(key: GroupKey) -> str:
 
 
 def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
-    """A group's record; without a value, its tombstone."""
+    """Return a group's record, or its tombstone if there is no value."""
     return GroupMetadataKey(group=group_id), value
 
 
@@ -70,7 +70,7 @@ def offset_commit_record(
 
 
 class GroupRecordCodec:
-    """Bytes of records, both ways."""
+    """Encodes and decodes the records."""
 
     def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
         return encode_key(key), None if value is None else encode_value(value, value_version(value))
@@ -95,7 +95,7 @@ def value_version(value: object) -> int:
 
 
 def _modern(key: object, value: Any) -> CoordinatorRecord:
-    """An offset of the oldest format as today's; any other record as it is."""
+    """Return an offset of the oldest format in the present one, and any other record unchanged."""
     if not isinstance(key, LegacyOffsetCommitKey):
         return key, value
     modern = None

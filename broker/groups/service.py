@@ -264,7 +264,7 @@ class GroupCoordinator:
         return gather(answers, lambda lists: [item for items in lists for item in items])
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
-        """Groups of all shards here, some shards in one turn of the loop.
+        """List the groups of all shards of this broker, some shards in one turn of the loop.
 
         While one is loading there is no answer to give (KIP-518).
         """
@@ -272,7 +272,7 @@ class GroupCoordinator:
 
 
 def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same error for every partition."""
+    """Return a response with the same error for every partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -286,7 +286,7 @@ def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOf
 
 
 def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """The same error for every partition."""
+    """Return a response with the same error for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

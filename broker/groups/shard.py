@@ -29,7 +29,7 @@ from ottla.protocol.internal_topics.group_records import (
 
 
 class Client(NamedTuple):
-    """Who sent a request, as far as groups care."""
+    """The client fields of a request that groups use."""
 
     api_version: int
     client_id: str
@@ -64,7 +64,7 @@ class GroupShard:
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.offsets = CommittedOffsets()
-        # Where the newest replayed record is in the log.
+        # The offset of the newest replayed record.
         self.newest_offset = -1
         # Groups that are refused, with the keys of their records that could not be replayed.
         self.unreadable: dict[str, dict[str, GroupKey]] = {}

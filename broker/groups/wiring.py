@@ -29,7 +29,7 @@ CONSUMER_SETTINGS = (
 def group_coordinator(
     world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas
 ) -> GroupCoordinator:
-    """The coordinator of one broker process."""
+    """Return the group coordinator of one broker process."""
 
     def partition_count() -> int:
         topic = metadata.image.topics.by_name(TOPIC)
@@ -53,7 +53,7 @@ def group_coordinator(
 
 
 class GroupMetadataLeadership:
-    """A `LeadershipListener` of replicas: partitions of `__consumer_offsets` come and go."""
+    """`LeadershipListener` of replicas: this broker becomes or stops being leader of partitions of `__consumer_offsets`."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -67,5 +67,5 @@ class GroupMetadataLeadership:
             self._groups.on_resigned(partition.index)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A listener of the publisher: offsets of deleted topics go with them."""
+        """Listener of the publisher: delete the offsets of deleted topics."""
         self._groups.on_topics_deleted(topic.name for topic in delta.deleted_topics.values())

@@ -1,4 +1,4 @@
-"""What the handlers of group APIs have in common: who asks, and whether the cluster has consumer groups."""
+"""The handlers of group APIs share this: the client's fields, and whether the cluster has consumer groups."""
 
 from __future__ import annotations
 

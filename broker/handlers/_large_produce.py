@@ -35,7 +35,7 @@ ProduceAnswer: TypeAlias = Answer[ProduceResponse | None]
 
 
 def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
-    """The request from `data`, which belongs to `topic`, on. It shares no object with the first part, whose records may go."""
+    """Return the rest of the request, from `data` of `topic` on. It shares no object with the first part, whose records may be freed."""
     rest = copy.copy(request)
     rest.topic_data = [copy.copy(each) for each in request.topic_data[_index(request.topic_data, topic) :]]
     rest.topic_data[0].partition_data = topic.partition_data[_index(topic.partition_data, data) :]
@@ -69,7 +69,7 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
     for topic in request.topic_data:
         for data in topic.partition_data:
             partition = _partition(broker, topic, data)
-            # Without a log the append says what is wrong.
+            # Without a log the append returns the error.
             log = None if partition is None else partition.leader_log
             if log is None or data.records is None:
                 continue
@@ -80,7 +80,7 @@ def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatch
 
 
 def joined(rest: ProduceRequest, context: RequestContext, first: ProduceAnswer, second: ProduceAnswer) -> ProduceAnswer:
-    """One answer of that to the first part of a request and that to the rest."""
+    """Merge the responses to the first part of a request and to the rest."""
 
     def failed(error: KafkaError) -> ProduceResponse | None:
         if rest.acks == 0:

@@ -1,4 +1,4 @@
-"""What the handlers of transaction APIs have in common: older clients know one error by another name."""
+"""The handlers of transaction APIs share this: older clients get INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED."""
 
 from __future__ import annotations
 

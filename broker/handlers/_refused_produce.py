@@ -1,4 +1,4 @@
-"""What Produce answers for partitions that take no records: error, failed records, and the current leader (KIP-951)."""
+"""The Produce response of partitions that reject the records: error, failed records, and the current leader (KIP-951)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24): partitions join transactions, or, from brokers, is it confirmed that they have joined.
+"""AddPartitionsToTxn (24): add partitions to transactions, or, from brokers, verify that they were added.
 
 One partition that cannot join keeps all of its transaction's from joining: OPERATION_NOT_ATTEMPTED. v0-3 are clients'
 with one transaction · v2 PRODUCER_FENCED · v4 several, from brokers, verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.

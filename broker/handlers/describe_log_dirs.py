@@ -61,7 +61,7 @@ def _describe(broker: BrokerParts, directory: LogDir, asked: set[tuple[str, int]
 
 
 def _offset_lag(broker: BrokerParts, log: Log) -> int:
-    """How far this replica's end is behind the high watermark: 0 for a leader, and for all that is not known."""
+    """Return the lag of this replica behind the high watermark; 0 for a leader and for unknown partitions."""
     partition = broker.replicas.get(log.topic, log.partition)
     if partition is None or partition.is_leader:
         return 0

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a classic group lives. v3 group_instance_id (KIP-345)."""
+"""Heartbeat (12): a member of a classic group keeps its session. v3 group_instance_id (KIP-345)."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _answer(broker: BrokerParts, request: ListOffsetsRequest, context: RequestCo
 
 
 def _known_code(code: ErrorCode, api_version: int) -> ErrorCode:
-    """OFFSET_NOT_AVAILABLE came with v5: older clients are given the retriable error they know."""
+    """Return an error that the client's version knows: OFFSET_NOT_AVAILABLE came with v5."""
     if code == ErrorCode.OFFSET_NOT_AVAILABLE and api_version < 5:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return code

@@ -196,7 +196,7 @@ def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage],
 
 
 def _head(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """Everything but the topics."""
+    """Return the response without its topics."""
     metadata = broker.metadata
     addresses = metadata.addresses(context)
     live = metadata.live(context.connection.listener_name)
@@ -204,7 +204,7 @@ def _head(broker: BrokerParts, request: MetadataRequest, context: RequestContext
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in listed],
         cluster_id=metadata.cluster_id,
-        # Any broker forwards to the active controller, so the one that is asked names itself if it is in service.
+        # Any broker forwards to the active controller, so this broker names itself as the controller if it is not fenced.
         controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
     )
     if request.include_cluster_authorized_operations:

@@ -93,7 +93,7 @@ def _merge(unknown: list[OffsetFetchResponseTopics], fetched: OffsetFetchRespons
 
 
 def _with_ids(broker: BrokerParts, fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
-    """All topics of the group by id; one that has none any more cannot be said."""
+    """Replace names by ids for all topics of the group; a topic that has no id any more is left out."""
     kept = []
     for topic in fetched.topics:
         image = broker.metadata.image.topics.by_name(topic.name)

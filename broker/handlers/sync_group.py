@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader's assignment in, each member's part out; followers wait for the leader.
+"""SyncGroup (14): the leader sends the assignment, each member gets its part; the others wait for the leader.
 
 v3 group_instance_id (KIP-345) · v5 protocol type and name, both needed and compared (KIP-559).
 """

@@ -1,4 +1,4 @@
-"""What goes through the partitions of a broker, by topic: messages, bytes and requests, and Kafka's moving averages of bytes.
+"""The traffic of a broker's partitions, by topic: messages, bytes and requests, and Kafka's moving averages of bytes.
 
 Partitions count in plain ints. A partition that is gone takes its counts with it, so the sums over all topics, which must
 never go back, remember what was last seen of it.

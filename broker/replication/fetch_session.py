@@ -143,7 +143,7 @@ class WaitingRequest(Protocol):
 
 
 class FetchSession:
-    """What one client fetches. Used by one request at a time: a second one ends the first one's wait."""
+    """The fetch session of one client. One request at a time uses it: a second one ends the wait of the first."""
 
     __slots__ = (
         "active", "cached_size", "contact_ms", "created_ms", "epoch", "id", "last_used_ms", "partitions", "replica_id",
@@ -196,7 +196,7 @@ class FetchSession:
         self.cached_size = len(self.partitions)
 
     def move_to_end(self, partition: FetchPartition) -> None:
-        """It has returned data."""
+        """Called when the partition has returned data."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None

@@ -35,7 +35,7 @@ class FetchSessionCache:
         return sum(session.cached_size for session in self._sessions.values())
 
     def incremental(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
-        """The session for an incremental request. Its epoch is moved on: a repeated request finds the wrong one."""
+        """Return the session of an incremental request and increment its epoch, so that a repeated request gets INVALID_FETCH_SESSION_EPOCH."""
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -29,6 +29,7 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData, ReplicaS
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.clock import TimerHandle
 from ottla.server.network.client import Channel, ChannelClosed, ChannelProtocol
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import Log
@@ -41,16 +42,16 @@ LEADERSHIP_RETRY_MS = 10
 #: After a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
 CONNECT_RETRY_MS_MIN = 20
 CONNECT_RETRY_MS_MAX = 500
-#: For so long after its last answer a lost broker may be about to be fenced; later, nothing is to be expected of that any more.
+#: A lost leader may be about to be fenced for this long after its last response; later the fetcher stops waiting for that.
 SUSPICION_MS = 1_500
-#: One waits at the leader, a second one may overtake it.
+#: One long poll waits at the leader, and one further request can interrupt it.
 IN_FLIGHT_MAX = 2
-#: An answer with first records of a thousand partitions, whose files are made one by one: the loop has other work, too.
+#: Time slice per Fetch response before the fetcher yields: a response can have the first records of a thousand partitions, each of which creates files.
 TURN_MS = 20
-#: Of such an answer, how many partitions have their files made before the first of them is appended to.
+#: For so many partitions of such a response the files are created before the first append.
 ERRANDS_AT_ONCE = 32
 NO_TIMESTAMP = -1
-#: News of one turn of the loop, and of the next few, travel together.
+#: Debounce: partition changes within this time share one Fetch.
 NEWS_DELAY_MS = 1
 LEADERSHIP_ERRORS = frozenset(
     {
@@ -88,6 +89,7 @@ class FetcherSettings:
     response_bytes_max: int
     backoff_ms: int
     timeout_ms: int
+    security: PeerSecurity = PLAINTEXT
 
 
 class LeaderFetcher:
@@ -237,7 +239,11 @@ class LeaderFetcher:
             if address is None:
                 raise ChannelClosed(f"broker {self.leader_id} is not registered")
             channel = self._channel = Channel(
-                self._world, address.host, address.port, f"broker-{self._settings.node_id}-fetcher-{self.leader_id}"
+                self._world,
+                address.host,
+                address.port,
+                f"broker-{self._settings.node_id}-fetcher-{self.leader_id}",
+                self._settings.security,
             )
             protocol = await channel.connect()
             _, highest = protocol.versions.get(ApiKey.FETCH, (0, -1))
@@ -322,7 +328,7 @@ class LeaderFetcher:
     async def _run_errands(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]]
     ) -> None:
-        """On several threads: each waits for the file system, which goes on with the others meanwhile."""
+        """Run on several threads: while one waits for the file system, the others proceed."""
         ready = min(len(responses), ERRANDS_AT_ONCE)
         errands = [errand for each in responses[:ready] if (errand := self._errand(number, *each)) is not None]
         await asyncio.gather(*(self._world.workers.run(errand) for errand in errands))
@@ -480,6 +486,6 @@ def _truncation_offset(own_log: Log, leader: EndOfEpoch) -> int:
 
 
 def _kept(data: PartitionData) -> PartitionData:
-    """For a later turn: the records are a view of a receive buffer, which others use by then."""
+    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
     data.records = bytes(cast("bytes | memoryview", data.records or b""))
     return data

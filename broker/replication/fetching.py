@@ -59,7 +59,7 @@ def is_sent_at_once(data: PartitionData) -> bool:
 
 
 class FetchedBroker(Protocol):
-    """What serving a fetch takes: of the parts that handlers are given (broker/parts.py), these."""
+    """The dependencies of a fetch, a subset of those of the handlers (broker/parts.py)."""
 
     world: World
     configs: BrokerConfigs
@@ -118,14 +118,14 @@ class Fetching:
         self.session = self._find_session(request)
 
     def _rack_of(self, request: FetchRequest) -> str:
-        """The consumer's rack, if that matters here."""
+        """Return the consumer's rack, or "" if fetches from followers (KIP-392) do not apply."""
         if not request.rack_id or self.reader.is_follower:
             return ""
         by_rack = self._broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR
         return request.rack_id if by_rack else ""
 
     def _find_session(self, request: FetchRequest) -> FetchSession:
-        """The session of an incremental fetch; for a full one that of its own partitions, which has no id (yet)."""
+        """Return the session of an incremental fetch, or for a full fetch a new one with its partitions and without an id."""
         sessions = self._broker.fetch_sessions
         asked = self._asked(request)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -183,7 +183,7 @@ class Fetching:
     # -- Reading -----------------------------------------------------------------------------------------------------
 
     def record_positions(self) -> None:
-        """What a follower holds now, of all partitions before any is read: see the module."""
+        """Note the follower's end offsets of all partitions before any partition is read: see the module."""
         session = self.session
         now_ms = session.contact_ms = self._broker.world.clock.mono_ms()
         for wanted in list(session.active):
@@ -344,7 +344,7 @@ class Fetching:
         return response
 
     def _settle(self, session: FetchSession, is_incremental: bool) -> None:
-        """What the session remembers of this answer. An incremental one leaves out what need not be said."""
+        """Update the session from this response. An incremental response leaves out unchanged partitions."""
         for wanted, data in list(self._results.items()):
             has_records = bool(data.records)
             at_once = is_sent_at_once(data)
@@ -362,7 +362,7 @@ class Fetching:
                     session.settle(wanted, partition.watches)
 
     def _knows_all(self, wanted: FetchPartition, data: PartitionData, partition: Partition) -> bool:
-        """Nothing to read, and nothing to wait for but a change."""
+        """Whether there is nothing to read now, so that the fetch waits for a change."""
         reader = self.reader
         if reader.is_follower:
             # Outside of the ISR each fetch is another chance to be taken in.

@@ -21,7 +21,7 @@ NEVER_MS = -(1 << 62)
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """What the leader knows of one follower, from its fetches only. Times are monotonic: a wall clock that is set right would
+    """The progress of one follower, which the leader knows from its fetches only. Times are monotonic: a wall clock that is set right would
     make all followers late at once, or none for as long as it was ahead."""
 
     broker_id: int
@@ -54,7 +54,7 @@ class ReplicaProgress:
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
-    """min.insync.replicas above the replication factor asks for no more than all replicas."""
+    """Return the effective min.insync.replicas: above the replication factor it means all replicas."""
     return min(min_insync_replicas, replica_count)
 
 
@@ -66,7 +66,7 @@ def next_high_watermark(
     now_ms: int,
     lag_time_ms_max: int,
 ) -> int:
-    """The smallest end offset among those the watermark has to wait for. The caller has checked |ISR| >= min ISR."""
+    """Return the smallest end offset of the replicas that the high watermark has to wait for. The caller has checked |ISR| >= min ISR."""
     high_watermark = leader_end_offset
     for follower in followers:
         if follower.log_end_offset >= high_watermark:
@@ -86,7 +86,7 @@ def may_join(
     high_watermark: int,
     epoch_start_offset: int,
 ) -> bool:
-    """KIP-966 wording: caught up to the watermark and into the current leader epoch, alive, and not already proposed."""
+    """Whether a replica may join the ISR (KIP-966): it is live, not yet proposed, and its log reaches the high watermark and the current leader epoch."""
     return (
         follower.broker_id not in maximal_isr
         and eligible

@@ -26,7 +26,7 @@ class LogRemoval:
         self._stopped = False
 
     def stop(self) -> None:
-        """What is under way ends by itself; `Logs.end_close` renames the rest, and the next start unlinks it."""
+        """Stop. Removals in progress end by themselves; `Logs.end_close` renames the other directories, and the next start deletes them."""
         self._stopped = True
 
     def rename(self) -> None:

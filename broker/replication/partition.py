@@ -1,4 +1,4 @@
-"""One replica of a partition on this node: its role, epochs, watermarks and who waits for them.
+"""One replica of a partition on this node: its role, epochs, watermarks and the operations that wait for them.
 
 The role comes from the metadata image only (`become_leader`, `become_follower`); nothing here asks the controller.
 
@@ -126,7 +126,7 @@ class Partition(PartitionState):
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def resign(self) -> None:
-        """The replica is removed from this node, or the node stops: it leads no more, and knows no other leader."""
+        """Called when the replica is removed from this node, or the node stops: the replica has no role and no leader."""
         self.leader_log = None
         self.leader_id = NO_LEADER
 
@@ -160,7 +160,7 @@ class Partition(PartitionState):
     # -- Access by clients: the checks of epochs and roles -----------------------------------------------------------
 
     def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
-        """The log for a reader that believes in `current_leader_epoch` (-1: it does not say), KIP-320."""
+        """Return the log for a reader that knows `current_leader_epoch` (-1: it sends none); another epoch raises KafkaError (KIP-320)."""
         if self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
@@ -348,7 +348,7 @@ class Partition(PartitionState):
             self._propose(isr)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
-        """Propose the ISR without those who have not caught up for replica.lag.time.max.ms. Called by the clock."""
+        """Propose the ISR without replicas that have not caught up for replica.lag.time.max.ms. A timer calls this."""
         if lagging := isr_proposals.lagging(self, now_ms):
             assert self.leader_log is not None
             isr = self.isr.difference(lagging)
@@ -380,7 +380,7 @@ class Partition(PartitionState):
     def append_as_follower(
         self, records: bytes | memoryview, high_watermark: int, leader_log_start_offset: int, now_ms: int
     ) -> None:
-        """What the leader answered to a fetch of this log's end."""
+        """Called with the leader's response to a fetch of this log's end offset."""
         log = self.log
         assert log is not None and not self.is_leader
         if records:

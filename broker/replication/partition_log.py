@@ -1,4 +1,4 @@
-"""What the coordinators see of the partitions of internal topics that this broker leads (`coordinator/partition_log.py`)."""
+"""The coordinators' view of the partitions of internal topics that this broker leads (`coordinator/partition_log.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one replica on this node: its log, role, epochs, ISR, followers, and who waits for it.
+"""The state of one replica on this node: its log, role, epochs, ISR, followers, and the operations that wait for it.
 
 The verbs are `Partition`'s, and those of modules that it calls (isr_proposals.py, fetch_session.py).
 """
@@ -22,7 +22,7 @@ Proposer = TypeVar("Proposer", contravariant=True)
 
 
 class AwaitsLogStarts(Protocol):
-    """What waits for replicas' log starts (purgatory/delayed_delete_records.py)."""
+    """A delayed DeleteRecords, which waits for the replicas' log start offsets (purgatory/delayed_delete_records.py)."""
 
     def look(self) -> None: ...
 
@@ -34,7 +34,7 @@ class Candidates(Protocol):
 
 
 class IsrProposals(Candidates, Protocol[Proposer]):
-    """The way to the controller (to_controller/alter_partition.py)."""
+    """Sends ISR proposals to the controller (to_controller/alter_partition.py)."""
 
     def submit(self, partition: Proposer) -> None: ...
 
@@ -109,11 +109,11 @@ class PartitionState:
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
-        #: What the controller has been asked for and has not answered yet.
+        #: The ISR proposal that the controller has not answered yet.
         self.proposed_isr: frozenset[int] | None = None
         self.min_isr = 1
         self.followers: dict[int, ReplicaProgress] = {}
-        #: No other replica has to be waited for: an append is committed at once.
+        #: Whether there is no other replica to wait for, so that an append is committed at once.
         self.alone = True
         self.watches = Watches(wakeups)
         #: DeleteRecords that wait for other replicas' log starts.

@@ -29,7 +29,7 @@ new_partition_data = maker(PartitionData)
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who is reading; one per request."""
+    """The reader, one object per request."""
 
     replica_id: int
     broker_epoch: int
@@ -42,7 +42,7 @@ class Reader:
 
 
 def failed(index: int, error: int) -> PartitionData:
-    """What Kafka fills in beside an error: unknown offsets, no records (but not null, which the Java client dislikes)."""
+    """Return partition data with an error as Kafka fills it: offsets -1 and empty records (not null, which the Java client rejects)."""
     return PartitionData(
         partition_index=index,
         error_code=error,
@@ -128,7 +128,7 @@ def _checked(partition: Partition, request: FetchPartition, reader: Reader) -> t
 
 
 def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:
-    """KIP-595: where the reader's log leaves ours, if it does."""
+    """Return where the reader's log diverges from ours, or None (KIP-595)."""
     epoch, end_offset = log.end_offset_for_epoch(request.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or request.fetch_offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -138,7 +138,7 @@ def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:
 
 
 def nearer_replica(partition: Partition, rack: str, offset: int, cluster: ClusterImage) -> int | None:
-    """A replica in the consumer's own rack (KIP-392, Kafka's RackAwareReplicaSelector); None: the leader itself.
+    """Return a replica in the consumer's rack (KIP-392, Kafka's RackAwareReplicaSelector), or None for the leader itself.
 
     The leader alone knows how far each follower is. A follower is offered if it is in sync, alive and has the offset; of
     several the one that is furthest.

@@ -10,7 +10,7 @@ from ottla.server.world import World
 
 
 class ReplicaFetchers:
-    """The fetchers of a node: made when a partition follows a leader for the first time, closed after the last."""
+    """The fetchers of a node, one per leader: made for the first partition that follows it, closed after the last."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ReplicaFetchers:
         self._closed = False
 
     def follow(self, partition: Partition) -> None:
-        """Fetch from the partition's leader, in its present epoch; not at all while there is none."""
+        """Fetch from the partition's leader in its present epoch; without a leader nothing is fetched."""
         leader_id = partition.leader_id
         if self._leader_of.get(partition, leader_id) != leader_id:
             self.unfollow(partition)

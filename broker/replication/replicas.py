@@ -1,4 +1,4 @@
-"""All partitions of this node: found by name or id, and moved to the roles that the metadata image gives them.
+"""All partitions of this node, by name and by id. They take the roles that the metadata image gives them.
 
 `apply(delta, image)` is the only way in: created topics get logs, changed partitions a new role, deleted topics lose
 their logs. Listeners (the coordinators) are notified of every start and end of leadership, after it took effect. A snapshot
@@ -54,7 +54,7 @@ class LeadershipListener(Protocol):
 
 
 class Fetchers(Protocol):
-    """What fetches from leaders (replication/replica_fetchers.py)."""
+    """The interface to the fetchers, which fetch from leaders (replication/replica_fetchers.py)."""
 
     def follow(self, partition: Partition) -> None: ...
 

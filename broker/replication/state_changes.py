@@ -1,4 +1,4 @@
-"""The log lines of a partition's changes: who leads, who is in sync, what is cut off. Once per change, with Kafka's terms.
+"""The log lines of a partition's changes: leader, ISR, truncation. Once per change, with Kafka's terms.
 
 Kafka writes them to state-change.log and server.log; operators search both for "Shrinking ISR" and "starts at leader epoch".
 """
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Offsets(Protocol):
-    """What the lines say of a log."""
+    """The offsets of a log that the lines name."""
 
     @property
     def high_watermark(self) -> int: ...
@@ -100,7 +100,7 @@ def follower(
 
 
 def truncating(partition: object, offset: int, offsets: Offsets) -> None:
-    """Below the high watermark only after an unclean election: a clean leader holds everything below any watermark (invariant 10)."""
+    """Log a truncation. It is below the high watermark only after an unclean election: a clean leader has all records below it (invariant 10)."""
     if offset < offsets.high_watermark:
         log.warning("Truncating %s to offset %d below high watermark %d", partition, offset, offsets.high_watermark)
     else:

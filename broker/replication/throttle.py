@@ -22,7 +22,7 @@ UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
-    """One side's rate over the last windows."""
+    """The rate of one direction over the last windows."""
 
     def __init__(self, clock: Clock) -> None:
         self.bytes_per_second = UNLIMITED
@@ -39,7 +39,7 @@ class Throttle:
         self._total += size
 
     def pause_ms(self) -> int:
-        """How long the limit forbids to go on; 0: not now."""
+        """Return how long the throttle has to delay; 0 if the rate is below the limit."""
         if self.bytes_per_second == UNLIMITED:
             return 0
         now_ms = self._clock.mono_ms()

@@ -1,4 +1,4 @@
-"""How far a follower's log must go back to agree with its leader's, as a pure function of the two epoch histories (KIP-101).
+"""The offset that a follower truncates to, so that its log agrees with the leader's: a pure function of the two epoch histories (KIP-101).
 
 The leader answers a fetch that does not fit with (epoch, end offset): the largest of its epochs at or below the one that
 the follower asked about, and where that epoch ended in the leader's log.
@@ -25,7 +25,7 @@ class EndOfEpoch(NamedTuple):
 
 
 def truncation_offset(leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int) -> int:
-    """`own`: this log's largest epoch at or below the leader's, and where it ends here; (-1, -1) if there is none."""
+    """Return the offset to truncate to. `own` is this log's largest epoch up to the leader's, with its end offset, or (-1, -1)."""
     assert leader.epoch >= 0 and leader.end_offset >= 0, f"a leader diverges somewhere, not at {leader}"
     if own.epoch == UNDEFINED:
         return min(leader.end_offset, log_end_offset)

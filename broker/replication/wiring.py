@@ -12,6 +12,7 @@ from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.replication.to_controller.alter_partition import IsrChanges
 from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
+from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 from ottla.storage.logs import Logs
 
@@ -23,8 +24,9 @@ def replicas(
     metadata: MetadataCache,
     controller: ControllerChannel,
     broker_epoch: Callable[[], int],
+    security: PeerSecurity,
 ) -> Replicas:
-    """All partitions of one broker process."""
+    """Return the replica manager of one broker process."""
     listener = configs.node.inter_broker_listener
 
     def locate(leader_id: int) -> LeaderAddress | None:
@@ -40,6 +42,7 @@ def replicas(
         response_bytes_max=configs["replica.fetch.response.max.bytes"],
         backoff_ms=configs["replica.fetch.backoff.ms"],
         timeout_ms=configs["replica.socket.timeout.ms"],
+        security=security,
     )
     return Replicas(
         configs,

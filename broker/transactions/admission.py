@@ -1,4 +1,4 @@
-"""Produce with records of a transaction: the coordinator has its say before anything is appended (broker/transactions/verify.py).
+"""Produce with records of a transaction: the coordinator verifies the partition before anything is appended (broker/transactions/verify.py).
 
 Off the hot path of other producers: they never come here. Once a partition has the transaction open, no request is sent, and
 the request is appended like any other, unless an earlier one of the same producer is still waiting: then it waits behind it.
@@ -51,7 +51,7 @@ def is_transactional(request: ProduceRequest) -> bool:
 
 
 class Admission:
-    """What has to be asked for one request, before anything of it is appended."""
+    """The verifications that one request needs before its first append."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Admission:
         self.prepares = False
         producer: tuple[int, int] | None = None
         self._refused: dict[TopicPartition, KafkaError] = {}
-        # Where the transaction is not open yet.
+        # The partitions in which the transaction is not open yet.
         expected: dict[TopicPartition, Expectation] = {}
         for topic in request.topic_data:
             for data in topic.partition_data:
@@ -85,7 +85,7 @@ class Admission:
                     continue  # the append has the reason
                 log = partition.leader_log
                 if log is None:
-                    # It may be led here by the time of the append, which nothing was asked about.
+                    # This broker may become its leader before the append, for which nothing was verified.
                     self._refused[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
                 if log.prepares:
@@ -113,7 +113,7 @@ class Admission:
 
 
 def keep_records(request: ProduceRequest) -> int:
-    """Copy the records: the request is served later, when the receive buffer holds other things. Gives their bytes."""
+    """Copy the records and return their size: the request is served later, when the receive buffer is used again."""
     kept_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -124,7 +124,7 @@ def keep_records(request: ProduceRequest) -> int:
 
 
 def drop_records(request: ProduceRequest) -> None:
-    """They are in the log; the request itself lives until it is answered."""
+    """Free the records once they are in the log; the request itself is kept until it is answered."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None

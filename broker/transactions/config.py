@@ -1,4 +1,4 @@
-"""What the transaction coordinator reads of the broker's configuration, under Kafka's defaults."""
+"""The broker configs that the transaction coordinator reads, with Kafka's defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators see of transactions: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
+"""Transactions for administrators: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> describe_transactions.TransactionState:
-    """Partitions are those whose marker is still to come."""
+    """Describe transactions; their partitions are those whose marker is not written yet."""
     transaction = shard.find(transactional_id)
     if transaction is None:
         return describe_transactions.TransactionState(
@@ -43,7 +43,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
     Python's own `re` takes 0.4 s for 25 characters and a pattern made for it, and the loop would stand still.
 
     Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION, too, for one that is too large, and for text that is not Unicode.
+        KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode.
     """
     if not pattern:
         return lambda transactional_id: True
@@ -61,7 +61,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
 def list_transactions_of(
     shard: TransactionShard, request: ListTransactionsRequest, matches: Callable[[str], bool]
 ) -> list[list_transactions.TransactionState]:
-    """Those that pass every filter of the request."""
+    """Return the transactions that pass every filter of the request."""
     now_ms = shard.wall_ms()
     states = {BY_NAME[name] for name in request.state_filters if name in BY_NAME}
     producer_ids = set(request.producer_id_filters)

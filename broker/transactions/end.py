@@ -40,7 +40,7 @@ def end(
     client_transaction_version: int,
     new_producer_id: int | None,
 ) -> Outcome[EndTxnResponse]:
-    """EndTxn of a client. `new_producer_id` is used when the producer id's epochs are used up."""
+    """Decide an EndTxn of a client. `new_producer_id` is used when the epochs of the producer id are exhausted."""
     transaction = shard.find(request.transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -144,7 +144,7 @@ def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, r
         return Outcome()
 
     def have_markers_written() -> None:
-        # Nothing but their completion leads away from here; the log's word for it is the one that counts.
+        # Only the completion leaves the prepared states, and the record in the log decides.
         shard.coordinating.complete(shard.transactions[after.transactional_id])
 
     return Outcome([after.record()], response, then=remember, committed=have_markers_written)

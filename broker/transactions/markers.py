@@ -1,4 +1,4 @@
-"""The sender of markers: every partition of a prepared transaction gets one, however often it takes.
+"""The sender of markers: every partition of a prepared transaction gets one; failed writes are retried.
 
 Partitions are grouped by the broker that leads them; this broker's own take the same path without the network. What fails
 for now is tried again until it works or leadership of the transaction's own partition is lost; the next leader then starts
@@ -46,7 +46,7 @@ WriteLocal: TypeAlias = Callable[[WritableTxnMarker, Callable[[Results], None]],
 
 @dataclass(frozen=True, slots=True)
 class MarkerRoutes:
-    """Ways to partitions: `leader_of` gives None for one that does not exist; `send` asks another broker."""
+    """How markers reach partitions: `leader_of` returns None for an unknown partition; `send` sends to another broker."""
 
     node_id: int
     leader_of: Callable[[TopicPartition], int | None]
@@ -57,7 +57,7 @@ class MarkerRoutes:
 
 
 class MarkerSending:
-    """The markers of one transaction; `done` once they are all written."""
+    """The markers of one transaction. `done` is called when all of them are written."""
 
     def __init__(
         self, routes: MarkerRoutes, transaction: Transaction, coordinator_epoch: int, done: Callable[[], None]
@@ -105,7 +105,7 @@ class MarkerSending:
             self._failed(partitions)
 
     def _failed(self, partitions: list[TopicPartition]) -> None:
-        """A mistake in here: nothing else would end the transaction while this broker coordinates it, so try again."""
+        """Retry after an internal error: nothing else would end the transaction while this broker coordinates it."""
         log.exception("%s: no marker was written to %s", self.transaction.transactional_id, partitions)
         self._answered(partitions, {})
 

@@ -30,7 +30,7 @@ class TransactionRecordCodec:
         version = transaction_log_value_version(self._transaction_version())
         if version == 0:
             assert isinstance(value, TransactionLogValue)
-            # What the older format cannot hold is forgotten here and now, so that memory is what the log says.
+            # Fields that the older format lacks are dropped from memory too, so that the state equals the replay of the log.
             value.previous_producer_id = value.next_producer_id = -1
             value.client_transaction_version = 0
         return encode_key(key), encode_value(value, version)

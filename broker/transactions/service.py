@@ -248,7 +248,7 @@ class TransactionCoordinator:
         )
 
     def list(self, request: ListTransactionsRequest) -> Answer[ListTransactionsResponse]:
-        """Those of all shards here; while one is loading there is no answer to give."""
+        """List the transactions of all shards here; while a shard is loading the answer is COORDINATOR_LOAD_IN_PROGRESS."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
             matches = describe.matcher(request.transactional_id_pattern)

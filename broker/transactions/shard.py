@@ -26,7 +26,7 @@ class ProducerIdNeeded(Exception):
 
 
 class Coordinating(Protocol):
-    """What a shard sets off outside itself."""
+    """The interface of a shard to the rest of the coordinator."""
 
     def transaction_version(self) -> int:
         """The finalized level of the feature."""
@@ -41,12 +41,12 @@ class Coordinating(Protocol):
         ...
 
     def unwritten_markers(self, transactional_id: str) -> frozenset[TopicPartition] | None:
-        """Partitions whose marker is still to be written, if any are being."""
+        """Return the partitions whose marker is not written yet, or None if no markers of the id are being written."""
         ...
 
 
 class LastEpoch(NamedTuple):
-    """Of a producer, before the current one; void as soon as producer id or epoch are others."""
+    """The producer's epoch before the current one. It is void when the producer id or the epoch has changed again."""
 
     producer_id: int
     producer_epoch: int

@@ -36,7 +36,7 @@ class State(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As DescribeTransactions and ListTransactions say it."""
+        """Return the name in DescribeTransactions and ListTransactions."""
         return NAMES[self]
 
 
@@ -78,7 +78,7 @@ COMPLETION = {State.PREPARE_COMMIT: State.COMPLETE_COMMIT, State.PREPARE_ABORT: 
 
 
 class End(Enum):
-    """What an EndTxn request comes to when it is not refused."""
+    """The result of an EndTxn request that is not rejected."""
 
     PREPARE = "prepare"  # write the outcome and go on to the markers
     DONE = "done"  # it was done before: say so, write nothing

@@ -1,4 +1,4 @@
-"""What `__transaction_state` says of one transactional id: a value, replaced as a whole by every record."""
+"""The state of one transactional id in `__transaction_state`: a value that each record replaces as a whole."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Transaction:
         return self.producer_id, self.producer_epoch
 
     def to(self, state: State, now_ms: int, **changes: Any) -> Transaction:
-        """The transaction after a transition."""
+        """Return the transaction after a transition."""
         assert state in TRANSITIONS[self.state], f"{self.transactional_id}: from {self.state.name} to {state.name}"
         changes.setdefault("next_producer_id", NO_PRODUCER_ID)
         after = replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)

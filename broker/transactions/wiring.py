@@ -24,7 +24,7 @@ from ottla.server.world import World
 
 
 class Transactions(NamedTuple):
-    """What handlers use of transactions."""
+    """The components of transactions that handlers use."""
 
     coordinator: TransactionCoordinator
     marker_writer: MarkerWriter
@@ -41,7 +41,7 @@ def transactions(
     channels: BrokerChannels,
     wheel: TimerWheel,
 ) -> Transactions:
-    """Those of one broker process."""
+    """Return the transaction coordinator of one broker process, with its wiring."""
 
     def leader_of(tp: TopicPartition) -> int | None:
         partition = metadata.partition(*tp)
@@ -73,7 +73,7 @@ def transactions(
 
 
 class TransactionStateLeadership:
-    """A `LeadershipListener` of replicas: partitions of `__transaction_state` come and go."""
+    """`LeadershipListener` of replicas: this broker becomes or stops being leader of partitions of `__transaction_state`."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator

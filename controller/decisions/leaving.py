@@ -34,7 +34,7 @@ from ottla.controller.metadata.partitions import PartitionRegistration
 
 
 class Leaving:
-    """One request: about which partitions it has decided in the turns so far, and what became of each."""
+    """One request: the partitions that it has decided about in the turns so far, and the result of each."""
 
     __slots__ = ("_basis", "_decided", "_todo")
 
@@ -57,7 +57,7 @@ class Leaving:
     def partitions(
         self, state: ControlState, basis: object, held: Callable[[], Iterable[TopicIdPartition]]
     ) -> list[TopicIdPartition]:
-        """Those to decide about in this turn, of all that `held` gives."""
+        """Return the partitions of `held` to decide about in this turn."""
         if basis != self._basis:
             self.start_over()
             self._basis = basis
@@ -89,7 +89,7 @@ def held_by(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
 
 
 def unclean_records(state: ControlState, broker_id: int, leaving: Leaving) -> list[Any]:
-    """Of this turn: the broker leaves everything, and is eligible for nothing."""
+    """Return the records of this turn: the broker leaves the ISR and ELR of each of its partitions."""
     basis = ("all", state.image.cluster.brokers[broker_id].epoch, state.image.features)
     partitions = leaving.partitions(state, basis, lambda: held_by(state, broker_id))
     records = list(state.leader_and_isr_changes(partitions, unclean_shutdown=broker_id))

@@ -19,13 +19,13 @@ Result = TypeVar("Result")
 
 #: A turn's worth in partitions: about 9 us each, to decide, replay and encode. It ends with the topic that spends the last of it.
 PARTITIONS_PER_TURN = 1_000
-#: What a topic costs besides its partitions: its configs are checked, and listed in the answer.
+#: The cost of a topic besides its partitions: its configs are checked, and listed in the response.
 TOPIC_COST = 12
 
 
 @dataclass(slots=True)
 class Progress(Generic[Result]):
-    """What the turns so far have decided: the results of the first topics, and how many records that are."""
+    """The decisions of the turns so far: the results of the first topics, and the number of their records."""
 
     results: list[Result] = field(default_factory=list)
     records: int = 0
@@ -40,7 +40,7 @@ def one_by_one(
     *,
     validate_only: bool,
 ) -> Outcome[list[Result] | None]:
-    """One topic's mistake does not hinder the others. None: some are left; ask again in the next turn.
+    """An invalid topic does not hinder the others. Returns None if topics are left for the next turn.
 
     `partitions`: how many the topic asks for, which counts for a refused one, too.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import TypeAlias
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
@@ -21,11 +19,11 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from ottla.server.security.sasl.scram_messages import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, keys_of
 
 MV_SCRAM = 11
-# mechanism -> hash, minimum of iterations (RFC 5802 and 7677); the maximum is Kafka's
-MECHANISMS = {1: ("sha256", 4096), 2: ("sha512", 4096)}
-ITERATIONS_MAX = 16384
+# mechanism -> hash
+DIGESTS = {NUMBERS[name]: digest for name, digest in HASHES.items()}
 
 Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -69,23 +67,22 @@ def _record(state: ControlState, change: Change) -> MetadataRecord:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if change.mechanism not in MECHANISMS:
+    if change.mechanism not in DIGESTS:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if not isinstance(change, ScramCredentialUpsertion):
         if state.image.scram.credential(change.mechanism, change.name) is None:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
-    digest, iterations_min = MECHANISMS[change.mechanism]
-    if change.iterations < iterations_min:
+    if change.iterations < ITERATIONS_MIN:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if change.iterations > ITERATIONS_MAX:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-    client_key = hmac.digest(change.salted_password, b"Client Key", digest)
+    keys = keys_of(DIGESTS[change.mechanism], change.salted_password)
     return UserScramCredentialRecord(
         name=change.name,
         mechanism=change.mechanism,
         salt=change.salt,
-        stored_key=hashlib.new(digest, client_key).digest(),
-        server_key=hmac.digest(change.salted_password, b"Server Key", digest),
+        stored_key=keys.stored,
+        server_key=keys.server,
         iterations=change.iterations,
     )

@@ -19,7 +19,7 @@ from ottla.server.network.reply import Reply
 def handle(
     parts: ControllerParts, request: AlterConfigsRequest, context: RequestContext
 ) -> Reply[AlterConfigsResponse]:
-    wanted, refused = sort_out(parts, context, request.resources)
+    wanted, rejected = sort_out(parts, context, request.resources)
     changes = [
         (each.resource_type, each.resource_name, {config.name: config.value for config in each.configs})
         for each in wanted
@@ -35,7 +35,7 @@ def handle(
                     resource_type=resource_type,
                     resource_name=resource,
                 )
-                for resource_type, resource, error in [*refused, *results]
+                for resource_type, resource, error in [*rejected, *results]
             ]
         )
         return Outcome(records, response)

@@ -14,7 +14,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.security.operations import ALTER_CONFIGS, GROUP, TOPIC
 
 
-class Refused(NamedTuple):
+class RejectedResource(NamedTuple):
     resource_type: int
     resource_name: str
     error: KafkaError
@@ -22,7 +22,7 @@ class Refused(NamedTuple):
 
 def sort_out(
     parts: ControllerParts, context: RequestContext, resources: Sequence[Any]
-) -> tuple[list[Any], list[Refused]]:
+) -> tuple[list[Any], list[RejectedResource]]:
     """Splits the resources into valid ones, and errors for the others: unknown, named twice, not authorized."""
     seen: set[tuple[int, str]] = set()
     duplicate: set[tuple[int, str]] = set()
@@ -30,17 +30,20 @@ def sort_out(
         key = (resource.resource_type, resource.resource_name)
         (duplicate if key in seen else seen).add(key)
     wanted: list[Any] = []
-    refused = [Refused(*key, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource.")) for key in sorted(duplicate)]
+    rejected = [
+        RejectedResource(*key, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource."))
+        for key in sorted(duplicate)
+    ]
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         if key in duplicate:
             continue
-        error = _refusal(parts, context, *key) or _senseless(resource.configs)
+        error = _authorization_error(parts, context, *key) or _senseless(resource.configs)
         if error is None:
             wanted.append(resource)
         else:
-            refused.append(Refused(*key, error))
-    return wanted, refused
+            rejected.append(RejectedResource(*key, error))
+    return wanted, rejected
 
 
 def _senseless(configs: Sequence[Any]) -> KafkaError | None:
@@ -58,7 +61,9 @@ def _senseless(configs: Sequence[Any]) -> KafkaError | None:
     return None
 
 
-def _refusal(parts: ControllerParts, context: RequestContext, resource_type: int, name: str) -> KafkaError | None:
+def _authorization_error(
+    parts: ControllerParts, context: RequestContext, resource_type: int, name: str
+) -> KafkaError | None:
     match resource_type:
         case ResourceType.BROKER | ResourceType.CLIENT_METRICS:
             if not allowed_on_cluster(parts, context, ALTER_CONFIGS):

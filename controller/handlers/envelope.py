@@ -113,6 +113,7 @@ def _answer(route: Route, version: int, request: Any, context: RequestContext) -
     except KafkaError as error:
         return error
     except Exception:
+        # Any error, as in server/network/dispatch.py: the client waits for an answer in the inner request's own form.
         log.exception("Handler of the forwarded %s v%d failed", route.name, version)
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert not inspect.iscoroutine(answer), f"{route.name} is not to be forwarded: its handler is a coroutine"
@@ -150,7 +151,7 @@ class _Wrapping:
 
 
 class _Relay:
-    """Where a reply answer goes (`server.network.reply.Waiting`)."""
+    """Receiver of the inner request's response (`ottla.server.network.reply.Receiver`)."""
 
     def __init__(self, completed: Callable[[Any], None]) -> None:
         self.completed = completed

@@ -19,7 +19,7 @@ from ottla.server.network.reply import Reply
 def handle(
     parts: ControllerParts, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> Reply[IncrementalAlterConfigsResponse]:
-    wanted, refused = sort_out(parts, context, request.resources)
+    wanted, rejected = sort_out(parts, context, request.resources)
     changes = [
         (
             each.resource_type,
@@ -39,7 +39,7 @@ def handle(
                     resource_type=resource_type,
                     resource_name=resource,
                 )
-                for resource_type, resource, error in [*refused, *results]
+                for resource_type, resource, error in [*rejected, *results]
             ]
         )
         return Outcome(records, response)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.controller.raft.effects import Request
@@ -12,6 +11,7 @@ from ottla.controller.raft.voters import Endpoint
 from ottla.controller.raft.wire.requests_out import reply_from_wire, request_to_wire
 from ottla.protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
 from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.network.peer_security import PeerSecurity
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -20,11 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Channels:
-    def __init__(self, world: World, node_id: int, connect: Callable[[Endpoint], Channel] | None) -> None:
-        """`connect` creates channels of another kind, for example with TLS."""
+    def __init__(self, world: World, node_id: int, security: PeerSecurity) -> None:
         self._world = world
         self._node_id = node_id
-        self._connect = connect or self._plain
+        self._security = security
         self._open: dict[tuple[Endpoint, bool], Channel] = {}
 
     async def ask(self, request: Request) -> Answered | Failed:
@@ -33,7 +32,7 @@ class Channels:
         key = (request.endpoint, isinstance(request.body, Fetch))
         channel = self._open.get(key)
         if channel is None:
-            channel = self._open[key] = self._connect(request.endpoint)
+            channel = self._open[key] = self._channel(request.endpoint)
         request_id = request.request_id
         try:
             response = await channel.request(request_to_wire(request.body), timeout_ms=request.timeout_ms)
@@ -52,5 +51,5 @@ class Channels:
         for channel in self._open.values():
             channel.close()
 
-    def _plain(self, endpoint: Endpoint) -> Channel:
-        return Channel(self._world, endpoint.host, endpoint.port, f"raft-client-{self._node_id}")
+    def _channel(self, endpoint: Endpoint) -> Channel:
+        return Channel(self._world, endpoint.host, endpoint.port, f"raft-client-{self._node_id}", self._security)

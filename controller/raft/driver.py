@@ -47,7 +47,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.protocol.work import Work
 from ottla.server.clock import in_turns, pause
-from ottla.server.network.client import Channel
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.storage.errors import CorruptFile, StorageFailure
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RaftNode:
         directory: str,
         listener: RaftListener,
         *,
-        connect: Callable[[Endpoint], Channel] | None = None,
+        security: PeerSecurity = PLAINTEXT,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         """`directory` is the metadata log directory, the parent of `__cluster_metadata-0`."""
@@ -78,7 +78,7 @@ class RaftNode:
         self._directory = directory
         self._listener = listener
         self._on_failure = on_failure
-        self._channels = Channels(world, config.node_id, connect)
+        self._channels = Channels(world, config.node_id, security)
         self._timer: TimerHandle | None = None
         self._timer_ms = NEVER
         self._flush_wanted = self._flushing = self._storing = False

@@ -1,4 +1,4 @@
-"""What a reply of the core takes from the disk: the records of a Fetch, a chunk of a FetchSnapshot."""
+"""The contents that a reply of the core reads from the disk: the records of a Fetch, a chunk of a FetchSnapshot."""
 
 from __future__ import annotations
 

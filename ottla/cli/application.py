@@ -23,7 +23,7 @@ T = TypeVar("T")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Connection:
-    """Where the cluster is and how long to wait for it."""
+    """The address of the cluster and the timeout of the command."""
 
     bootstrap: Annotated[
         str, Parameter(name=["--bootstrap", "-b"], env_var="OTTLA_BOOTSTRAP", help="Brokers, HOST:PORT[,HOST:PORT...].")
@@ -55,7 +55,7 @@ def run(app: App, arguments: Sequence[str]) -> int:
 
 @asynccontextmanager
 async def connect(connection: Connection, *, limited: bool = True) -> AsyncIterator[ClusterClient]:
-    """A cluster client for the time of one command; `limited` commands end with exit code 124 when time is up."""
+    """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
     bootstrap = parse_bootstrap(connection.bootstrap)
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)

@@ -25,7 +25,7 @@ class Kept(NamedTuple):
 
 
 def look(directory: str, nodes: int | None) -> Kept:
-    """Whose the directory is, or will be: nothing is written yet. `nodes` is what was asked for, if anything.
+    """Return the cluster that the directory belongs to, or will belong to; nothing is written yet. `nodes` is the requested number, if any.
 
     Raises:
         CommandFailed: it is something else, of another number of nodes, or cannot be used.

@@ -23,21 +23,21 @@ from ottla.cli.commands.start import default_properties
 from ottla.parent_pipes import PIPES_VARIABLE
 
 HOST = "127.0.0.1"
-#: One that ends is noticed at once; this is for machines that are busy with something else.
+#: A node that ends is noticed at once; the timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 #: Ports of the controllers come this much after the brokers', as far as a base port says them.
 CONTROLLER_PORT_STEP = 100
-#: And those of the admin listeners (health, metrics) this much.
+#: The ports of the admin listeners (health, metrics) are this much higher.
 ADMIN_PORT_STEP = 200
-#: More would have ports of one kind run into those of the next.
+#: With more nodes the ports of one kind would overlap with those of the next.
 NODES_MAX = CONTROLLER_PORT_STEP
 BASE_PORT_MAX = 65_535 - ADMIN_PORT_STEP - NODES_MAX
 
 
 @dataclass
 class Node:
-    """One child."""
+    """One node as a child process."""
 
     id: int
     port: int
@@ -47,7 +47,7 @@ class Node:
     process: subprocess.Popen[bytes] | None = None
     ready_fd: int = -1
     alive_fd: int = -1
-    #: Keep free ports from everybody else, also while the node does not run.
+    #: Keep the ports from other processes, also while the node does not run.
     reserved: tuple[socket.socket, ...] = ()
     ready: bool = False
     ended: bool = False
@@ -101,7 +101,7 @@ def _planned(index: int, base_port: int, directory: str) -> Node:
 
 
 def ports_in_use(nodes: Sequence[Node]) -> list[int]:
-    """Those that a node could not listen on, found out as the node would find out."""
+    """Return the ports that a node could not listen on; they are tried as the node tries them."""
     taken = []
     for port in sorted(port for node in nodes for port in (node.port, node.controller_port, node.admin_port)):
         with socket.socket() as sock:
@@ -172,7 +172,7 @@ def start(node: Node, properties: dict[str, str]) -> None:
 
 
 def wait_ready(nodes: Sequence[Node]) -> str | None:
-    """None once all serve; otherwise why not."""
+    """Return None once all nodes serve, otherwise the reason why not."""
     selector = selectors.DefaultSelector()
     for node in nodes:
         selector.register(node.ready_fd, selectors.EVENT_READ, node)

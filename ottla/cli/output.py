@@ -10,7 +10,7 @@ Row = Mapping[str, object]
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
-    """As JSON: every field of each row. As a table: the columns."""
+    """Print rows: as JSON every field of each row, as a table the columns."""
     if output == "json":
         for row in rows:
             print_json(row)
@@ -27,7 +27,7 @@ def print_json(row: Row) -> None:
 
 
 def note(text: str) -> None:
-    """Something for the person at the terminal, kept out of the data."""
+    """Print a note to standard error, apart from the data."""
     print(text, file=sys.stderr)
 
 

@@ -34,7 +34,7 @@ OTHER_ALIASES = {
 }
 ALIASES = {f"KAFKA_{name}": name for name in SAME_NAME_ALIASES} | OTHER_ALIASES
 
-#: Those that may be given as <NAME>_FILE. KAFKA_TLS_TRUSTSTORE_FILE is a path itself, hence TRUSTSTORE_FILE_FILE.
+#: The variables that may be given as <NAME>_FILE. KAFKA_TLS_TRUSTSTORE_FILE is a path itself, hence TRUSTSTORE_FILE_FILE.
 FILE_VARIABLES = (
     "KAFKA_CLUSTER_ID", "KAFKA_INITIAL_CONTROLLERS", "KAFKA_SKIP_KRAFT_STORAGE_INIT", "KAFKA_CFG_SASL_ENABLED_MECHANISMS",
     "KAFKA_CLIENT_LISTENER_NAME", "KAFKA_OPTS", "KAFKA_INTER_BROKER_USER", "KAFKA_INTER_BROKER_PASSWORD", "KAFKA_CONTROLLER_USER",
@@ -88,7 +88,7 @@ def _listener_protocols(resolution: Resolution) -> dict[str, str]:
 
 
 def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[str, str]) -> None:
-    """Per listener and mechanism, the users that the image's variables name."""
+    """Set, per listener and mechanism, the users that the image's variables name."""
     resolution.set_default("sasl.enabled.mechanisms", DEFAULT_MECHANISMS, f"{BITNAMI} default")
     users = listed(environment.get("KAFKA_CLIENT_USERS", environment.get("KAFKA_BROKER_USER", "user")))
     passwords = listed(environment.get("KAFKA_CLIENT_PASSWORDS", environment.get("KAFKA_BROKER_PASSWORD", "bitnami")))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ottla.container.bitnami import ALIASES, PREFIX
 from ottla.container.settings import Environment, Refused
 
-#: What the command prints is the value of the other variable, whatever that was.
+#: The output of the command replaces the value of the other variable.
 COMMANDS = {
     "KAFKA_NODE_ID_COMMAND": "KAFKA_CFG_NODE_ID",
     "KAFKA_CONTROLLER_QUORUM_VOTERS_COMMAND": "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS",
@@ -57,7 +57,7 @@ def run_scripts(root: str, environment: Environment, say: Callable[[str], None])
             continue
         say(f"===> Running {SCRIPTS}/{name}")
         path = os.path.join(folder, name)
-        # One that is not executable is sourced there, which comes to the same: what it sets does not reach the node there either.
+        # Their image sources a script that is not executable. The result is the same: its variables do not reach the node there either.
         _run([path] if os.access(path, os.X_OK) else ["bash", path], f"{SCRIPTS}/{name}", environment, capture=False)
     os.makedirs(os.path.dirname(root + DONE), exist_ok=True)
     with open(root + DONE, "w", encoding="ascii"):

@@ -1,4 +1,4 @@
-"""What can be known to go wrong before a node is started in a container, said in one line each.
+"""Checks before a node is started in a container; each failure is one line.
 
 Directories are tried by writing, addresses by binding: permissions, read-only mounts and a busy port show no other way.
 """
@@ -20,7 +20,7 @@ from ottla.storage.log_dirs import MetaProperties, read_meta_properties
 
 
 def check_properties(resolution: Resolution) -> NodeConfig:
-    """The node's configuration; a refusal names the variable that has the value."""
+    """Check the node's configuration; an error names the variable that has the value."""
     resolved = resolution.properties
     own = {name: resolved.pop(name) for name in list(resolved) if name.startswith("ottla.")}
     if "process.roles" not in resolved:

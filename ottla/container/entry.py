@@ -25,13 +25,13 @@ PATHS = ("log.dirs", "log.dir", "metadata.log.dir")
 
 
 class Prepared(NamedTuple):
-    """What the node is started with."""
+    """The configuration that the node is started with."""
 
     properties: dict[str, str]
     log_level: str | None
     #: The cluster id is not set: the format of the directories after this step decides it.
     id_is_default: bool
-    #: For the scripts that users of the bitnami image mount.
+    #: The environment of the scripts that users of the bitnami image mount.
     scripts_environment: Environment | None = None
 
     def write(self, path: str) -> None:
@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
 
 
 def configure(environment: Environment, dialect: str | None, root: str, say: Callable[[str], None]) -> Prepared:
-    """Everything but the start.
+    """Read, resolve, print and check the configuration; only the start of the node is left.
 
     Raises:
         Refused: this node cannot run.

@@ -14,7 +14,7 @@ from ottla.container.settings import Environment, Refused, Resolution
 APACHE, CONFLUENT = "apache/kafka", "confluentinc/cp-kafka"
 PREFIX = "KAFKA_"
 
-#: For the JVM or its scripts, not for the broker.
+#: Variables of the JVM or its scripts, which are no properties of the broker.
 NOT_PROPERTIES = frozenset(
     "KAFKA_" + name
     for name in (
@@ -82,7 +82,7 @@ def derive_listeners(resolution: Resolution) -> None:
 
 
 def check_confluent(environment: Environment) -> None:
-    """What cp-kafka insists on."""
+    """Check the variables that cp-kafka requires."""
     for old, new in REPLACED_NAMES.items():
         if old in environment:
             raise Refused(f"{old} is not supported any more", old, f"use {new} instead")

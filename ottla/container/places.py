@@ -1,4 +1,4 @@
-"""Where the images keep things. Users mount files and volumes there, so these paths are an interface."""
+"""The paths of the images. Users mount files and volumes there, so they are an interface."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ CONFLUENT = Places("/mnt/shared/config/server.properties", "/var/lib/kafka/data"
 BITNAMI = Places("/bitnami/kafka/config/server.properties", "/bitnami/kafka/data", "/opt/bitnami/kafka/config/certs")
 #: Where bitnami's users mount certificates when they do not mount over `secrets`.
 BITNAMI_MOUNTED_CERTIFICATES = "/bitnami/kafka/config/certs"
-#: What `configure` writes and `launch` reads, for those who put a step of their own between the two (testcontainers).
+#: `configure` writes it and `launch` reads it; users like testcontainers run a step of their own between the two.
 CONFIGURED = "/etc/kafka/kafka.properties"
 CONFIGURED_CLUSTER_ID = "/etc/kafka/cluster.id"

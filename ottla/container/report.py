@@ -1,4 +1,4 @@
-"""What the entry point prints before the node's own log: the resolved properties, each with where it came from."""
+"""The output of the entry point before the node's own log: the resolved properties, each with its origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORIGIN_COLUMN_MAX = 72
 
 
 def report(resolution: Resolution, unknown: Sequence[str]) -> Iterator[str]:
-    """The lines, secrets left out."""
+    """Return the lines; secrets are left out."""
     yield f"===> Environment as of {resolution.dialect} ({resolution.reason})"
     rows = [
         (f"{name}={_shown(name, setting.value)}", setting.origin)

@@ -45,7 +45,7 @@ SINGLE_COPIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-#: What the packaged server.properties says where neither variables nor a file say anything.
+#: The packaged server.properties, used if there are neither variables nor a file.
 PACKAGED = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -58,16 +58,16 @@ PACKAGED = {
     "log.retention.hours": "168",
     **SINGLE_COPIES,
 }
-#: What is left of it in the bitnami image, whose own roles and listeners have to be given.
+#: The part of it that the bitnami image has, which requires that roles and listeners are given.
 BITNAMI_PACKAGED = {"num.partitions": "1", "log.retention.hours": "168", **SINGLE_COPIES}
 _LOGIN_CONFIG = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
 def resolve(environment: Environment, read: ReadFile, dialect: str | None = None) -> Resolution:
-    """All of it.
+    """Map all variables of the environment to properties.
 
     Raises:
-        Refused: what was given cannot be meant.
+        Refused: the variables contradict each other, or a value is invalid.
     """
     environment, origins = expand(environment, read)
     resolution = detect(environment, read, dialect)
@@ -90,7 +90,7 @@ def resolve(environment: Environment, read: ReadFile, dialect: str | None = None
 
 
 def detect(environment: Environment, read: ReadFile, dialect: str | None) -> Resolution:
-    """Whose variables these are."""
+    """Return the image whose variables these are."""
     wanted = dialect or environment.get("OTTLA_DIALECT")
     if wanted:
         if wanted not in DIALECTS:
@@ -223,7 +223,7 @@ def _set_cluster_id(environment: Environment, resolution: Resolution) -> None:
 
 
 def _set_own(environment: Environment, resolution: Resolution) -> None:
-    """Ottla's own: OTTLA_ADMIN_LISTENER, empty for none; and the log level under all its names."""
+    """Set Ottla's own properties: OTTLA_ADMIN_LISTENER (empty for none), and the log level under all its names."""
     resolution.settings.pop(ADMIN_LISTENER, None) if resolution.get(ADMIN_LISTENER) == "" else None
     if "OTTLA_ADMIN_LISTENER" in environment:
         if address := environment["OTTLA_ADMIN_LISTENER"].strip():

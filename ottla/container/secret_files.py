@@ -13,7 +13,7 @@ PATHS = frozenset({"KAFKA_TLS_TRUSTSTORE_FILE"})
 
 
 def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], dict[str, str]]:
-    """The environment with the files' contents in it, and for each such variable the file it came from."""
+    """Return the environment with the files' contents, and for each such variable the file that it came from."""
     found = dict(environment)
     origins: dict[str, str] = {}
     for variable in sorted(environment):

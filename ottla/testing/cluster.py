@@ -95,7 +95,7 @@ class Cluster:
         return self.nodes[node_id].is_running
 
     def log(self, node_id: int) -> str:
-        """What the node has written to its log so far."""
+        """Return the node's log output so far."""
         with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -113,7 +113,7 @@ class Cluster:
         return time.monotonic() - began
 
     def kill(self, node_id: int) -> None:
-        """kill -9."""
+        """Kill the node with SIGKILL."""
         self._signal(node_id, signal.SIGKILL)
         self._wait(node_id)
         self._paused.discard(node_id)
@@ -127,7 +127,7 @@ class Cluster:
         self._paused.discard(node_id)
 
     def stop(self, node_id: int) -> None:
-        """In order: leadership is handed over first."""
+        """Stop the node by controlled shutdown: leadership moves first."""
         self._signal(node_id, signal.SIGTERM)
         self._wait(node_id)
 
@@ -211,7 +211,7 @@ class Cluster:
         raise ConnectionError(f"no node answers: {lost}")
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition to leader, -1 for none."""
+        """Return partition -> leader, -1 for none."""
         found = self.metadata([topic]).topics[0]
         return {each.partition_index: each.leader_id for each in found.partitions}
 

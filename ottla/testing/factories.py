@@ -35,7 +35,7 @@ def kafka_cluster(
     cuttable: bool = False,
     scope: Scope = "session",
 ) -> Fixture:
-    """The same with three nodes, or as many as the command line or the ini file says."""
+    """A running cluster of three nodes, or as many as the command line or the ini file sets."""
     return _fixture(nodes, properties, cuttable, scope)
 
 

@@ -46,14 +46,14 @@ class Links:
         self._call(self._listen())
 
     def detours(self, dialler: int) -> str:
-        """`ottla.peer.detours` of a node."""
+        """Return `ottla.peer.detours` of a node."""
         return ",".join(f"{HOST}:{port}={HOST}:{way}" for port, way in self._ways[dialler].items())
 
     def cut(self, *directions: Direction) -> None:
         self._call(self._set(directions, is_open=False))
 
     def mend(self, *directions: Direction) -> None:
-        """Those given, or all."""
+        """Mend the given directions, or all."""
         self._call(self._set(directions or self._open, is_open=True))
 
     def close(self) -> None:

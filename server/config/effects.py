@@ -48,11 +48,23 @@ REFUSED: dict[str, Refusal] = {
         "only Kafka's default principals are made, so ACLs would be checked for other names",
         "leave it out, and write ACLs for Kafka's default principals",
     ),
+    **{
+        name: Refusal(
+            "Java classes are not run: credentials would be checked or supplied without this one",
+            "leave it out: PLAIN has its users in sasl.jaas.config, SCRAM in the metadata",
+        )
+        for name in (
+            "sasl.client.callback.handler.class",
+            "sasl.login.class",
+            "sasl.oauthbearer.jwt.validator.class",
+        )
+    },
     "client.quota.callback.class": Refusal("quotas of clients are not enforced", _LEAVE_OUT),
     "config.providers": Refusal(
         "values such as ${file:...} would be taken as they are written, passwords among them",
         "leave it out, and write the values themselves, or pass them with --override",
     ),
+    "ssl.engine.factory.class": Refusal("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
     "security.providers": Refusal("Java security providers are not loaded", _LEAVE_OUT),
     "queued.max.request.bytes": Refusal(
         "requests are not queued, so there is no common limit of their bytes",
@@ -78,8 +90,8 @@ FAMILIES: dict[str, str] = {
     "group.streams.": "the streams protocol of KIP-1071",
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
-    "sasl.": "a node with SASL listeners does not start",
-    "ssl.": "a node with TLS listeners does not start",
+    "sasl.kerberos.": "GSSAPI",
+    "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
     "delegation.token.": "delegation tokens",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
@@ -116,9 +128,16 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
     ),
-    "connections are not authenticated": ("connection.failed.authentication.delay.ms", "connections.max.reauth.ms"),
+    "tokens of OAUTHBEARER are fetched when a connection needs one": (
+        "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
+        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
+    ),
     "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
     "metrics are exposed for Prometheus": ("metric.reporters",),
+    "TLS comes from the system's OpenSSL": (
+        "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
+    ),
     "no such feature": (
         "early.start.listeners", "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
         "unstable.feature.versions.enable", "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",

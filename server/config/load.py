@@ -16,7 +16,7 @@ from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import check_effects, without_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import REQUIRED, Values
-from ottla.server.config.listeners import Address, Voter, read_address, read_endpoints, read_voters
+from ottla.server.config.listeners import Address, Voter, protocol_map, read_address, read_endpoints, read_voters
 from ottla.server.config.own import OWN_CONFIGS, own_values
 from ottla.server.network.listener import Endpoint
 from ottla.server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
@@ -71,9 +71,14 @@ class NodeConfig:
         """Returns the names that are set."""
         return frozenset().union(*self._levels)
 
-    def of_listener(self, listener: str) -> Values:
-        """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name."""
+    def of_listener(self, listener: str, mechanism: str = "") -> Values:
+        """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
+
+        With a mechanism, those of one SASL mechanism (`listener.name.<listener>.<mechanism>.<name>`).
+        """
         prefix, found = f"listener.name.{listener.lower()}.", {}
+        if mechanism:
+            prefix += f"{mechanism.lower()}."
         for level in (self._levels.static, self._levels.default, self._levels.broker):
             for name, text in level.items():
                 key = key_of(name.removeprefix(prefix)) if name.startswith(prefix) else None
@@ -121,6 +126,10 @@ class NodeConfig:
     def broker_endpoints(self) -> tuple[Endpoint, ...]:
         """This node's listeners for clients and brokers."""
         return tuple(endpoint for endpoint in self.endpoints if endpoint.name not in self.controller_names)
+
+    def security_protocol(self, listener: str) -> str:
+        """Returns the protocol of a listener, which other nodes may have."""
+        return protocol_map(self["listener.security.protocol.map"], self["controller.listener.names"])[listener]
 
     @property
     def inter_broker_listener(self) -> str:

@@ -18,18 +18,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
 from ottla.server.network.context import RequestContext
+from ottla.server.network.foreign_bytes import describe_foreign_bytes
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.strangers import stranger
 from ottla.server.network.turn import SLOW_NS, Turn
 from ottla.server.security.principal import ANONYMOUS, Principal
 
 log = logging.getLogger(__name__)
 
-#: asyncio tells us to stop writing above the first, and to go on below the second. With one reply on top, this is what a
-#: client that never reads can cost; a Fetch reply's records are views of files and cost nothing.
+#: Write buffer limits: asyncio calls `pause_writing` above the first and `resume_writing` below the second. A client that
+#: never reads can cost this and one reply more; the records of a Fetch reply are views of files and cost nothing.
 WRITE_HIGH_BYTES = 1024 * 1024
 WRITE_LOW_BYTES = 256 * 1024
 #: Replies of one wake-up are written earlier when there are this many bytes of them.
@@ -78,6 +79,12 @@ class Requests(Protocol):
         """Serve the frame buf[pos:end]."""
 
 
+class Renewable(Protocol):
+    """The login of a connection to a SASL listener."""
+
+    def renew(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse: ...
+
+
 class Acceptor(Protocol):
     """What accepted the connection: the listener."""
 
@@ -100,8 +107,8 @@ class Connection(FrameProtocol):
     __slots__ = (
         "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_out", "_out_bytes", "_paused", "_serving",
         "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
-        "index", "last_active_ns", "listener", "local_host", "local_port", "opened_ns", "peer_host", "peer_port", "principal", "stamp_ns",
-        "transport",
+        "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host", "peer_port", "principal",
+        "request_bytes_max", "stamp_ns", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -120,6 +127,8 @@ class Connection(FrameProtocol):
         self._close_callbacks: list[Callable[[], None]] = []
         self.closed = False
         self.principal: Principal = ANONYMOUS
+        self.login: Renewable | None = None
+        self.request_bytes_max = listener.limits.request_bytes_max
         self.client_id: str | None = None
         self.client_id_bytes = b""
         self.client_software_name = "unknown"
@@ -150,12 +159,17 @@ class Connection(FrameProtocol):
         self.pause(Pause.WORK)
         return partial(self.resume, Pause.WORK)
 
+    def dispatch_to(self, requests: Requests, request_bytes_max: int) -> None:
+        """From the next read on its frames go there: to its login, and to the dispatcher when it is authenticated."""
+        self._dispatcher = requests
+        self.request_bytes_max = request_bytes_max
+
     def close(self, reason: str) -> None:
         """Send what is ready, then close; nothing that the client sent is served any more."""
         if self.closed:
             return
         log.info("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
-        self._shut()
+        self.shut()
 
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent."""
@@ -163,7 +177,7 @@ class Connection(FrameProtocol):
             return
         self.listener.refused += 1
         log.warning("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
-        self._shut()
+        self.shut()
 
     # asyncio's calls
 
@@ -195,7 +209,7 @@ class Connection(FrameProtocol):
             try:
                 callback()
             except Exception:
-                # One that breaks must not keep the others from hearing of it.
+                # A callback that raises must not keep the others from being called.
                 log.exception("[%s] Cleaning up after %s failed", self.listener.name, self.id)
 
     def eof_received(self) -> None:
@@ -237,14 +251,14 @@ class Connection(FrameProtocol):
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
         dispatcher = self._dispatcher
         dispatch, turn = dispatcher.dispatch, dispatcher.turn
-        limit = self.listener.limits.request_bytes_max
+        limit = self.request_bytes_max
         began_ns, left_ns = self.stamp_ns, turn.left_ns
         if left_ns <= 0 and not self._paused & Pause.TURN:
             self._wait_for_turn()
         while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= limit:
-                self.refuse(stranger(bytes(buf[pos : min(end, pos + 16)]), size, limit))
+                self.refuse(describe_foreign_bytes(bytes(buf[pos : min(end, pos + 16)]), size, limit))
                 return end
             stop = pos + 4 + size
             if stop > end:
@@ -358,7 +372,8 @@ class Connection(FrameProtocol):
         if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
             self.pause(Pause.HELD)
 
-    def _shut(self) -> None:
+    def shut(self) -> None:
+        """Close without a line in the log, where the caller has written one."""
         self.flush()
         self.closed = True
         if self._paused & Pause.WRITING:

@@ -1,4 +1,4 @@
-"""What a handler may know about a request besides the request itself."""
+"""The request context: what a handler may know about a request besides the request itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.server.security.principal import Principal
 
 
 class Peer(Protocol):
-    """The other end: a `Connection`, or, for a request that a broker forwarded in an envelope, whoever sent it first."""
+    """The other end: a `Connection`, or, for a request that a broker forwarded in an envelope, the original client."""
 
     @property
     def id(self) -> str: ...
@@ -35,7 +35,7 @@ class Peer(Protocol):
 
 
 class RequestContext:
-    """Shared by all requests of one connection that have the same API, version and client id: nobody writes to it."""
+    """Shared by all requests of one connection that have the same API, version and client id; it is read-only."""
 
     __slots__ = ("api_key", "api_version", "client_id", "connection")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl as tls
 from collections.abc import Mapping
 
 from ottla.server.network.transport import DEFAULT_OPTIONS, Network, ProtocolFactory, Server, SocketOptions
@@ -23,16 +22,13 @@ class Detours:
         host: str,
         port: int,
         protocol_factory: ProtocolFactory,
-        ssl: tls.SSLContext | None = None,
         options: SocketOptions = DEFAULT_OPTIONS,
     ) -> Server:
-        return await self._network.listen(host, port, protocol_factory, ssl, options)
+        return await self._network.listen(host, port, protocol_factory, options)
 
-    async def connect(
-        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: tls.SSLContext | None = None
-    ) -> asyncio.Transport:
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
         host, port = self._ways.get((host, port), (host, port))
-        return await self._network.connect(host, port, protocol_factory, ssl)
+        return await self._network.connect(host, port, protocol_factory)
 
 
 def read_ways(text: str) -> dict[Address, Address]:

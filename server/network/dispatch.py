@@ -3,7 +3,7 @@
 The path of a request that is answered at once makes no task, no future and no exception. What fails on the way:
 
     not a request header, an API that does not exist       the connection is closed, as Kafka does
-    a version nobody serves                                closed likewise; ApiVersions is answered in v0 with error 35
+    a version that this node does not serve                closed likewise; ApiVersions is answered in v0 with error 35
     an API that Kafka has and this node does not serve     the API's own error reply, UNSUPPORTED_VERSION
     a body that cannot be decoded                          closed; a forwarded body once the controller has refused it
     KafkaError from the handler                            the API's own error reply
@@ -124,7 +124,7 @@ class Dispatcher:
         route.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
 
     def cannot_encode(self, connection: Connection, route: Route, version: int, answer: object) -> None:
-        """Our own mistake; the client cannot be told, since that would need the same encoder."""
+        """Close the connection after an internal error: an error response would need the same encoder."""
         log.exception("Response %r does not fit %s v%d", answer, route.name, version)
         connection.refuse(f"the response to {route.name} v{version} could not be encoded")
 

@@ -240,11 +240,11 @@ def _element_class(cls: type[object], name: str) -> type[Any]:
 def _set_error(target: Any, name: str, error: KafkaError, version: int) -> None:
     if name in target.__field_names__:
         setattr(target, name, int(error.code))
-    # The code's own words would tell clients nothing: they have them too.
-    told = None if error.message == error.code.message else error.message
+    # A message that only repeats the error code's text is left out: clients have the same text.
+    custom = None if error.message == error.code.message else error.message
     for field in fields(target.__plain__):
-        if field.name == "error_message" and version in (field.versions if told else field.nullable):
-            target.error_message = told
+        if field.name == "error_message" and version in (field.versions if custom else field.nullable):
+            target.error_message = custom
 
 
 def _fetch(response: FetchResponse, request: FetchRequest, version: int, error: KafkaError) -> None:
@@ -285,7 +285,7 @@ def _by_user(
 
 
 def _find_coordinator(response: FindCoordinatorResponse, request: object, version: int, error: KafkaError) -> None:
-    """Where there is one coordinator, Kafka repeats the code's own words."""
+    """In versions with a single coordinator, Kafka's error_message repeats the text of the error code."""
     if 1 <= version < FIND_COORDINATOR_BATCHED:
         response.error_message = error.code.message
 

@@ -32,7 +32,7 @@ POOLED_COUNT = 4
 read_size = Struct(">i").unpack_from
 
 
-#: What frames are read from: the receive buffer, or a frame of its own.
+#: The buffer that frames are read from: the receive buffer, or one for a single large frame.
 Buffer: TypeAlias = bytearray | bytes
 
 

@@ -7,15 +7,21 @@ with is said by broker/metadata_cache.py.
 from __future__ import annotations
 
 import logging
-import ssl as tls
+import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
+from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.login import Logins
+from ottla.server.network.tls_stream import CIPHERTEXT_BYTES, HANDSHAKES_TURN_NS, TlsStream
 from ottla.server.network.transport import Server
+from ottla.server.network.turn import Turn
+from ottla.server.security.principal import Principal
 from ottla.server.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
@@ -25,6 +31,8 @@ log = logging.getLogger(__name__)
 
 #: How long a client that is being closed may take to read its last replies.
 LINGER_MS = 5_000
+#: How long a TLS handshake may take. Kafka has connections.max.idle.ms for it, ten minutes.
+HANDSHAKE_MS_MAX = 30_000
 NS_PER_MS = 1_000_000
 
 
@@ -40,6 +48,26 @@ class Endpoint:
     advertised_port: int | None = None
 
 
+class ServerTls(Protocol):
+    """The server's side of TLS of one listener. The context is replaced when certificates are."""
+
+    @property
+    def context(self) -> ssl.SSLContext: ...
+    @property
+    def handshakes(self) -> Handshakes: ...
+
+    def principal(self, certificate: bytes | None) -> Principal:
+        """The principal of a client with this certificate (DER), which has been verified; raises ValueError for none."""
+
+
+class Handshakes:
+    """What the TLS connections of a node share: the buffer into which they read, and the turns of their handshakes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.inbox = memoryview(bytearray(CIPHERTEXT_BYTES))
+        self.turn = Turn(clock, HANDSHAKES_TURN_NS)
+
+
 class Listener:
     """Accepts connections for one endpoint."""
 
@@ -52,9 +80,11 @@ class Listener:
         inbox: ReceiveBuffer,
         wheel: TimerWheel,
         *,
-        ssl: tls.SSLContext | None = None,
+        tls: ServerTls | None = None,
         inter_broker: bool = False,
+        logins: Logins | None = None,
     ) -> None:
+        """`logins`: how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.limits = limits
@@ -69,8 +99,9 @@ class Listener:
         self._world = world
         self._dispatcher = dispatcher
         self._wheel = wheel
-        self._ssl = ssl
+        self._tls = tls
         self._inter_broker = inter_broker
+        self.logins = logins
         self._own_limits = limits.of(self.name)
         self._server: Server | None = None
 
@@ -85,11 +116,11 @@ class Listener:
         await self.accept()
 
     async def bind(self) -> None:
-        """Takes the port; whoever dials is refused until `accept`."""
+        """Bind the port; the kernel refuses connections to it until `accept`."""
         endpoint = self.endpoint
         try:
             self._server = await self._world.network.listen(
-                endpoint.host, endpoint.port, self._make_connection, self._ssl, self.limits.socket_options
+                endpoint.host, endpoint.port, self._make_connection, self.limits.socket_options
             )
         except OSError as failure:
             where = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
@@ -112,7 +143,7 @@ class Listener:
         for connection in list(self.connections):
             connection.transport.abort()
 
-    def _make_connection(self) -> Connection:
+    def _make_connection(self) -> Connection | TlsStream:
         self.accepted += 1
         now_ns = self._dispatcher.mono_ns()
         held_ms = self._own_limits.rate.opened(now_ns)
@@ -120,7 +151,30 @@ class Listener:
             held_ms = max(held_ms, self.limits.rate.opened(now_ns))
         if held_ms and self._server is not None:
             self._server.hold(held_ms / 1000)
-        return Connection(self, self._dispatcher, self.accepted)
+        connection = Connection(self, self._dispatcher, self.accepted)
+        if self.logins is not None:
+            self.logins.begin(connection)
+        if self._tls is None:
+            return connection
+        return TlsStream(
+            connection,
+            self._tls.context,
+            self._world.clock,
+            on_secured=partial(self._secured, connection),
+            on_failed=connection.refuse,
+            inbox=self._tls.handshakes.inbox,
+            turn=self._tls.handshakes.turn,
+        )
+
+    def _secured(self, connection: Connection, stream: TlsStream) -> None:
+        """The TLS handshake is complete: who is it?"""
+        assert self._tls is not None
+        if self.logins is not None:
+            return  # SASL_SSL: the principal is SASL's
+        try:
+            connection.principal = self._tls.principal(stream.peer_certificate)
+        except ValueError as error:
+            connection.refuse(str(error))
 
     # The connection's side
 
@@ -134,8 +188,11 @@ class Listener:
             return refusal
         self.limits.opened(connection.peer_host)
         self.connections[connection] = None
-        if self.limits.idle_ms_max >= 0:
-            connection.idle_slot = self._wheel.add(connection, self.limits.idle_ms_max)
+        look_ms = self.limits.idle_ms_max
+        if self._tls is not None:
+            look_ms = HANDSHAKE_MS_MAX if look_ms < 0 else min(look_ms, HANDSHAKE_MS_MAX)
+        if look_ms >= 0:
+            connection.idle_slot = self._wheel.add(connection, look_ms)
         return None
 
     def forget(self, connection: Connection) -> None:
@@ -152,7 +209,13 @@ class Listener:
 
     def idle_expired(self, connection: Connection) -> None:
         """The connection's entry in the wheel has come due: close it, or look again when it would be."""
+        stream = connection.transport
+        if isinstance(stream, TlsStream) and not stream.is_secured:
+            connection.refuse("SSL handshake failed: it was not complete in time")
+            return
         limit_ms = self.limits.idle_ms_max
+        if limit_ms < 0:
+            return
         idle_ms = (self._dispatcher.mono_ns() - connection.last_active_ns) // NS_PER_MS
         if idle_ms < limit_ms or connection.is_waiting:
             connection.idle_slot = self._wheel.add(

@@ -12,6 +12,14 @@ from ottla.server.network.route import Route
 #: Latency buckets count units of 1024 ns.
 MS_PER_UNIT = 1024 / 1_000_000
 NS_PER_MS = 1_000_000
+#: Kafka's name, its description, and the field of LoginCounts.
+LOGIN_COUNTS = (
+    ("successful_authentication", "Clients authenticated", "succeeded"),
+    ("failed_authentication", "Logins that failed", "failed"),
+    ("successful_reauthentication", "Sessions renewed", "reauthenticated"),
+    ("failed_reauthentication", "Renewals that failed", "reauthentication_failed"),
+    ("expired_connections_killed", "Connections closed because their session had expired", "expired"),
+)
 
 
 def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
@@ -53,5 +61,9 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield each("connection_creation", COUNTER, "Connections accepted", "accepted")
     yield each("connection_rejected", COUNTER, "Connections above a limit", "rejected")
     yield each("connection_refused_input", COUNTER, "Connections closed because of what came in", "refused")
+    logins = [(listener.name, listener.logins.counts) for listener in listeners if listener.logins is not None]
+    for name, doc, attribute in LOGIN_COUNTS:
+        samples = [Sample({"listener": listener}, getattr(counts, attribute)) for listener, counts in logins]
+        yield Family(f"{prefix}_{name}", COUNTER, doc, samples)
     yield each("outgoing_byte", COUNTER, "Bytes sent", "bytes_out")
     yield each("incoming_byte", COUNTER, "Bytes received", "bytes_in")

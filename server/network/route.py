@@ -134,7 +134,7 @@ def body_encoder(encode: Encode) -> Encode:
 
 
 class RouteTable:
-    """All routes of a node, by API key. Two rows for one API are our own mistake."""
+    """All routes of a node, by API key. Two rows for one API are an internal error."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.rows = sorted(routes, key=lambda route: route.api_key)

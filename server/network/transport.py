@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl as tls
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +17,7 @@ log = logging.getLogger(__name__)
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 #: Connections that the kernel keeps until they are accepted, at least. Kafka's socket.listen.backlog.size is 50, with a thread that
-#: does nothing but accept. One loop has turns of milliseconds, and whoever finds the queue full tries again a second later:
+#: does nothing but accept. One loop has turns of milliseconds, and a client that finds the queue full tries again a second later:
 #: 5,000 clients came at 72 a second.
 LISTEN_BACKLOG = 1024
 #: Accepted in one turn of the loop; libuv takes one. More would keep requests waiting: each costs about 0.1 ms.
@@ -52,20 +51,17 @@ class Server(Protocol):
 
 
 class Network(Protocol):
-    """Every socket that Ottla opens."""
+    """Every socket that Ottla opens. TLS is made above it (`tls_stream.py`)."""
 
     async def listen(
         self,
         host: str,
         port: int,
         protocol_factory: ProtocolFactory,
-        ssl: tls.SSLContext | None = None,
         options: SocketOptions = DEFAULT_OPTIONS,
     ) -> Server: ...
 
-    async def connect(
-        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: tls.SSLContext | None = None
-    ) -> asyncio.Transport: ...
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport: ...
 
 
 class TcpServer:
@@ -80,7 +76,6 @@ class TcpServer:
         spawn: Spawn,
         sock: socket.socket,
         protocol_factory: ProtocolFactory,
-        ssl: tls.SSLContext | None,
         options: SocketOptions,
     ) -> None:
         self.port: int = sock.getsockname()[1]
@@ -88,7 +83,6 @@ class TcpServer:
         self._spawn = spawn
         self._sock = sock
         self._protocol_factory = protocol_factory
-        self._ssl = ssl
         self._options = options
         self._held: asyncio.TimerHandle | None = None
         self._closed = False
@@ -137,7 +131,7 @@ class TcpServer:
         try:
             accepted.setblocking(False)
             self._set_options(accepted)
-            await self._loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._ssl)
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
         except OSError as failure:
             log.debug("A connection was gone before it was served: %s", failure)
             accepted.close()
@@ -164,20 +158,14 @@ class TcpNetwork:
         host: str,
         port: int,
         protocol_factory: ProtocolFactory,
-        ssl: tls.SSLContext | None = None,
         options: SocketOptions = DEFAULT_OPTIONS,
     ) -> TcpServer:
         """An empty host is every address of the machine, with one socket for IPv4 and IPv6 where there is IPv6."""
         sock = _listening_socket(host, port)
-        return TcpServer(self._loop, self._spawn, sock, protocol_factory, ssl, options)
+        return TcpServer(self._loop, self._spawn, sock, protocol_factory, options)
 
-    async def connect(
-        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: tls.SSLContext | None = None
-    ) -> asyncio.Transport:
-        server_hostname = host if ssl is not None else None
-        transport, _ = await self._loop.create_connection(
-            protocol_factory, host, port, ssl=ssl, server_hostname=server_hostname
-        )
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
+        transport, _ = await self._loop.create_connection(protocol_factory, host, port)
         return transport
 
 

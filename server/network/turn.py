@@ -28,13 +28,13 @@ class Served(Protocol):
 class Turn:
     """One per dispatcher: what is left of the present turn, and who waits for the next one."""
 
-    __slots__ = ("_clock", "_is_set", "_waiting", "left_ns")
+    __slots__ = ("_clock", "_is_set", "_limit_ns", "_waiting", "left_ns")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limit_ns: int = TURN_NS) -> None:
         self._clock = clock
         self._is_set = False
         self._waiting: deque[Served] = deque()
-        self.left_ns = TURN_NS
+        self._limit_ns = self.left_ns = limit_ns
 
     def spend(self, spent_ns: int) -> None:
         self.left_ns -= spent_ns
@@ -52,7 +52,7 @@ class Turn:
 
     def _begin(self) -> None:
         self._is_set = False
-        self.left_ns = TURN_NS
+        self.left_ns = self._limit_ns
         for _ in range(len(self._waiting)):
             if self.left_ns <= 0:
                 break

@@ -84,8 +84,8 @@ def start_node(directory: Path | None = None, port: int = 0, **properties: str) 
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "the node did not start"
-    told = json.loads(line)["nodes"][0]
-    return Node(process, told["port"], told["pid"], Path(told["dir"]))
+    status = json.loads(line)["nodes"][0]
+    return Node(process, status["port"], status["pid"], Path(status["dir"]))
 
 
 def stop_node(node: Node) -> int:

@@ -71,7 +71,7 @@ def test_a_frame_cut_off_in_the_middle_costs_nothing(node: Node) -> None:
     assert served(node)
 
 
-def test_api_versions_tells_exactly_what_is_served(node: Node) -> None:
+def test_api_versions_lists_exactly_what_is_served(node: Node) -> None:
     with node.wire() as wire:
         answer = wire.request(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
         versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}

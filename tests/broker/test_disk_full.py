@@ -60,7 +60,7 @@ def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_the
             acknowledged, error = fill(wire)
             assert error == ErrorCode.KAFKA_STORAGE_ERROR
             assert acknowledged > 5
-            time.sleep(1.5)  # the duties that run by the clock meet the full disk, too
+            time.sleep(1.5)  # the scheduled tasks meet the full disk, too
             assert bytes_readable(wire) >= acknowledged * len(VALUE)
             ballast.unlink()
             eventually(lambda: produce(wire) == 0, "a produce to be taken again")

@@ -283,7 +283,7 @@ def test_many_middling_batches_of_one_request_share_a_turn(node: CountedNode, wi
 
 @pytest.mark.parametrize("topic", [PLAIN, STAMPED, COMPACTED])
 def test_a_thousand_bad_batches_in_one_request_share_a_turn(node: CountedNode, wire: Wire, topic: str) -> None:
-    """The same partition may stand in a request again and again; each batch is small, and wrong at its very end."""
+    """A request may name the same partition a thousand times; each batch is small, and its last record is invalid."""
     late = many(1_500, ZSTD, base_timestamp=NOW + DAY_MS, max_timestamp=NOW + DAY_MS)
     stamped = claiming(b"".join(encode_record(i, 0, b"", None) for i in range(100)), 100, attributes=8)
     keyless = build_batch([(b"", None, NOW)] * 1_500 + [(None, b"", NOW)], compression=ZSTD)

@@ -1,4 +1,4 @@
-"""Each client is told the addresses of the listener it came in by."""
+"""Each client gets the advertised addresses of the listener that it is connected to."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def three_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     process.wait(30)
 
 
-def told(port: int, host: str = "127.0.0.1") -> tuple[str, int]:
+def advertised(port: int, host: str = "127.0.0.1") -> tuple[str, int]:
     with Wire(port, host) as wire:
         (broker,) = wire.request(MetadataRequest(topics=[]), 9).brokers
         return broker.host, broker.port
@@ -56,13 +56,15 @@ def told(port: int, host: str = "127.0.0.1") -> tuple[str, int]:
 @pytest.mark.parametrize(
     ("port", "expected"), [(INSIDE, ("inside.example", 1111)), (OUTSIDE, ("outside.example", 2222))]
 )
-def test_an_advertised_address_is_told_to_its_own_listeners_clients(port: int, expected: tuple[str, int]) -> None:
-    assert told(port) == expected
+def test_an_advertised_address_is_returned_to_the_clients_of_its_own_listener(
+    port: int, expected: tuple[str, int]
+) -> None:
+    assert advertised(port) == expected
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.7"])
-def test_without_one_a_client_hears_the_address_it_dialled(host: str) -> None:
-    assert told(ANYWHERE, host) == (host, ANYWHERE)
+def test_without_an_advertised_address_a_client_gets_the_one_it_connected_to(host: str) -> None:
+    assert advertised(ANYWHERE, host) == (host, ANYWHERE)
 
 
 def test_the_controllers_listener_serves_no_produce() -> None:

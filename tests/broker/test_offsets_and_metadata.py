@@ -151,7 +151,7 @@ def metadata(wire: Wire, version: int, *names: str, create: bool = False) -> Any
 
 
 @pytest.mark.parametrize("version", range(4, 14))
-def test_every_version_tells_brokers_and_leaders(node: Node, wire: Wire, version: int) -> None:
+def test_every_version_returns_brokers_and_leaders(node: Node, wire: Wire, version: int) -> None:
     answer = metadata(wire, version, TOPIC)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", node.port)]
     assert answer.controller_id == 1
@@ -161,7 +161,7 @@ def test_every_version_tells_brokers_and_leaders(node: Node, wire: Wire, version
     assert (topic.topic_id != bytes(16)) == (version >= 10)
 
 
-def test_no_topics_and_all_topics_are_told_apart_by_version(wire: Wire) -> None:
+def test_no_topics_and_all_topics_are_distinguished_by_version(wire: Wire) -> None:
     assert len(wire.request(MetadataRequest(topics=[]), 0).topics) >= 2
     assert wire.request(MetadataRequest(topics=[]), 1).topics == []
     assert len(wire.request(MetadataRequest(topics=None), 1).topics) >= 2
@@ -238,7 +238,7 @@ def test_a_topics_config_says_where_its_value_is_from(node: Node, wire: Wire) ->
     assert (default.value, default.config_source) == ("604800000", 5)
 
 
-def test_a_brokers_config_is_told_by_that_broker_only(wire: Wire) -> None:
+def test_a_brokers_config_is_described_by_that_broker_only(wire: Wire) -> None:
     answer = configs(wire, 4, "1", "log.dirs", "node.id")
     assert answer.error_code == 0
     assert {c.name: c.config_source for c in answer.configs} == {"log.dirs": 4, "node.id": 4}

@@ -34,7 +34,7 @@ def error_of(node: Node, records: bytes) -> int:
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("false", ErrorCode.NONE), ("true", ErrorCode.INVALID_RECORD)])
-def test_records_inside_a_batch_are_checked_when_the_broker_is_told_to(
+def test_records_inside_a_batch_are_checked_when_the_broker_is_configured_so(
     tmp_path: Path, setting: str, expected: int
 ) -> None:
     node = start_node(tmp_path / "data", ottla_produce_validate_records=setting)

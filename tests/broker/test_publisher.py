@@ -131,7 +131,7 @@ def test_partitions_change_their_roles_and_go_a_bounded_number_in_a_turn(monkeyp
 
 
 def test_what_is_on_other_brokers_takes_its_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """200,000 comparisons are 50 ms."""
+    """Partitions of other brokers are compared in several turns, too: 200,000 comparisons take 50 ms."""
 
     async def story(broker: BrokerNode) -> None:
         count = 2 * UNITS_A_TURN // LOOK_UNITS + 1
@@ -159,7 +159,7 @@ def test_a_node_that_stops_while_metadata_takes_effect_leads_nothing_more_and_ke
     on_a_broker(story)
 
 
-def test_a_node_that_was_replaced_before_it_heard_any_metadata_sets_no_log_aside(
+def test_a_node_that_was_replaced_before_it_got_any_metadata_sets_no_log_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no image to compare its logs with: all of them would be strays."""

@@ -1,4 +1,4 @@
-"""SCRAM credentials are kept and described, never their keys; nobody can log in with them yet (SASL is not served)."""
+"""SCRAM credentials are kept and described, never their keys; no client can log in with them yet (SASL is not served)."""
 
 from __future__ import annotations
 

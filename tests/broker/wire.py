@@ -1,4 +1,4 @@
-"""A client that says exactly what it is told, in any version: for what no real client would send."""
+"""A client that sends exactly the given request, in any version: for requests that no real client would send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce straight to one node, whether it leads or not: what somebody who knows only that node is told."""
+"""Produce straight to one node, whether it leads or not: the answers for a client that knows only that node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL, LEADER = -1, 1
 
 
 class DirectProducer:
-    """One connection; its records carry a producer number of their own, so that they can be told apart in the log."""
+    """One connection; its records carry a producer number of their own, so that they can be distinguished in the log."""
 
     def __init__(self, port: int, topic: str, number: int, host: str = "127.0.0.1") -> None:
         self.number = number

@@ -69,12 +69,12 @@ class ImageDisk:
         self._unmount()
 
     def freeze(self) -> None:
-        """Take the image as it is now; whoever writes to the disk has to be stopped."""
+        """Take the image as it is now; processes that write to the disk have to be stopped before."""
         copy = self._image.with_suffix(".copy")
         _run("cp", "--sparse=always", str(self._image), str(copy))
 
     def power_loss(self) -> None:
-        """Go back to what `freeze` took; whoever wrote has to be dead."""
+        """Go back to what `freeze` took; processes that wrote have to be dead."""
         copy = self._image.with_suffix(".copy")
         self._unmount()
         self._image.unlink()

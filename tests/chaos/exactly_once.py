@@ -183,7 +183,7 @@ def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
 
 def describe(verdict: Verdict) -> str:
     return (
-        f"killed {dict(verdict.kills)}, {verdict.committed} transactions committed, begun anew {verdict.recoveries}"
+        f"killed {dict(verdict.kills)}, {verdict.committed} transactions committed, started over {verdict.recoveries}"
         f" times: {'; '.join(verdict.problems) or 'everything exactly once'}"
     )
 

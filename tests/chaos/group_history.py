@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from tests.chaos.history import NOT_TOLD, PARTITIONS, TOPIC, Load, Place, Record, decode
+from tests.chaos.history import PARTITIONS, TOPIC, UNKNOWN_OFFSET, Load, Place, Record, decode
 
 GROUP = "readers"
 SEEN_SECONDS_MAX = 60
@@ -33,7 +33,7 @@ class Group:
     def stop(self, loads: list[Load]) -> None:
         """Once everything that was acknowledged has been seen, or after a while."""
         # Those without an offset (`history.Place`) stand before others of their partition.
-        wanted = {place for load in loads for place in load.acknowledged.values() if place.offset != NOT_TOLD}
+        wanted = {place for load in loads for place in load.acknowledged.values() if place.offset != UNKNOWN_OFFSET}
         deadline = time.monotonic() + SEEN_SECONDS_MAX
         while not wanted <= self.seen.keys() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -115,7 +115,7 @@ class _Member:
                 group.problems.append(f"{partition}@{offset} was {before}, then {record}")
 
     def _commit(self) -> None:
-        """What is acknowledged is kept as the floor; what is refused, or in doubt, is nobody's promise."""
+        """What is acknowledged is kept as the floor; what is refused, or in doubt, promises nothing."""
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(TOPIC, index, after) for index, after in self._expected.items() if after >= 0]

@@ -17,7 +17,7 @@ DELIVERY_SECONDS_MAX = 120
 FLUSH_SECONDS_MAX = 60
 READ_SECONDS_MAX = 120
 _VALUE = struct.Struct(">iq")
-NOT_TOLD = -1
+UNKNOWN_OFFSET = -1
 #: A client that is back soon after each of many accidents.
 IMPATIENT = {
     "linger.ms": 1,
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record stands. Of an acknowledgement the offset may be missing (NOT_TOLD): librdkafka takes a batch whose answer it
+    """Where a record stands. Of an acknowledgement the offset may be missing (UNKNOWN_OFFSET): librdkafka takes a batch whose answer it
     never got as acknowledged with the next one of its sequence.
     """
 
@@ -133,7 +133,7 @@ class Load:
         else:
             self.times.append(time.monotonic())
             offset = message.offset()
-            self.acknowledged[record] = Place(message.partition(), NOT_TOLD if offset is None else offset)
+            self.acknowledged[record] = Place(message.partition(), UNKNOWN_OFFSET if offset is None else offset)
 
 
 def read_everything(bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS) -> dict[Record, list[Place]]:
@@ -176,7 +176,7 @@ def broken_promises(acknowledged: Mapping[Record, Place], places: Mapping[Record
     moved = [
         record
         for record, where in acknowledged.items()
-        if where.offset != NOT_TOLD and record in places and where not in places[record]
+        if where.offset != UNKNOWN_OFFSET and record in places and where not in places[record]
     ]
     for name, records in (("lost", lost), ("doubled", doubled), ("moved", moved)):
         if records:

@@ -1,7 +1,7 @@
 """Applications that consume, produce and commit offsets in transactions: what they copy is there exactly once.
 
 The Java one (Apache Kafka's own, from its system tests) speaks transaction version 2 (KIP-890), librdkafka the one before.
-Both begin anew, with the same transactional id, after what they cannot go on from.
+After a fatal error both start over with the same transactional id.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TransactionalMessageCopier:
         self._thread.start()
 
     def wait_for_commits(self, more: int) -> bool:
-        """False when there is nothing left to do, or nothing has happened for too long: `problems` tells."""
+        """False when there is nothing left to do, or nothing has happened for too long: `problems` has the reason."""
         enough = self.committed + more
         while self.committed < enough and not self.is_stalled:
             if self.done.wait(0.01):

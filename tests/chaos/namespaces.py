@@ -1,6 +1,6 @@
 """Three nodes in network namespaces of their own, a fourth namespace for the clients, and cuts between any two of them.
 
-A cut is silent, as a broken cable is: what A sends to B is addressed to a network card that nobody has (an entry in A's
+A cut is silent, as a broken cable is: what A sends to B is addressed to a network card that does not exist (an entry in A's
 neighbour table), so nothing arrives, nothing is refused, and connections stay open. Each direction is cut by itself. Needs root.
 """
 
@@ -20,7 +20,7 @@ from tests.docker.namespace_harness import available
 
 ROOT = Path(__file__).parents[2]
 CLIENT = 0  # the number of the clients' namespace
-NOBODY = "02:00:00:00:00:99"
+UNUSED_ADDRESS = "02:00:00:00:00:99"
 PORT, CONTROLLER_PORT = 9092, 9093
 CLONE_NEWNET = 0x40000000
 READY = "Kafka Server started"
@@ -56,22 +56,22 @@ class NamespaceCluster:
         return f"10.78.0.{10 + number}"
 
     def only(self, node_id: int) -> str:
-        """Bootstrap servers of somebody who knows this one node."""
+        """Return the bootstrap servers of a client that knows this one node."""
         return f"{self.address(node_id)}:{PORT}"
 
     def log(self, node_id: int) -> str:
         return self._log_file(node_id).read_text(errors="replace")
 
     def leader_and_isr(self, topic: str, asked: int, partition: int = 0) -> tuple[int, list[int]]:
-        """As one node tells it; (-1, []) while it does not answer."""
+        """Return leader and ISR as one node knows them, or (-1, []) while it does not answer."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         try:
-            told = AdminClient({"bootstrap.servers": self.only(asked), "log_level": 0}).list_topics(topic, 5)
+            metadata = AdminClient({"bootstrap.servers": self.only(asked), "log_level": 0}).list_topics(topic, 5)
         except KafkaException:
             return -1, []
-        found = told.topics[topic].partitions.get(partition)
+        found = metadata.topics[topic].partitions.get(partition)
         return (found.leader, sorted(found.isrs)) if found is not None else (-1, [])
 
     def leader(self, topic: str, asked: int, without: int = -1) -> int:
@@ -107,7 +107,7 @@ class NamespaceCluster:
     def cut(self, sender: int, receiver: int) -> None:
         """What `sender` sends to `receiver` is lost from now on."""
         self._ip("-n", self._namespace(sender), "neigh", "replace", self.address(receiver),
-                 "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")  # fmt: skip
+                 "lladdr", UNUSED_ADDRESS, "dev", "eth0", "nud", "permanent")  # fmt: skip
         self._cuts.add((sender, receiver))
 
     def isolate(self, node_id: int) -> None:

@@ -81,7 +81,7 @@ def test_a_leader_on_a_full_disk_refuses_to_write_goes_on_reading_and_takes_writ
             seconds=60,
         )
         assert answers[-1] in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        time.sleep(2)  # the duties that run by the clock meet the full disk, too
+        time.sleep(2)  # the scheduled tasks meet the full disk, too
         assert cluster.is_running(SMALL), cluster.log(SMALL)[-2000:]
         acknowledged = dict(load.acknowledged)
         places = read_everything(cluster.bootstrap)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.history import NOT_TOLD, Place, Record, broken_promises
+from tests.chaos.history import UNKNOWN_OFFSET, Place, Record, broken_promises
 
 FIRST, SECOND = Record(0, 0), Record(0, 4)
 AT_0, AT_1, AT_2 = Place(0, 0), Place(0, 1), Place(0, 2)
-TOLD = {FIRST: AT_0, SECOND: AT_1}
+ACKNOWLEDGED = {FIRST: AT_0, SECOND: AT_1}
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ TOLD = {FIRST: AT_0, SECOND: AT_1}
     ],
 )
 def test_a_broken_promise_has_a_name(places: dict[Record, list[Place]], problem: str) -> None:
-    assert any(problem in found for found in broken_promises(TOLD, places))
+    assert any(problem in found for found in broken_promises(ACKNOWLEDGED, places))
 
 
-def test_a_log_as_it_was_acknowledged_has_no_problem_nor_has_a_record_that_nobody_acknowledged() -> None:
-    assert broken_promises(TOLD, {FIRST: [AT_0], SECOND: [AT_1], Record(1, 0): [AT_2]}) == []
+def test_a_log_as_it_was_acknowledged_has_no_problem_nor_has_a_record_without_acknowledgement() -> None:
+    assert broken_promises(ACKNOWLEDGED, {FIRST: [AT_0], SECOND: [AT_1], Record(1, 0): [AT_2]}) == []
 
 
 def test_an_acknowledgement_without_an_offset_promises_that_the_record_is_there_and_not_where() -> None:
-    told = {FIRST: Place(0, NOT_TOLD), SECOND: AT_1}
-    assert broken_promises(told, {FIRST: [AT_0], SECOND: [AT_1]}) == []
-    assert "1 lost" in broken_promises(told, {SECOND: [AT_1]})[0]
+    acknowledged = {FIRST: Place(0, UNKNOWN_OFFSET), SECOND: AT_1}
+    assert broken_promises(acknowledged, {FIRST: [AT_0], SECOND: [AT_1]}) == []
+    assert "1 lost" in broken_promises(acknowledged, {SECOND: [AT_1]})[0]

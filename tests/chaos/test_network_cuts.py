@@ -1,6 +1,6 @@
 """Cables that break: a leader without its followers, a controller without its quorum, one direction only, clients alone.
 
-Whatever is cut, nobody acknowledges what could be lost, and after the heal everything that was acknowledged is there once.
+Whatever is cut, no broker acknowledges a record that could be lost, and after the heal everything that was acknowledged is there once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go
     load = loaded(cluster, "leader-cut")
     leader = cluster.leader("leader-cut", 1)
     witness = next(n for n in cluster.node_ids if n != leader)
-    # Somebody who knows only this node: asks before it is fenced, and again when another leads and it knows nothing of that.
+    # A client that knows only this node asks before the node is fenced, and again when another leads and the node does not know.
     before, after = (DirectProducer(PORT, "leader-cut", number, cluster.address(leader)) for number in (901, 902))
     cluster.isolate(leader)
     try:
@@ -69,7 +69,7 @@ def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go
     assert there == {load.number}, "what only the cut-off leader had is in the log"
 
 
-@pytest.mark.parametrize("deaf", [False, True], ids=["the leader is not heard", "the leader hears nobody"])
+@pytest.mark.parametrize("deaf", [False, True], ids=["what the leader sends is cut", "what the leader receives is cut"])
 def test_a_leader_cut_off_in_one_direction_loses_nothing_and_recovers(cluster: NamespaceCluster, deaf: bool) -> None:
     topic = f"one-way-{deaf}"
     load = loaded(cluster, topic)
@@ -100,11 +100,13 @@ def test_a_controller_cut_off_from_the_others_is_replaced_and_decides_nothing_mo
         cluster.heal()
     # The quorum's fetch timeout is 2 s; the rest is two elections on a busy machine.
     assert seconds < 10
-    eventually(lambda: cluster.controller(controller) != controller, "the old controller to hear of the new one", 30)
+    eventually(lambda: cluster.controller(controller) != controller, "the old controller to know the new one", 30)
     nothing_is_wrong(cluster, load, "controller-cut")
 
 
-def test_clients_cut_off_from_a_leader_that_its_followers_hear_wait_and_lose_nothing(cluster: NamespaceCluster) -> None:
+def test_clients_cut_off_from_a_leader_that_its_followers_reach_wait_and_lose_nothing(
+    cluster: NamespaceCluster,
+) -> None:
     load = loaded(cluster, "client-cut")
     leader = cluster.leader("client-cut", 1)
     witness = next(n for n in cluster.node_ids if n != leader)

@@ -29,8 +29,8 @@ def partitions_in(directory: Path) -> set[int]:
 
 
 def offline_replicas(cluster: Cluster, asked: int) -> dict[int, list[int]]:
-    told = cluster.metadata([TOPIC], asked).topics[0].partitions
-    return {each.partition_index: list(each.offline_replicas) for each in told}
+    described = cluster.metadata([TOPIC], asked).topics[0].partitions
+    return {each.partition_index: list(each.offline_replicas) for each in described}
 
 
 def take_away(directory: Path) -> None:

@@ -100,9 +100,9 @@ def test_configs_of_topics_and_brokers_are_altered_and_described(
 
 def test_the_perf_producer_and_get_offsets_agree_on_the_number_of_records(tool: Tool, topic: str) -> None:
     tool("kafka-topics", "--create", "--topic", topic, "--partitions", "2")
-    told = tool("kafka-producer-perf-test", "--topic", topic, "--num-records", "20000", "--record-size", "100",
+    printed = tool("kafka-producer-perf-test", "--topic", topic, "--num-records", "20000", "--record-size", "100",
                 "--throughput", "-1")  # fmt: skip
-    assert "20000 records sent" in told
+    assert "20000 records sent" in printed
     offsets = tool("kafka-get-offsets", "--topic", topic)
     assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 20000
 

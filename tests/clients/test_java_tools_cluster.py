@@ -48,7 +48,7 @@ def tools() -> Iterator[ToolSession]:
 def run(tools: ToolSession, cluster: Cluster) -> Run:
     def run(name: str, *args: str, stdin: str = "", code: int = 0) -> str:
         where = ("--bootstrap-server", cluster.bootstrap)
-        # One tool wants to hear first what it is to do.
+        # One tool needs its command as the first argument.
         words = (args[0], *where, *args[1:]) if name == "kafka-cluster" else (*where, *args)
         done = tools.run(name, *words, stdin=stdin)
         assert done.returncode == code, f"{name} {' '.join(args)}: {done.stdout}{done.stderr}"
@@ -58,7 +58,7 @@ def run(tools: ToolSession, cluster: Cluster) -> Run:
 
 
 def create(run: Run, cluster: Cluster, topic: str, *args: str) -> None:
-    """Created, and heard of by every broker: the next tool may ask any."""
+    """Create a topic and wait until every broker has it: the next tool may ask any of them."""
     run("kafka-topics", "--create", "--topic", topic, *args)
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not cluster.metadata([topic], n).topics[0].error_code, f"{topic} on {node_id}")
@@ -209,8 +209,8 @@ def test_leaders_go_back_to_the_preferred_replicas(run: Run, cluster: Cluster) -
 
 def test_log_directories_of_all_brokers_are_described(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "dirs", "--replication-factor", "3")
-    told = run("kafka-log-dirs", "--describe", "--topic-list", "dirs")
-    brokers = json.loads(told.splitlines()[-1])["brokers"]
+    printed = run("kafka-log-dirs", "--describe", "--topic-list", "dirs")
+    brokers = json.loads(printed.splitlines()[-1])["brokers"]
     assert {broker["broker"]: broker["logDirs"][0]["partitions"][0]["partition"] for broker in brokers} == {
         1: "dirs-0", 2: "dirs-0", 3: "dirs-0",
     }  # fmt: skip
@@ -305,8 +305,8 @@ def test_controllers_are_added_and_removed_by_the_tool(tools: ToolSession, tmp_p
             added = quorum("--bootstrap-controller", *add)
         assert added.returncode == 0, added.stderr
         assert roles.voters() == [1, 2]
-        told = quorum("--bootstrap-controller", "describe", "--status").stdout
-        assert '"directoryId"' in told.partition("CurrentVoters:")[2].splitlines()[0]
+        printed = quorum("--bootstrap-controller", "describe", "--status").stdout
+        assert '"directoryId"' in printed.partition("CurrentVoters:")[2].splitlines()[0]
         again = quorum("--bootstrap-server", *add)
         assert again.returncode == 1 and "DuplicateVoterException" in again.stderr
         directory = next(

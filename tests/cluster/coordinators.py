@@ -32,7 +32,7 @@ def coordinator_of(cluster: Cluster, key_type: int, key: str) -> int:
                 continue
             if found.error_code == 0:
                 return int(found.node_id)
-        assert time.monotonic() < deadline, f"nobody coordinates {key}"
+        assert time.monotonic() < deadline, f"no broker coordinates {key}"
         time.sleep(POLL_SECONDS)
 
 

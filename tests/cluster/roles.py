@@ -136,16 +136,16 @@ class Roles:
             node.wait()
 
     def quorum(self) -> PartitionDataResponse:
-        """DescribeQuorum as a broker tells it; it can come to a controller that has just lost the others."""
-        told: list[PartitionDataResponse] = []
+        """DescribeQuorum as a broker answers it; it can come to a controller that has just lost the others."""
+        described: list[PartitionDataResponse] = []
 
         def ask() -> bool:
             with Wire(self.a_broker.port) as wire:
-                told[:] = [topic.partitions[0] for topic in wire.request(DESCRIBE_QUORUM).topics]
-            return bool(told) and told[0].error_code == 0
+                described[:] = [topic.partitions[0] for topic in wire.request(DESCRIBE_QUORUM).topics]
+            return bool(described) and described[0].error_code == 0
 
         eventually(ask, "the quorum to have a leader")
-        return told[0]
+        return described[0]
 
     @property
     def a_broker(self) -> Process:

@@ -1,4 +1,4 @@
-"""Clocks that are days apart, or jump: what is acknowledged stays, and nobody is taken for dead."""
+"""Clocks that are days apart, or jump: what is acknowledged stays, and no node is taken for dead."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_wrong_clock_moves_the_wall_clock_of_a_process_and_not_its_monotonic_o
 
 @pytest.mark.parametrize("offset", [3 * DAY, -3 * DAY], ids=["+3d", "-3d"])
 def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(cluster: Cluster, offset: int) -> None:
-    # A leader refuses records that are an hour ahead of its clock, as Kafka does, unless it is told otherwise.
+    # A leader refuses records that are an hour ahead of its clock, as Kafka does, unless it is configured otherwise.
     create(cluster, "skewed", message_timestamp_after_max_ms=str(1 << 62))
     wrong = cluster.leaders("skewed")[0]
     writer = Writer(cluster, "skewed")

@@ -153,7 +153,7 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
     cluster.kill(1)
     cluster.resume(3)
     eventually(lambda: transactor.is_stable(topic, partition), "the marker", LIMIT_SECONDS)
-    # Who asks the node that slept may be told for a moment what was true before: it led, and the transaction was open.
+    # For a moment the node that slept may answer from its old state, in which it led and the transaction was open.
     eventually(lambda: read_committed(cluster, topic) == [b"decided"], "the record", LIMIT_SECONDS)
 
 
@@ -324,7 +324,7 @@ class Member:
 def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluster, topic: str, how: str) -> None:
     group_id = group_id_at(cluster, 2, topic)
     members = [Member(cluster, group_id, topic) for _ in range(2)]
-    # Whoever joins first has everything for a moment; counting begins when both have their share.
+    # The first member has all partitions for a moment; counting begins when both have their share.
     eventually(lambda: sorted(len(member.partitions) for member in members) == [1, 2], "the group", LIMIT_SECONDS)
     load = Load(cluster.bootstrap, topic=topic, partitions=PARTITIONS, per_second=200, settings={"linger.ms": 0})
     try:
@@ -346,7 +346,9 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
             LIMIT_SECONDS,
         )
         # Before the members stop: they leave one after the other, and the last one takes over the partitions of the first.
-        assert [member.assignments for member in members] == assignments, "nobody left, so nothing is to be rebalanced"
+        assert [member.assignments for member in members] == assignments, (
+            "no member left, so nothing is to be rebalanced"
+        )
     finally:
         for member in members:
             member.stop()

@@ -49,7 +49,7 @@ def properties(cluster: Cluster, node_id: int) -> dict[str, str]:
 
 
 class Stray:
-    """A node that somebody starts beside the cluster, as `ottla start`, from the properties of one of its nodes."""
+    """A node that an operator starts beside the cluster by mistake, as `ottla start`, from the properties of one of its nodes."""
 
     def __init__(self, cluster: Cluster, like: int, *, level: str = "CRITICAL", **changed: str) -> None:
         port, controller_port, admin_port = free_ports(3)
@@ -172,7 +172,7 @@ def voters(cluster: Cluster, *node_ids: int) -> str:
     return ",".join(by_id[str(node_id)] for node_id in node_ids)
 
 
-def test_a_voter_that_is_told_to_be_a_quorum_by_itself_does_not_start(cluster: Cluster) -> None:
+def test_a_voter_that_is_configured_as_a_quorum_by_itself_does_not_start(cluster: Cluster) -> None:
     writer = written(cluster, "orders")
     cluster.stop(3)
     data = properties(cluster, 3)["log.dirs"]
@@ -193,9 +193,9 @@ def test_an_empty_node_that_is_a_quorum_by_itself_does_not_take_the_others_down(
     alone = Stray(
         cluster, 3, controller_quorum_voters=voters(cluster, 3), listeners=listeners, log_dirs=data, level="INFO"
     )
-    told = " acts as a voter, but controller.quorum.voters here is 3; give all nodes the same list"
+    warning = " acts as a voter, but controller.quorum.voters here is 3; give all nodes the same list"
     try:
-        eventually(lambda: told in alone.log(), "the leader of the two to call it", seconds=30)
+        eventually(lambda: warning in alone.log(), "the leader of the two to call it", seconds=30)
         for _ in range(20):
             writer.write(5)
             writer.flush()
@@ -279,7 +279,7 @@ def test_a_node_restored_from_an_old_copy_catches_up_before_it_counts(cluster: C
 
 
 def test_a_node_restored_while_the_others_are_away_does_not_lead_with_its_old_log(cluster: Cluster) -> None:
-    """Its broker epoch tells: eligible leaders are those that had everything when the ISR got too small (KIP-966)."""
+    """The broker epoch decides: eligible leaders are those that had everything when the ISR got too small (KIP-966)."""
     writer = written(cluster, "alone")
     last = cluster.leaders("alone")[0]
     data = Path(properties(cluster, last)["log.dirs"])
@@ -348,11 +348,11 @@ def test_what_only_nodes_ask_is_not_served_to_clients_and_needs_a_brokers_presen
         # By name, because Kafka closes the connection instead: docs/DIFFERENCES.md.
         assert frame is None or ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") in frame, type(request).__name__
     for request in (r for r in BETWEEN_NODES if getattr(r, "broker_epoch", None) == 1):
-        told = set()
+        codes = set()
         for node_id in cluster.nodes:
             with Wire(cluster.nodes[node_id].controller_port) as wire:
-                told.add(ErrorCode(wire.request(request).error_code))
-        assert told == {ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH}, type(request).__name__
+                codes.add(ErrorCode(wire.request(request).error_code))
+        assert codes == {ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH}, type(request).__name__
     assert cluster.isr("orders") == before
     judge(cluster, writer)
 

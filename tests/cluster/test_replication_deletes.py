@@ -1,4 +1,4 @@
-"""Records and topics that are deleted stay deleted, whoever leads and whoever was away meanwhile."""
+"""Records and topics that are deleted stay deleted, also when the leader changes and when a replica was away."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    # A writer that lives on asks for its topic after the deletion, and must not have it made anew by that.
+    # A writer that lives on asks for its topic after the deletion, and that must not create it again.
     with Cluster(3, broker_session_timeout_ms="4000", auto_create_topics_enable="false") as running:
         yield running
 
@@ -67,7 +67,7 @@ def test_records_whose_deletion_was_answered_do_not_come_back_with_another_leade
     assert earliest(cluster, "cut") == 60
 
 
-def test_a_deletion_that_a_live_follower_has_not_heard_of_times_out_until_that_is_fenced(cluster: Cluster) -> None:
+def test_a_deletion_that_a_live_follower_has_not_fetched_times_out_until_that_is_fenced(cluster: Cluster) -> None:
     create(cluster, "cut")
     writer = Writer(cluster, "cut")
     writer.write(100)
@@ -133,4 +133,4 @@ def test_a_replica_that_was_moved_away_while_its_node_was_down_leaves_its_disk(c
     eventually(lambda: cluster.isr("moved")[0] == [1, 2], "the move to be over")
     assert folder(cluster, 3, "moved").exists()
     cluster.start(3)
-    assert not folder(cluster, 3, "moved").exists(), "a stray that nobody would ever delete (KAFKA-15359)"
+    assert not folder(cluster, 3, "moved").exists(), "a stray that no task would ever delete (KAFKA-15359)"

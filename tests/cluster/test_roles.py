@@ -78,17 +78,20 @@ def test_clients_see_the_brokers_and_the_quorum_has_the_controllers(roles: Roles
     assert quorum.leader_id in (1, 2, 3)
 
 
-def test_every_controller_is_registered_and_told_to_who_bootstraps_from_one(roles: Roles) -> None:
+def test_every_controller_is_registered_and_returned_to_clients_that_bootstrap_from_one(roles: Roles) -> None:
     addresses = {node_id: (HOST, node.port) for node_id, node in roles.controllers.items()}
     for node in roles.controllers.values():
 
-        def told(port: int = node.port) -> dict[int, tuple[str, int]]:
+        def known_controllers(port: int = node.port) -> dict[int, tuple[str, int]]:
             with Wire(port) as wire:
                 answer = wire.request(DescribeClusterRequest(endpoint_type=CONTROLLERS))
             assert (answer.error_code, answer.cluster_id) == (0, CLUSTER_ID)
             return {each.broker_id: (each.host, each.port) for each in answer.brokers}
 
-        eventually(lambda told=told: told() == addresses, f"controller {node.id} to know all controllers")
+        eventually(
+            lambda known_controllers=known_controllers: known_controllers() == addresses,
+            f"controller {node.id} to know all controllers",
+        )
         with Wire(node.port) as wire:
             answer = wire.request(DescribeClusterRequest())
         assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
@@ -231,7 +234,7 @@ def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(t
         roles.start(*roles.all)
         up = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("kraft.version", 1, upgrade_type=1)])
         with Wire(roles.a_broker.port) as wire:
-            eventually(lambda: wire.request(up).error_code == 0, "all voters to have been heard of")
+            eventually(lambda: wire.request(up).error_code == 0, "all voters to have fetched")
         directories = {each.replica_id: each.replica_directory_id for each in roles.quorum().current_voters}
         assert directories == {node_id: node.directory_id for node_id, node in roles.controllers.items()}
         leader = roles.quorum().leader_id

@@ -45,7 +45,7 @@ def create(cluster: Cluster, topic: str, partitions: int = 1, **configs: str) ->
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = {"min.insync.replicas": "2"} | {name.replace("_", "."): value for name, value in configs.items()}
     admin.create_topics([NewTopic(topic, partitions, 3, config=wanted)])[topic].result(20)
-    # Every broker has to have heard of it: clients may ask any.
+    # Every broker has to know it: clients may ask any of them.
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not cluster.metadata([topic], n).topics[0].error_code, f"{topic} on {node_id}")
 
@@ -321,13 +321,13 @@ def test_a_consumer_is_sent_to_the_follower_in_its_own_rack() -> None:
         asked = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
         request = FetchRequest(rack_id=f"r{other}", min_bytes=1, max_wait_ms=500, topics=[asked])
         with Wire(cluster.nodes[leader].port) as wire:
-            told = wire.request(request).responses[0].partitions[0]
-        assert (told.preferred_read_replica, bytes(told.records or b"")) == (other, b"")
+            fetched = wire.request(request).responses[0].partitions[0]
+        assert (fetched.preferred_read_replica, bytes(fetched.records or b"")) == (other, b"")
         with Wire(cluster.nodes[other].port) as wire:
 
             def readable() -> int:
                 return int(wire.request(request).responses[0].partitions[0].high_watermark)
 
-            eventually(lambda: readable() == 100, "the follower to hear of the watermark")
+            eventually(lambda: readable() == 100, "the follower to get the watermark")
             served = wire.request(request).responses[0].partitions[0]
         assert served.error_code == 0 and len(bytes(served.records or b"")) > 100

@@ -26,7 +26,7 @@ FOR_ONE_NODE = {
 }
 
 
-def tell(outcome: Outcome) -> Outcome:
+def report(outcome: Outcome) -> Outcome:
     print(f"{outcome.name} {outcome.result} {outcome.seconds:.1f} {outcome.reason}".rstrip(), flush=True)
     return outcome
 
@@ -54,7 +54,7 @@ def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]
         if chosen:
             with serving(nodes, logs, scenario, auto_create_topics_enable=auto_create) as bootstrap:
                 for case in chosen:
-                    yield tell(librdkafka.run(case, bootstrap, logs))
+                    yield report(librdkafka.run(case, bootstrap, logs))
 
 
 def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
@@ -64,7 +64,7 @@ def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     if nodes > 1:
         allowed -= FOR_ONE_NODE
     with serving(nodes, logs, "kafka-python") as bootstrap:
-        outcomes = [tell(outcome) for outcome in kafka_python.run(bootstrap, logs, " or ".join(names))]
+        outcomes = [report(outcome) for outcome in kafka_python.run(bootstrap, logs, " or ".join(names))]
     return [outcome for outcome in outcomes if outcome.name in allowed]
 
 

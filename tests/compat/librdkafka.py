@@ -86,7 +86,7 @@ def kafka_home() -> Path | None:
         command = " ".join(f"'{word}'" for word in java_command(TOOLS[name]))
         script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         script.chmod(0o755)
-    # The tests' own Java programs: they are on the class path of whoever calls it.
+    # The tests' own Java programs: they are on the class path of the caller.
     run_class = home / "bin/kafka-run-class.sh"
     run_class.write_text(f'#!/bin/sh\nexec java -cp "$CLASSPATH:{libs}/*" "$@"\n')
     run_class.chmod(0o755)

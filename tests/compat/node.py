@@ -81,7 +81,7 @@ def running_cluster(nodes: int, directory: Path, **properties: str) -> Iterator[
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Reads the node's own word, not the port: somebody else's server may listen there."""
+    """Read the node's own output, not the port: another process may listen there."""
     deadline = time.monotonic() + READY_SECONDS_MAX
     while "Kafka Server started" not in log.read_text(errors="replace"):
         if process.poll() is not None:

@@ -347,6 +347,26 @@ def register(quorum: Quorum, broker_id: int) -> None:
     quorum.commit()
 
 
+def write_partitions(quorum: Quorum, count: int, replicas: list[int]) -> None:
+    """Write topic `a` with so many partitions, 1,000 in a batch; broker 1 leads them, and all replicas are in sync."""
+    quorum.write(topic("a"))
+    for start in range(0, count, 1_000):
+        quorum.write(
+            *[
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic("a").topic_id,
+                    replicas=replicas,
+                    isr=replicas,
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+                for index in range(start, min(start + 1_000, count))
+            ]
+        )
+
+
 def fenced(quorum: Quorum) -> list[int]:
     return sorted(each.id for each in quorum.controller.image.cluster.brokers.values() if each.fenced)
 
@@ -370,22 +390,7 @@ def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
     for broker_id in (1, 2):
         register(quorum, broker_id)
     many = 5 * PARTITIONS_PER_TURN
-    quorum.write(topic("a"))
-    for start in range(0, many, 1_000):
-        quorum.write(
-            *[
-                PartitionRecord(
-                    partition_id=index,
-                    topic_id=topic("a").topic_id,
-                    replicas=[1, 2],
-                    isr=[1, 2],
-                    leader=1,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                )
-                for index in range(start, start + 1_000)
-            ]
-        )
+    write_partitions(quorum, many, [1, 2])
     quorum.commit()
     before = len(quorum.log.batches)
     quorum.scheduled_tasks.connection_lost(1)
@@ -408,13 +413,13 @@ def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:
     assert fenced(quorum) == [1]
 
 
-def test_a_new_controller_gives_brokers_it_has_not_heard_of_a_whole_session() -> None:
+def test_a_new_controller_gives_brokers_without_a_heartbeat_a_whole_session() -> None:
     quorum = active()
     register(quorum, 1)
     quorum.clock.advance(8_000)
     quorum.controller.leader_changed(2, 2)
     quorum.clock.advance(20_000)
-    assert fenced(quorum) == [], "a standby fences nobody"
+    assert fenced(quorum) == [], "a standby fences no broker"
     quorum.elect(3)
     quorum.clock.advance(29_000)
     assert fenced(quorum) == []
@@ -436,7 +441,7 @@ def test_the_broker_of_a_controller_that_lost_the_quorum_is_thought_dead_unless_
     assert fenced(quorum) == [2]
 
 
-def test_an_idle_log_gets_a_sign_of_life_and_a_busy_one_does_not() -> None:
+def test_an_idle_log_gets_a_no_op_record_and_a_busy_one_does_not() -> None:
     quorum = active()
     before = len(quorum.log.batches)
     quorum.clock.advance(499)
@@ -454,17 +459,7 @@ def grown(brokers: int, partitions: int) -> Quorum:
     quorum = active()
     for broker_id in range(1, brokers + 1):
         register(quorum, broker_id)
-    quorum.write(topic("a"))
-    replicas = list(range(1, brokers + 1))
-    for start in range(0, partitions, 1_000):
-        quorum.write(
-            *[
-                PartitionRecord(
-                    partition_id=each, topic_id=topic("a").topic_id, replicas=replicas, isr=replicas, leader=1
-                )
-                for each in range(start, min(start + 1_000, partitions))
-            ]
-        )
+    write_partitions(quorum, partitions, list(range(1, brokers + 1)))
     quorum.commit()
     quorum.controller.leader_changed(2, 2)
     return quorum

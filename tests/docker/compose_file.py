@@ -27,7 +27,7 @@ class Service:
 
     @property
     def advertised(self) -> dict[str, str]:
-        """Listener -> the address that clients are told."""
+        """Return listener -> the address that it advertises to clients."""
         text = self.environment.get("KAFKA_ADVERTISED_LISTENERS") or self.environment.get(
             "KAFKA_CFG_ADVERTISED_LISTENERS", ""
         )

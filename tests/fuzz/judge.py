@@ -83,6 +83,7 @@ class Judge:
         self._found = found
         self._number = self._number_at_tick = 0
         self._running = False
+        give_back_free_memory()
         reset_peak()  # what the process did before is no matter of this target
         self._peak_kb = peak_kb()
 
@@ -165,19 +166,25 @@ def memory_of(call: Callable[[], None]) -> int:
     if not os.path.exists(CLEAR_REFS):
         return 0
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    give_back_free_memory()
     before = _status_kb("VmRSS")
     reset_peak()
     call()
     used = _status_kb("VmHWM") - before
+    give_back_free_memory()
     reset_peak()
     return used * 1024
 
 
+def give_back_free_memory() -> None:
+    """The heap's free memory stays resident, and an input that takes its memory from there makes the process no larger."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def reset_peak() -> None:
-    """The peak of the process's memory starts anew, where that can be had."""
+    """Reset the peak of the process's memory, where the kernel allows it."""
     if os.path.exists(CLEAR_REFS):
         with open(CLEAR_REFS, "w") as file:
             file.write("5")

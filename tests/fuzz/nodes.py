@@ -1,8 +1,8 @@
 """Requests to a whole node, in virtual time: one that can be decoded is answered in the words of its API.
 
 The node plays both roles and runs on the simulator's loop, disk and network; the requests come straight into its listener.
-A finding is a failure that it logs (the client gets UNKNOWN_SERVER_ERROR then), or a callback that fails. The node is made
-anew after so many inputs, because what they leave behind (topics, groups) adds up. So an input may need those before it:
+A finding is a failure that it logs (the client gets UNKNOWN_SERVER_ERROR then), or a callback that fails. The node is
+replaced after so many inputs, because what they leave behind (topics, groups) adds up. So an input may need those before it:
 the text of a finding has the traceback.
 """
 

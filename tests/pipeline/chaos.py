@@ -35,7 +35,7 @@ CATCH_UP_SECONDS_MAX = 600
 SETTINGS = ("pipeline.trigger=2 seconds", "kafka.replication_factor=3", "source.max_offsets_per_trigger=4000")
 QUERIES = {"bronze", "silver", "dead-letters", "windows", "sessions"}
 MIX = ("--bad", "5", "--duplicates", "5", "--late", "10")
-#: Of the standalone cluster: one small executor a worker, and everything on the loopback address.
+#: Options of the standalone cluster: one small executor per worker, and all addresses are loopback ones.
 EXECUTORS = (
     "spark.executor.memory=512m",
     f"spark.driver.host={session.LOOPBACK}",

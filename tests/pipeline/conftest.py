@@ -38,7 +38,7 @@ def why_not() -> str | None:
 
 @dataclass
 class Node:
-    """The cluster's address and clients, and names nobody has used."""
+    """The cluster's address and clients, and names that no test has used."""
 
     bootstrap: str
     names: Iterator[int] = field(default_factory=itertools.count)

@@ -128,7 +128,7 @@ def test_no_json_raises_and_what_is_accepted_can_be_stored(found: dict[str, Any]
     [({}, "no Avro schema in"), ({"1.avsc": '{"type":'}, "1.avsc is no Avro"), ({"1.avsc": '"strange"'}, "1.avsc")],
 )
 def test_a_schema_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
-    """Else every Avro event would be a dead letter, and nobody told."""
+    """Otherwise every Avro event would silently become a dead letter."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(PipelineError, match=said):

@@ -87,8 +87,8 @@ def test_times_select_by_the_time_of_the_record(spark: Any, node: Node) -> None:
     assert places(read(spark, node, subscribe=topic, endingOffsetsByTimestamp=end)) == [(0, 0), (1, 0), (1, 1)]
 
 
-def test_a_stream_begins_where_it_is_told(spark: Any, node: Node) -> None:
-    """Unless told, at the end; by a time that no record has reached, as the strategy says."""
+def test_a_stream_begins_at_the_configured_offsets(spark: Any, node: Node) -> None:
+    """Without an option it begins at the end; by a time that no record has reached, as the strategy says."""
     topic = node.topic(1)
     node.send(topic, 3)
     future = json.dumps({topic: {"0": int(time.time() * 1000) + 3_600_000}})
@@ -216,7 +216,7 @@ def test_a_new_partition_is_read_from_its_beginning(spark: Any, node: Node) -> N
         assert stream.catch_up().places() == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def make_anew(node: Node, topic: str) -> None:
+def recreate(node: Node, topic: str) -> None:
     for future in node.admin.delete_topics([topic]).values():
         future.result(20)
     eventually(lambda: topic not in node.admin.list_topics(timeout=10).topics)
@@ -239,7 +239,7 @@ def overtake(node: Node, topic: str) -> None:
 #: What happens to a topic of which all 5 records were read, and the offsets read if that is to be passed over.
 LOSSES: dict[str, tuple[Callable[[Node, str], None], list[int]]] = {
     "retention overtakes the reader": (overtake, [*range(5), 8, 9]),
-    "the topic is made anew": (make_anew, [*range(5)]),
+    "the topic is recreated": (recreate, [*range(5)]),
 }
 #: A fetch that waits at the end would bring the lost records before they are lost.
 AT_ONCE = {"kafka.fetch.max.wait.ms": "1"}
@@ -253,8 +253,8 @@ def test_lost_offsets_stop_a_stream_with_words_for_people(spark: Any, node: Node
         LOSSES[loss][0](node, topic)
         with pytest.raises(Exception) as caught:
             stream.catch_up()
-        told = str(explained(caught.value, node.config(tmp_path)))
-    assert "offsets that were to be read are gone" in told and "fail_on_data_loss" in told
+        explanation = str(explained(caught.value, node.config(tmp_path)))
+    assert "offsets that were to be read are gone" in explanation and "fail_on_data_loss" in explanation
     assert stream.offsets() == [*range(5)]
 
 
@@ -279,17 +279,17 @@ def test_an_expired_offset_and_a_partition_without_one_are_explained(spark: Any,
     node.send(topic, 10)
     node.drop_before(topic, 6)
 
-    def told(**options: str) -> str:
+    def explanation(**options: str) -> str:
         with pytest.raises(Exception) as caught:
             read(spark, node, subscribe=topic, **options)
         return str(explained(caught.value, node.config(tmp_path)))
 
-    assert "offsets that were to be read are gone" in told(startingOffsets=json.dumps({topic: {"0": 2, "1": 0}}))
-    assert "an offset for every partition" in told(startingOffsets=json.dumps({topic: {"0": 7}}))
+    assert "offsets that were to be read are gone" in explanation(startingOffsets=json.dumps({topic: {"0": 2, "1": 0}}))
+    assert "an offset for every partition" in explanation(startingOffsets=json.dumps({topic: {"0": 7}}))
 
 
-def test_what_nobody_here_knows_is_one_line_and_a_file(tmp_path: Path, node: Node) -> None:
+def test_an_unknown_failure_is_one_line_and_a_file(tmp_path: Path, node: Node) -> None:
     config: Config = node.config(tmp_path)
-    told = explained(RuntimeError("An error occurred while calling o1.x.\n: first\nsecond\n\tat third"), config)
-    assert str(told).startswith("Spark failed: first; ") and "second" not in str(told)
+    explanation = explained(RuntimeError("An error occurred while calling o1.x.\n: first\nsecond\n\tat third"), config)
+    assert str(explanation).startswith("Spark failed: first; ") and "second" not in str(explanation)
     assert "at third" in (tmp_path / "error.log").read_text()

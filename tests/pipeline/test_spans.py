@@ -1,4 +1,4 @@
-"""Sessions: the order in which events come makes no difference, and whoever applies the changes has the truth."""
+"""Sessions: the order in which events come makes no difference, and a reader that applies the changes has the truth."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from ottla.testing import Cluster
 from tests.pipeline.conftest import ROOT, Node
 
 
-def test_nobody_at_the_address(tmp_path: Path) -> None:
+def test_an_address_without_a_listener(tmp_path: Path) -> None:
     """As a program, for what is on the screen: one line."""
     command = [sys.executable, "-m", "ottla.pipeline", "run", "bronze", "--bootstrap", "127.0.0.1:1", "--output", "out"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
@@ -35,7 +35,7 @@ def test_an_address_without_a_port() -> None:
         topics.ensure(load(None, ("kafka.bootstrap_servers=kafka",)))
 
 
-def test_a_cluster_that_tells_its_clients_a_wrong_address() -> None:
+def test_a_cluster_that_advertises_a_wrong_address() -> None:
     with Cluster(1, advertised_listeners="PLAINTEXT://127.0.0.1:1") as cluster:
         config = load(None, (f"kafka.bootstrap_servers={cluster.bootstrap}",))
         with pytest.raises(PipelineError, match=r"advertises 127\.0\.0\.1:1 .*advertised\.listeners"):
@@ -50,8 +50,8 @@ def test_a_broker_of_several_that_is_down_is_a_warning(node: Node, tmp_path: Pat
 
 def test_a_topic_that_does_not_exist_and_one_that_is_nearly_meant(node: Node, tmp_path: Path) -> None:
     config = node.config(tmp_path)
-    with pytest.raises(PipelineError, match="does not exist: nobody-made-this; create it"):
-        topics.ensure(load(None, (f"kafka.bootstrap_servers={node.bootstrap}", "source.subscribe=nobody-made-this")))
+    with pytest.raises(PipelineError, match="does not exist: missing-topic; create it"):
+        topics.ensure(load(None, (f"kafka.bootstrap_servers={node.bootstrap}", "source.subscribe=missing-topic")))
     topics.ensure(config)
     mistyped = node.config(tmp_path, "source.subscribe=" + config.kafka.events.replace("events", "event"))
     with pytest.raises(PipelineError, match=rf"did you mean {config.kafka.events}\?"):

@@ -71,7 +71,7 @@ def test_kafka_still_writes_what_was_checked_in() -> None:
 
 
 def with_batches(data: Any) -> Any:
-    """Put back the record batches of which JSON tells only the size; GoldenMessages.java fills them with 0, 1, 2..."""
+    """Put back the record batches of which JSON has only the size; GoldenMessages.java fills them with 0, 1, 2..."""
     if isinstance(data, list):
         return [with_batches(item) for item in data]
     if not isinstance(data, dict):

@@ -34,7 +34,7 @@ def test_tagged_fields_at_their_default_are_left_out() -> None:
     assert to_json(PartitionRecord(eligible_leader_replicas=[1]), 2)["eligibleLeaderReplicas"] == [1]
 
 
-def test_batches_are_told_by_their_size() -> None:
+def test_batches_are_shown_by_their_size() -> None:
     data = [TopicProduceData(partition_data=[PartitionProduceData(records=[memoryview(b"abc"), memoryview(b"d")])])]
     assert to_json(ProduceRequest(topic_data=data), 9)["topicData"][0]["partitionData"] == [
         {"index": 0, "recordsSizeInBytes": 4}

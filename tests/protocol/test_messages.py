@@ -98,7 +98,7 @@ def wire_name(wire_type: WireType) -> str:
         return f"[]{wire_name(wire_type.item)}"
     if wire_type.struct:
         # a struct name that request and response use for different things has Request or Response at its end, and
-        # records that share a file tell their structs apart by other names
+        # records that share a file distinguish their structs by other names
         return RENAMED.get(wire_type.struct.__name__, wire_type.struct.__name__)
     return {own: kafka for kafka, own in WIRE_NAMES.items()}.get(wire_type.name, wire_type.name)
 

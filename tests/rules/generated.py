@@ -12,18 +12,22 @@ from ottla.broker.cluster import lifecycle
 from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.classic import state as classic
 from ottla.broker.groups.consumer import state as consumer
-from ottla.broker.routes import FORWARD
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
+from ottla.broker.routes import Answered
 from ottla.broker.transactions import state as transactions
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from tests.rules.sources import ROOT
 
 _NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it again. -->"
+
+#: In place of a handler.
+FORWARD = "forward"
 
 Table = Mapping[Any, Mapping[Any, str]]
 
@@ -114,8 +118,15 @@ def versions(api: Api) -> str:
 
 
 def apis_page() -> str:
-    everywhere: dict[ApiKey, Any] = {ApiKey.API_VERSIONS: ApiVersionsHandler}
-    broker: dict[ApiKey, Any] = {**dict(BROKER_ROUTES), **everywhere}
+    everywhere: dict[ApiKey, Any] = {
+        ApiKey.API_VERSIONS: ApiVersionsHandler,
+        ApiKey.SASL_HANDSHAKE: sasl_handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
+    }
+    broker: dict[ApiKey, Any] = {
+        **{row.api_key: row.handler if isinstance(row, Answered) else FORWARD for row in BROKER_ROUTES},
+        **everywhere,
+    }
     raft = dict.fromkeys([*raft_routes.READERS, ApiKey.DESCRIBE_QUORUM], raft_routes)
     controller: dict[ApiKey, Any] = {**dict(CONTROLLER_ROUTES), **raft, ApiKey.ENVELOPE: envelope, **everywhere}
     lines = [

@@ -1,4 +1,4 @@
-"""What is written about the code is true where a machine can tell: paths, names, numbers of invariants, pages made of tables."""
+"""What is written about the code is true where a machine can check it: paths, names, numbers of invariants, pages made of tables."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.rules.sources import ROOT, imported_modules, sources
 PACKAGES = ("protocol", "storage", "server", "controller", "broker")
 #: A test reaches a module that it imports, what that imports, and once more: further away it is another module's test.
 HOPS_MAX = 3
-#: A test that imports one of these starts whole nodes, and reaches what its requests reach: imports do not tell.
+#: A test that imports one of these starts whole nodes, and reaches what its requests reach, which imports do not show.
 WHOLE_NODES = frozenset({"ottla/node.py", "ottla/testing/cluster.py", "ottla/cli/local_nodes.py"})
 
 

@@ -1,4 +1,4 @@
-"""What strangers and broken clients send: that connection alone is closed, with one line that says what it looked like."""
+"""What non-Kafka and broken clients send: that connection alone is closed, with one line that says what it looked like."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ async def test_it_closes_that_connection_alone_with_one_line(name: str, caplog: 
         bystander.send(heartbeat("wait", 1))
         await until(lambda: node.heartbeats.waiting)
         with caplog.at_level(logging.WARNING):
-            stranger = await node.client()
-            stranger.send(data)
-            assert await stranger.is_closed_by_peer()
+            foreign_client = await node.client()
+            foreign_client.send(data)
+            assert await foreign_client.is_closed_by_peer()
         assert len(caplog.records) == 1
         assert said in caplog.records[0].getMessage()
         assert caplog.records[0].exc_info is None

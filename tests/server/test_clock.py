@@ -10,7 +10,7 @@ from ottla.server.world import RealWorld
 from tests.server.tiny_node import until
 
 
-async def test_clocks_tell_the_time_in_their_units() -> None:
+async def test_clocks_return_the_time_in_their_units() -> None:
     clock = SystemClock(asyncio.get_running_loop())
     assert abs(clock.wall_ms() - time.time() * 1000) < 1000
     assert abs(clock.mono_ms() - clock.mono_ns() // 1_000_000) <= 1000

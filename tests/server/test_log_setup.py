@@ -68,7 +68,7 @@ def test_a_traceback_follows_its_line() -> None:
 
 
 class StuckStream(io.StringIO):
-    """A pipe that nobody reads, until somebody does."""
+    """A pipe without a reader, until `read` is called."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -92,7 +92,7 @@ async def test_hundreds_of_sockets_that_announce_much_and_send_little_cost_what_
         await until(lambda: not node.listener.connections)
 
 
-def test_the_pool_of_large_buffers_is_a_fixed_cost_whoever_announces_what() -> None:
+def test_the_pool_of_large_buffers_is_a_fixed_cost_whatever_sizes_clients_announce() -> None:
     inbox = ReceiveBuffer()
     many = [Frames(inbox) for _ in range(50)]
     for frames in many:

@@ -10,9 +10,9 @@ import pytest
 from ottla.server.service import Tasks
 
 
-async def test_a_task_that_fails_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[BaseException] = []
-    tasks = Tasks(asyncio.get_running_loop(), told.append)
+async def test_a_task_that_fails_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    reported: list[BaseException] = []
+    tasks = Tasks(asyncio.get_running_loop(), reported.append)
 
     async def breaks() -> None:
         raise ValueError("a bug")
@@ -21,7 +21,7 @@ async def test_a_task_that_fails_is_logged_and_told(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.ERROR):
         await asyncio.wait([task])
         await asyncio.sleep(0)
-    assert [str(failure) for failure in told] == ["a bug"]
+    assert [str(failure) for failure in reported] == ["a bug"]
     assert "Task breaks failed" in caplog.text
     assert len(tasks) == 0
 

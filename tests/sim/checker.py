@@ -41,7 +41,7 @@ def _transactional(history: History, partition: TopicPartition) -> set[bytes]:
 
 
 def _all_or_nothing(consumers: list[Consumer], history: History) -> None:
-    """30, 31: a committed transaction is seen whole in the end, and nobody with read_committed ever sees an aborted one."""
+    """30, 31: a committed transaction is seen whole in the end, and no read_committed consumer ever sees an aborted one."""
     committed = consumers[-1]
     final = {value for log in committed.seen.values() for value in log.values()}
     ever = final.union(

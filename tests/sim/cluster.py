@@ -33,7 +33,7 @@ class SimNode:
     def __init__(self, number: int, host: SimHost, properties: Mapping[str, str]) -> None:
         self.number, self.host, self.properties = number, host, dict(properties)
         self.life = 0
-        self.disks = 1  # that it has had: with an empty one it begins anew
+        self.disks = 1  # that it has had: with an empty one it starts over
         self.server: Node | None = None
         self.is_serving = self.is_leaving = False
         self.failure: BaseException | None = None
@@ -70,7 +70,7 @@ class SimNode:
 
     @property
     def has_lost_directory(self) -> bool:
-        """It goes on without it, until whoever repaired the disk starts it again."""
+        """It goes on without it, until the disk is repaired and the node started again."""
         return self.server is not None and self.server.logs is not None and bool(self.server.logs.offline_directories)
 
     def partitions(self) -> Iterator[Partition]:
@@ -98,7 +98,7 @@ class SimNode:
         await self.host.crash(power)
 
     async def stop(self) -> None:
-        """SIGTERM, and what is left after the patience of whoever sent it."""
+        """SIGTERM, and what is left after the sender's time limit."""
         assert self.server is not None
         self.is_leaving, self.is_serving = True, False
         tasks = self.host.tasks

@@ -5,7 +5,7 @@
 Faults can be set for the middle of an operation, counted in calls that change something:
     fail_after(n)    the n-th call from now on fails with EIO (a sync in the fsyncgate way); later ones work
     kill_after(n)    the process ends at the n-th call from now on: that call and all later ones raise `Killed`
-    on_call          is told of every such call before it takes place, and may do what another thread would do meanwhile
+    on_call          is called before every such call, and may do what another thread would do meanwhile
 """
 
 from __future__ import annotations

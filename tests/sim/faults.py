@@ -45,7 +45,7 @@ class Fault:
 
 
 class Faults:
-    """Strikes until told to end; `heal` undoes all that is undone by somebody, and starts what is down."""
+    """Strikes until it is stopped; `heal` undoes the faults that an operator would undo, and starts the nodes that are down."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Faults:
         )
 
     async def _supervise(self) -> None:
-        """Whoever ended by itself is started again."""
+        """Start nodes again that ended by themselves."""
         while not self._over:
             await asyncio.sleep(0.2)
             for node in self.cluster.nodes:
@@ -299,7 +299,7 @@ class Faults:
         node.host.disk_seconds_max = before
 
     async def stall_controller(self, node: SimNode) -> None:
-        """Whoever is the active controller stands still: the others are there, and may elect another."""
+        """The active controller is suspended: the others are there, and may elect another."""
         active = self.cluster.active_controller
         if active is not None:
             await self.stall(active)
@@ -347,7 +347,7 @@ class Faults:
             await self.admin.remove_voter(ReplicaKey(*leaving.key))
 
     async def power_before_flush(self, node: SimNode) -> None:
-        """A voter loses power, and with it the metadata that was on no disk of its own yet; the leader, which nobody else could
+        """A voter loses power, and with it the metadata that was on no disk of its own yet; the leader, which no other voter could
         fetch from, is cut off at the same time. What it had counted for, it has to have."""
         active = self.cluster.active_controller
         if active is None or active.server is None or active is node:

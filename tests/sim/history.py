@@ -1,4 +1,4 @@
-"""What clients did and were told, in order; the trace of a run and its hash."""
+"""What clients sent and received, in order; the trace of a run and its hash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class Operation:
-    """`outcome`: ok, fail (it certainly did not take place), info (nobody knows)."""
+    """`outcome`: ok, fail (it certainly did not take place), info (unknown)."""
 
     t0: float
     t1: float

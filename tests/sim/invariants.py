@@ -290,7 +290,7 @@ class Invariants:
     # -- Acknowledgements --------------------------------------------------------------------------------------------
 
     def acknowledged(self, partition: TopicPartition, last_offset: int) -> None:
-        """KIP-966: min ISR copies, at least, the moment a producer hears of it. A node that is down may have one."""
+        """KIP-966: min ISR copies, at least, the moment a producer gets its acknowledgement. A node that is down may have one."""
         holders = [node for node in self._cluster.brokers if self._may_hold(node, partition, last_offset)]
         if len(holders) < self._min_isr:
             raise Violation("7", f"{partition} is acknowledged up to {last_offset}, and is at {holders} only")

@@ -29,7 +29,7 @@ class Deadlock(Exception):
 
 
 class BusyLoop(Exception):
-    """Somebody keeps itself busy without time going by: on a real machine, one core at 100 %."""
+    """A task keeps itself busy without time going by: on a real machine, one core at 100 %."""
 
 
 class Lane:
@@ -88,7 +88,7 @@ class Handle:
         except (SystemExit, KeyboardInterrupt):
             raise
         except Killed:
-            pass  # its process is gone: nobody is left to hear of it
+            pass  # its process is gone, so no caller is left
         except BaseException as failure:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, SimLoop)
@@ -104,7 +104,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, Handle]] = []
         self._sequence = itertools.count()
         self._stopping = self._running = self._closed = False
-        #: Failures of callbacks, which nobody else hears of.
+        #: Failures of callbacks, which are reported nowhere else.
         self.on_failure: Callable[[Lane, BaseException], None] | None = None
         self.run_handle: Callable[[Handle], None] = Handle.run
         self.turns = 0
@@ -213,7 +213,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             log.error("a callback of %s failed", lane.name, exc_info=failure)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Of exceptions that nobody asked for: when that is found out is up to the garbage collector."""
+        """Exceptions that were never retrieved: when that is found out is up to the garbage collector."""
         log.debug("%s", context.get("message"), exc_info=context.get("exception"))
 
     async def shutdown_asyncgens(self) -> None:

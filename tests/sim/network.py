@@ -2,7 +2,7 @@
 
 A link delivers the bytes of a direction in order, in pieces cut at random, after a random delay. A cut link keeps bytes
 back, as TCP would retransmit them, until it is healed or the connection is given up after `GIVE_UP_SECONDS`. A host that
-is down refuses connections, and resets those it had. Bytes travel in the lane of nobody, and are handed to a process in
+is down refuses connections, and resets those it had. Bytes travel outside of all processes' lanes, and are handed to a process in
 its own: one that is paused is connected to and sent to, and answers nothing.
 """
 
@@ -36,7 +36,7 @@ class SimHub:
         self.transports: dict[SimTransport, None] = {}  # in order, for a run that repeats
         self._cut: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], float] = {}
-        self.dark: set[str] = set()  # hosts without power: nobody there says that a connection is gone
+        self.dark: set[str] = set()  # hosts without power: no host sends a reset for a connection that is gone
         self.ended: Counter[str] = Counter()  # processes of each host
         self._next_port = 50_000
 
@@ -131,7 +131,7 @@ class SimTransport(asyncio.Transport):
         self._protocol = protocol
 
     def begin(self, factory: ProtocolFactory) -> None:
-        """The process hears of the connection."""
+        """The process is notified of the connection."""
         if not self._lost:
             self._protocol = factory()
             self._protocol.connection_made(self)
@@ -321,7 +321,6 @@ class SimNetwork:
         host: str,
         port: int,
         protocol_factory: ProtocolFactory,
-        ssl: Any = None,
         options: SocketOptions = DEFAULT_OPTIONS,
     ) -> SimServer:
         self._check_alive()
@@ -330,9 +329,7 @@ class SimNetwork:
             raise OSError(98, f"address {address} is in use")
         return SimServer(self._hub, address, (self._host, LANE.get(OUTSIDE), protocol_factory))
 
-    async def connect(
-        self, host: str, port: int, protocol_factory: ProtocolFactory, ssl: Any = None
-    ) -> asyncio.Transport:
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         await asyncio.sleep(self._hub.delay(self._host, host))

@@ -21,7 +21,7 @@ def check_recovered(log: Log, model: PartitionModel, *, power: bool) -> None:
     """What a crash left of the log is what the model allows; afterwards the model is what is there."""
     start, end = log.log_start_offset, log.log_end_offset
     if model.reset_to is not None and not _continues(log, model, power):
-        # In the middle of starting anew elsewhere: whatever is there only has to be sound.
+        # In the middle of starting over elsewhere: whatever is there only has to be sound.
         model.reset(start)
         model.high_watermark = log.high_watermark
         model.batches, model.end = batches_of(log), end

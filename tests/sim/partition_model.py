@@ -186,7 +186,7 @@ class PartitionModel:
 
 
 def committed_records(batches: Sequence[Stored], aborted: Iterable[Aborted], start: int, end: int) -> list[Record]:
-    """What a read_committed consumer of [start, end) is shown, given the aborted transactions it is told: Kafka's rule."""
+    """What a read_committed consumer of [start, end) is shown, given the aborted transactions of the response: Kafka's rule."""
     waiting = sorted((txn for txn in aborted if txn.last >= start), key=lambda txn: txn.first)
     skipping: set[int] = set()
     seen: list[Record] = []

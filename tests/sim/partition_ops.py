@@ -119,7 +119,7 @@ class Operations:
             kind = "transactional"
         epoch, sequence = max(producer.epoch, 0), producer.next_sequence
         known = log.producers.states.get(producer_id) if log is not None else None
-        # Of a producer whose batches were all deleted a marker may be left: as in Kafka, it has to begin anew then.
+        # Of a producer whose batches were all deleted a marker may be left: as in Kafka, it has to start over then.
         forgotten = known is not None and not known.batches and sequence != 0
         if forgotten or (producer.open_since < 0 and rng.random() < 0.1):
             epoch, sequence = epoch + 1, 0

@@ -2,7 +2,7 @@
 
 The real `RaftNode`, with its real files and requests. What must hold, whatever happens (`docs`: the numbers are the names):
     18  no replica leads in an epoch in which it, or another one, led already: votes and epochs outlive a power loss
-    19  what any replica was told is committed is what every replica is told at that offset, for ever
+    19  the batch that any replica learned as committed at an offset is the one that every replica learns there
     21  a snapshot and the log behind it make the same state as the log alone
 """
 
@@ -42,7 +42,7 @@ STOP_SECONDS_MAX = 10
 
 
 class Truth:
-    """What any replica was ever told, and who led when."""
+    """The committed batches that any replica learned, and the leader of each epoch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # base offset -> last offset, epoch, records

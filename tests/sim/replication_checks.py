@@ -81,7 +81,7 @@ def stable_offsets(log: Log, loaded: int) -> tuple[int, int]:
     """Computed from nothing but the batches: while ends of transactions that are not replicated yet hold it back, and while
     those below `loaded` do not.
 
-    Kafka's producer snapshots have no transaction that is over: whoever loads one does not know that its marker stands at or
+    Kafka's producer snapshots have no transaction that is over: a replica that loads one does not know that its marker stands at or
     above the high watermark. Its outcome is decided all the same: the coordinator wrote it down before it sent the marker.
     """
     high_watermark = log.high_watermark

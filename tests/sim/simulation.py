@@ -34,7 +34,7 @@ START_SECONDS_MAX = 20
 FAULT_SHARE, CALM_SECONDS = 0.6, 5.0
 #: Invariants 42 and 54: all is well again within so long after the last fault.
 HEAL_SECONDS_MAX = 45.0
-#: A sign of life each half second; a snapshot or an election that ends late may add some.
+#: A NoOpRecord each half second; a snapshot or an election that ends late may add some.
 QUIET_SECONDS, QUIET_RECORDS_MAX = 3.0, 12
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -279,7 +279,7 @@ class Simulation:
         ]
 
     async def _settled(self) -> None:
-        """Nobody leaves any more: the group comes to rest."""
+        """No member leaves any more: the group becomes stable."""
         for member in self.members:
             member.leaves = member.changes = 0.0
         if self.members:
@@ -317,7 +317,7 @@ class Simulation:
         return None
 
     async def _quiet(self) -> None:
-        """54: with nothing left to decide the controller writes its signs of life and no more."""
+        """54: with nothing left to decide the controller writes NoOpRecords and no more."""
         self.invariants.same_metadata()
         active = self.cluster.active_controller
         assert active is not None and active.server is not None

@@ -1,4 +1,4 @@
-"""Situations that random histories found, each told once: what a crash left of the log, and must not have.
+"""Cases that random histories found, each once: what a crash left of the log, and must not have.
 
 Most depend on which unsynced pages reached the disk, so they are tried with different luck.
 """
@@ -145,7 +145,7 @@ def test_a_full_disk_keeps_no_truncation_from_being_done_whole_or_not_at_all(roo
 
 
 def test_a_log_truncated_into_a_gap_has_no_recovery_point_behind_its_end() -> None:
-    """Opened again it ends before the gap, and new batches come where the recovery point in the file vouched for others."""
+    """Opened again it ends before the gap, and new batches come where others were below the recovery point in the file."""
     for node in nodes():
         node.append(0)
         follow(node, offset=50, epoch=0)

@@ -23,7 +23,7 @@ from tests.sim.mutants import MUTANTS, applied
 
 
 def test_a_broker_with_a_replaced_disk_may_lead_again() -> None:
-    """The controller elects no replica in a directory that it does not know: the broker has to tell of the new one."""
+    """The controller elects no replica in a directory that it does not know: the broker has to report the new one."""
 
     async def main() -> None:
         harness = SimClusterHarness(APART)

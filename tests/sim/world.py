@@ -87,7 +87,7 @@ class SimHost:
         self.turn_ms = 0.0
 
     def _process_ended(self) -> None:
-        """What still runs of it, until `crash`, has no way to tell anybody."""
+        """Tasks of it that still run, until `crash`, can reach no other process."""
         self.clock.is_over = True
         self.hub.take_down(self.name)
 

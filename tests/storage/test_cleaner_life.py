@@ -82,7 +82,7 @@ def values_of(log: Log, key: bytes) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_topic_made_anew_below_an_old_checkpoint_is_dirty_from_its_start(tmp_path: Path, restart: bool) -> None:
+def test_a_topic_recreated_below_an_old_checkpoint_is_dirty_from_its_start(tmp_path: Path, restart: bool) -> None:
     logs = node(tmp_path)
     old = logs.create("t", 0, OLD, COMPACT)
     grow(old, 60)

@@ -203,8 +203,8 @@ def test_no_byte_that_was_changed_since_is_given_away(
         log.read(2, max_bytes=10_000)
     with pytest.raises(DamagedLog):
         log.read(2, max_bytes=1)
-    told = [record.message for record in caplog.records if str(first) in record.message]
-    assert len(told) == 1 and "Remedy" in told[0], "once, not at every fetch"
+    messages = [record.message for record in caplog.records if str(first) in record.message]
+    assert len(messages) == 1 and "Remedy" in messages[0], "once, not at every fetch"
 
 
 def test_what_is_right_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,14 +430,14 @@ log = filled(Path({path!r}), 40)
 log.close()
 from tests.storage.logs_for_tests import open_at
 log = open_at(Path({path!r}), clean=True)
-heard = []
-log.on_failure = heard.append
+failures = []
+log.on_failure = failures.append
 log.read(0, max_bytes=1000)
 os.truncate(log.segments[0].log_path, 0)  # as a page that the disk cannot read: touching it is a SIGBUS
 try:
     log.read(0, max_bytes=1000)
 except StorageFailure as failure:
-    print("refused", len(heard), log.failure is not None)
+    print("refused", len(failures), log.failure is not None)
 """
 
 

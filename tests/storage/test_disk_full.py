@@ -99,7 +99,7 @@ def test_what_was_acknowledged_before_the_disk_was_full_survives_a_kill(small_di
     assert (again.log_end_offset, read_all(again, 1 << 20)) == (end, written)
 
 
-def test_a_flush_with_no_room_for_indexes_vouches_for_the_batches_all_the_same(small_disk: Path) -> None:
+def test_a_flush_with_no_room_for_indexes_still_raises_the_recovery_point(small_disk: Path) -> None:
     log = open_at(small_disk / "log", CONFIG)
     append(log, batch())
     log.flush(NOW_MS)
@@ -115,7 +115,9 @@ def test_a_flush_with_no_room_for_indexes_vouches_for_the_batches_all_the_same(s
     assert again.read(end - 1, max_bytes=10_000).next_offset == end
 
 
-def test_a_flush_with_no_room_for_an_epoch_vouches_for_nothing_until_there_is_some(small_disk: Path) -> None:
+def test_a_flush_with_no_room_for_an_epoch_does_not_raise_the_recovery_point_until_there_is_some(
+    small_disk: Path,
+) -> None:
     log = open_at(small_disk / "log", CONFIG)
     append(log, batch(), epoch=3)
     log.flush(NOW_MS)
@@ -171,8 +173,8 @@ def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tm
     log = open_at(tmp_path, CONFIG, files=files)
     append(log, of_producer(0))
     files.broken = True
-    heard: list[StorageFailure] = []
-    log.on_failure = heard.append
+    failures: list[StorageFailure] = []
+    log.on_failure = failures.append
     with pytest.raises(StorageFailure):
         log.flush()
     files.broken = False
@@ -182,5 +184,5 @@ def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tm
         with pytest.raises(StorageFailure):
             append(log, of_producer(sequence))
     assert log.recovery_point == 0
-    assert len(heard) == 1
+    assert len(failures) == 1
     assert log.read(0, max_bytes=2000).next_offset == 1

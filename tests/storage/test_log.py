@@ -226,7 +226,7 @@ def test_an_offset_inside_a_batch_gives_the_whole_batch(tmp_path: Path) -> None:
     assert (got.first_batch_offset, got.next_offset) == (0, 10)
 
 
-def test_the_first_batch_is_returned_even_when_it_is_too_large_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_first_batch_is_returned_even_when_it_is_too_large_unless_the_limit_is_hard(tmp_path: Path) -> None:
     log = filled(tmp_path, 3)
     assert log.read(1, max_bytes=10).next_offset == 2
     assert len(log.read(1, max_bytes=10, min_one=False).records) == 0
@@ -447,7 +447,7 @@ def test_truncation_takes_epochs_producers_and_aborted_transactions_back(tmp_pat
     assert not log.truncate_to(3)
 
 
-def test_a_log_started_over_begins_where_it_is_told(tmp_path: Path) -> None:
+def test_a_log_started_over_begins_at_the_given_offset(tmp_path: Path) -> None:
     log = filled(tmp_path, 40)
     log.truncate_fully_and_start_at(1000)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.latest_epoch) == (1000, 1000, 1000, -1)

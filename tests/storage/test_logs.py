@@ -148,7 +148,7 @@ def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path
     assert again.remove_deleted(NOW_MS) == 1
 
 
-def test_a_topic_created_anew_under_its_name_starts_empty(node: Path) -> None:
+def test_a_topic_created_again_under_its_name_starts_empty(node: Path) -> None:
     logs = opened(node)
     append(logs.create("orders", 0, A, SMALL), batch())
     fresh = logs.create("orders", 0, B, SMALL)
@@ -175,7 +175,7 @@ def test_an_epoch_is_in_the_file_with_the_first_flush_of_its_records_and_not_bef
     written = file.stat().st_ino
     append(log, batch(), epoch=5)
     log.flush()
-    assert file.stat().st_ino == written, "written anew though it was up to date"
+    assert file.stat().st_ino == written, "written again though it was up to date"
 
 
 def test_a_first_record_makes_two_files_and_a_flush_the_others(node: Path) -> None:
@@ -256,10 +256,10 @@ def test_a_failed_directory_takes_its_logs_down_and_no_others(tmp_path: Path) ->
     beside = logs.create("orders", 1, A, SMALL, directory_id=A)
     other = logs.create("orders", 2, A, SMALL, directory_id=B)
     append(beside, batch())
-    heard: list[str] = []
-    logs.on_directory_failed = lambda directory: heard.append(directory.path)
+    failed: list[str] = []
+    logs.on_directory_failed = lambda directory: failed.append(directory.path)
     first.fail(StorageFailure("x", "broken"))
-    assert heard == [str(tmp_path / "a")] == [directory.path for directory in logs.offline_directories]
+    assert failed == [str(tmp_path / "a")] == [directory.path for directory in logs.offline_directories]
     for log in (first, beside):
         with pytest.raises(LogDirectoryOffline):
             append(log, batch())
@@ -272,7 +272,7 @@ def test_a_failed_directory_takes_its_logs_down_and_no_others(tmp_path: Path) ->
     assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_log_that_may_be_in_a_directory_that_cannot_be_read_is_not_begun_anew_in_another(tmp_path: Path) -> None:
+def test_a_log_that_may_be_in_an_unreadable_directory_is_not_created_in_another(tmp_path: Path) -> None:
     formatted(tmp_path / "a", directory_id=A)
     (tmp_path / "b").write_text("its disk is gone, and with it the directory's id")
     logs = opened(tmp_path / "a", tmp_path / "b")
@@ -283,7 +283,7 @@ def test_a_log_that_may_be_in_a_directory_that_cannot_be_read_is_not_begun_anew_
     assert logs.directory_of(logs.create("orders", 2, A, SMALL, directory_id=A)).path == str(tmp_path / "a")
 
 
-def test_a_log_of_a_directory_that_is_no_more_is_begun_anew_when_all_others_work(tmp_path: Path) -> None:
+def test_a_log_of_a_removed_directory_is_created_again_when_all_others_work(tmp_path: Path) -> None:
     formatted(tmp_path / "a", directory_id=A)
     logs = opened(tmp_path / "a")
     assert logs.directory_of(logs.create("orders", 0, A, SMALL, directory_id=B)).path == str(tmp_path / "a")

@@ -214,7 +214,7 @@ def test_a_retry_after_a_restart_is_still_a_duplicate(tmp_path: Path) -> None:
     assert (repeated.duplicate, repeated.first_offset, again.log_end_offset) == (True, 14, end)
 
 
-def test_a_log_without_its_files_starts_empty_where_it_was_told_to(tmp_path: Path) -> None:
+def test_a_log_without_its_files_starts_empty_at_the_given_offset(tmp_path: Path) -> None:
     filled(tmp_path, 5).close()
     for path in tmp_path.iterdir():
         path.unlink()

@@ -1,4 +1,4 @@
-"""A classic group: who is in it, and what its record in the log says.
+"""A classic group: its members, and its state as the record in the log has it.
 
 Hard state is what `GroupMetadataValue` holds. `recorded_group` is the fold of the log: a group made from one record,
 and from nothing else. `adopt` is what the living coordinator does with the record that it has just appended: the group
@@ -31,7 +31,7 @@ NO_TIMESTAMP = -1
 
 
 class ClassicGroup:
-    """Made empty; a group that only commits offsets ("simple") stays so, without a protocol type or a record."""
+    """A new group is Empty. A group that only commits offsets ("simple") stays Empty, without a protocol type or a record."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -69,7 +69,7 @@ class ClassicGroup:
         self.recount()
 
     def _become(self, value: GroupMetadataValue) -> None:
-        """Everything here is from the record, never from a member known before: that one may be of an older record."""
+        """Take all fields from the record and none from a former member of this id, which may be of an older record."""
         if value.members and value.protocol is None:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"group {self.group_id} has members and no protocol")
         self.members = {recorded.member_id: _recorded_member(recorded, value.protocol) for recorded in value.members}
@@ -87,7 +87,7 @@ class ClassicGroup:
     def value(
         self, *, generation: int, members: Sequence[Member], assignments: dict[str, bytes], now_ms: int
     ) -> GroupMetadataValue:
-        """The record of a generation; without members it is the one of an Empty group."""
+        """Return the record of the current generation; without members it is that of an Empty group."""
         name = self.protocol_name if members else None
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -118,7 +118,7 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def next_generation(self, now_ms: int) -> None:
-        """Everybody who takes part has joined: choose the protocol and wait for the leader's assignment."""
+        """All members have joined: choose the protocol and wait for the leader's assignment."""
         self.generation += 1
         self.protocol_name = select_protocol(self.members.values())
         self.subscribed_topics = self.compute_subscribed_topics()
@@ -226,7 +226,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A consumer group whose subscriptions cannot be read counts as subscribed to everything."""
+        """Whether a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -276,7 +276,7 @@ class ClassicGroup:
 
 
 def select_protocol(members: Iterable[Member]) -> str:
-    """The protocol all members support that most of them prefer; the first member's choice breaks ties."""
+    """Return the protocol that all members support and most of them prefer; the first member's choice breaks ties."""
     members = list(members)
     candidates = {name for name, _ in members[0].protocols}
     for member in members[1:]:
@@ -289,7 +289,7 @@ def select_protocol(members: Iterable[Member]) -> str:
 
 
 def subscription_topics(subscription: bytes) -> list[str]:
-    """Topics of a ConsumerProtocolSubscription; every version starts as version 0 does. Malformed: ValueError."""
+    """Return the topics of a ConsumerProtocolSubscription, of which every version starts as version 0 does. Malformed bytes raise ValueError."""
     _, count = struct.unpack_from(">hi", subscription)
     topics, position = [], 6
     if count > len(subscription):

@@ -10,7 +10,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Answer a heartbeat, KafkaError for one that no member of this generation sends."""
+    """Answer a heartbeat. Raises KafkaError if it is not from a member of this generation."""
     group = shard.groups.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

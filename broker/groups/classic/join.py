@@ -1,4 +1,4 @@
-"""JoinGroup: become a member, or say again that one is, with what one supports.
+"""JoinGroup: a new member joins, or a known one rejoins with its current protocols.
 
 New dynamic members are first given an id and sent back to join with it, so that a client whose answers get lost does
 not leave a trail of members (KIP-394, v4+). Members with a group.instance.id are in `static.py`.
@@ -76,7 +76,7 @@ def refusal(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupResponse]
 
 
 def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
-    """group.max.size; while members rejoin, those who came count, so that after a lower limit the last ones go."""
+    """Whether the group is below group.max.size. During a rebalance only rejoined members count: after the limit was lowered, the last ones are removed."""
     size_max = shard.config.group_max_size
     if group.state is PREPARING_REBALANCE:
         member = group.members.get(member_id)

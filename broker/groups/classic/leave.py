@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, one by itself (v0-2) or several by an administrator, also by instance id alone (v3+)."""
+"""LeaveGroup: a member leaves (v0-2), or an administrator removes several, also by instance id alone (v3+)."""
 
 from __future__ import annotations
 

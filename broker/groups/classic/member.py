@@ -37,7 +37,7 @@ class Member:
         raise AssertionError(f"member {self.member_id} does not support protocol {protocol_name}")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The first of the member's protocols that all members support."""
+        """Return the first of the member's protocols that all members support."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

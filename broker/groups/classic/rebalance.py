@@ -1,4 +1,4 @@
-"""The course of a rebalance: who is waited for, for how long, and what happens when they came or time is up.
+"""The course of a rebalance: which members it waits for, how long, and what happens when they have joined or the timeout expires.
 
     Empty --first member--> PreparingRebalance --all joined / time up--> CompletingRebalance --assignment--> Stable
 
@@ -50,14 +50,14 @@ def sync_key(group_id: str) -> tuple[str, str]:
 
 
 def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
-    """A change of membership: start a rebalance, or see whether the one under way has everybody now."""
+    """After a change of membership: start a rebalance, or complete the running one if all members have joined."""
     if group.state in CAN_REBALANCE:
         return prepare(shard, group, now_ms, reason)
     return complete_if_all_joined(shard, group, now_ms)
 
 
 def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
-    """Ask everybody to join again. `reason` is for the log."""
+    """Make all members join again. `reason` is for the log."""
     log.info(
         "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
         group.group_id,
@@ -84,7 +84,7 @@ def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) ->
 
 
 def client_reason(reason: str | None) -> str:
-    """What a client says for itself (KIP-800)."""
+    """Return the reason that the client sent, for the log (KIP-800)."""
     return f"; client reason: {reason or 'not provided'}"
 
 
@@ -120,7 +120,7 @@ def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) 
 
 
 def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
-    """Go on with those who joined: dynamic members who did not are removed, static ones have their session (KIP-345)."""
+    """Continue with the members that joined: other dynamic members are removed, static ones stay until their session ends (KIP-345)."""
     if group.state is not PREPARING_REBALANCE:
         return Outcome()
     shard.timers.cancel(join_key(group.group_id))
@@ -229,7 +229,7 @@ def restart_session(shard: GroupShard, group: ClassicGroup, member: Member) -> N
 
 
 def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Unasked:
-    """No heartbeat came in the session timeout."""
+    """Called when no heartbeat came within the session timeout."""
     if group.state is DEAD:
         return Outcome()
     if member_id in group.pending_members:

@@ -39,7 +39,7 @@ def replace(
     old_member_id: str,
     new_member_id: str,
 ) -> Outcome[JoinGroupResponse]:
-    """A new process took over the instance id."""
+    """Replace the member: a new process has the same instance id."""
     former = group.members[old_member_id]
     log.info(
         "Static member with group instance id %s and unknown member id joins group %s in %s state;"
@@ -74,7 +74,7 @@ def replace(
     reason = f"updating metadata for static member {new_member_id} with group instance id {request.group_instance_id}"
     reason += rebalance.client_reason(request.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
-        # CompletingRebalance: the leader may be assigning to the old id right now, so everybody has to join again.
+        # CompletingRebalance: the leader may be assigning to the old id right now, so all members have to join again.
         return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
     return Outcome(replies=replies, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets its part.
+"""SyncGroup: the leader sends the assignment, and each member gets its own part of it.
 
 Followers are parked until the leader's assignment is in the log. Its record, replayed, makes the group Stable; the
 answers leave once it is committed.

@@ -15,7 +15,7 @@ from ottla.server.timer_wheel import TimerWheel
 
 
 class DelayedDelete:
-    """One partition of a request: `result` gets its low watermark and its error."""
+    """One partition of a delayed DeleteRecords; `result` is filled in with the low watermark and the error."""
 
     __slots__ = ("before_offset", "leader_epoch", "partition", "result")
 
@@ -36,7 +36,7 @@ class DelayedDelete:
 
 
 class DelayedDeleteRecords:
-    """All of one request; `done` is called exactly once, unless `cancel` came first. Never in the constructor."""
+    """A delayed DeleteRecords request. `done` is called once, never in the constructor, and not after `cancel`."""
 
     __slots__ = ("_done", "_is_alive", "_open", "_slot", "_wheel")
 

@@ -10,7 +10,7 @@ from ottla.server.isolation import isolated
 
 
 class OffsetWait:
-    """A callback at an offset: called with NONE once the high watermark is past it, or with why it never will be here."""
+    """A delayed Produce waits with it: called with NONE when the high watermark passes the offset, or with the error that prevents it."""
 
     __slots__ = ("callback", "required_offset")
 
@@ -23,7 +23,7 @@ class OffsetWait:
 
 
 class OffsetWaits:
-    """In the order of their offsets. One callback that fails keeps no other from being called."""
+    """The waits of a partition, ordered by offset. A callback that fails does not keep others from being called."""
 
     __slots__ = ("waiting",)
 
@@ -43,7 +43,7 @@ class OffsetWaits:
             waiting.append(wait)
 
     def reached(self, offset: int, result: ErrorCode) -> None:
-        """Call back all that waited for no more than `offset`."""
+        """Complete all waits up to `offset`."""
         waiting = self.waiting
         while waiting and waiting[0].required_offset <= offset:
             wait = waiting.popleft()

@@ -1,8 +1,8 @@
-"""Waking what waits: coalesced, once per turn of the event loop.
+"""Wakeups of delayed operations, coalesced: each is woken once per turn of the event loop.
 
 A consumer that long-polls a busy partition would otherwise be answered once per appended record, though several produce
-requests are usually handled in the same turn: it is answered once, just after them. Deadlines are server/timer_wheel.py's,
-the lists of who waits replication/partition.py's.
+requests are usually handled in the same turn: it is answered once, just after them. Deadlines are in server/timer_wheel.py,
+and each partition has the list of the operations that wait for it (replication/partition.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 
 
-class Waiting(Protocol):
+class DelayedOperation(Protocol):
     def wake(self) -> None: ...
 
 
@@ -22,12 +22,12 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._pending: dict[Waiting, None] = {}
+        self._pending: dict[DelayedOperation, None] = {}
 
-    def schedule(self, waiting: Waiting) -> None:
+    def schedule(self, operation: DelayedOperation) -> None:
         if not self._pending:
             self.clock.call_later(0, self._run)
-        self._pending[waiting] = None
+        self._pending[operation] = None
 
     def _run(self) -> None:
         pending, self._pending = self._pending, {}

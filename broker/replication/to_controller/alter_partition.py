@@ -32,7 +32,7 @@ Asked: TypeAlias = dict[tuple[bytes, int], tuple[Partition, frozenset[int]]]
 
 
 class IsrChanges:
-    """The proposals of one node."""
+    """The ISR proposals of one node to the controller."""
 
     def __init__(
         self,

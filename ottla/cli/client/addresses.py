@@ -9,7 +9,7 @@ Address = tuple[str, int]
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """The addresses; a port may be left out, IPv6 hosts stand in brackets."""
+    """Return the addresses; a port may be left out, IPv6 hosts stand in brackets."""
     found = [_parse_one(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
         raise CommandFailed(f"bootstrap servers {text!r} name no address", "write -b HOST:PORT", USAGE)

@@ -44,7 +44,7 @@ class ClusterClient:
         self.timeout_ms = timeout_ms
         self.brokers: dict[int, Address] = {}
         self._channels: dict[Address, Channel] = {}
-        # What is being done right now, for the message when time runs out.
+        # The step in progress, for the message of a timeout.
         self.doing = "connecting"
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class ClusterClient:
         return response
 
     async def topic(self, name: str) -> MetadataResponseTopic:
-        """One topic that has leaders for its partitions; the failure suggests names when there is no such topic."""
+        """Return a topic once its partitions have leaders; if there is no such topic, the failure suggests names."""
 
         async def ask() -> tuple[MetadataResponseTopic, int]:
             topic = (await self.metadata([name])).topics[0]
@@ -95,11 +95,11 @@ class ClusterClient:
         return sorted(topic.name or "" for topic in (await self.metadata(None)).topics)
 
     async def leaders(self, name: str) -> dict[int, int]:
-        """Partition to leader."""
+        """Return partition -> leader."""
         return {part.partition_index: part.leader_id for part in (await self.topic(name)).partitions}
 
     async def coordinator(self, group: str) -> int:
-        """The broker that coordinates the group."""
+        """Return the broker that coordinates the group."""
 
         async def ask() -> tuple[Coordinator, int]:
             found = await self.request(FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group]))
@@ -112,7 +112,7 @@ class ClusterClient:
         return found.node_id
 
     async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
-        """Repeat `ask` while its code is one that passes; the command's time limit ends it."""
+        """Repeat `ask` while its error is retriable; the command's timeout ends it."""
         while True:
             answer, code = await ask()
             known = code_of(code)

@@ -38,7 +38,7 @@ _BROKER = 4
 async def describe_configs(
     cluster: ClusterClient, kind: str, name: str, keys: Sequence[str] | None, documentation: bool = False
 ) -> list[DescribeConfigsResourceResult]:
-    """The entries, each with value, source and synonyms."""
+    """Return the entries, each with value, source and synonyms."""
     resource = DescribeConfigsResource(
         resource_type=RESOURCE_TYPES[kind],
         resource_name=name,

@@ -63,7 +63,7 @@ async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
 
 
 async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription:
-    """State and members; the failure suggests names when there is no such group."""
+    """Return state and members; if there is no such group, the failure suggests names."""
     node = await cluster.coordinator(group)
     cluster.doing = f"describing group {group}"
     listed = {found.group_id: found.group_type for found in (await cluster.request(ListGroupsRequest(), node)).groups}
@@ -104,7 +104,7 @@ async def _describe_consumer(cluster: ClusterClient, group: str, node: int) -> G
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:
-    """What a classic member was given; nothing where the group's protocol is not the consumers'."""
+    """Return the assignment of a classic member; it is empty if the group's protocol type is not `consumer`."""
     try:
         assignment, _ = decode_versioned(ConsumerProtocolAssignment, data, newer_too=True)
     except ProtocolError:
@@ -113,7 +113,7 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 
 async def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    """All offsets that the group has committed."""
+    """Return all committed offsets of the group."""
     node = await cluster.coordinator(group)
     cluster.doing = f"fetching the offsets of group {group}"
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])

@@ -1,4 +1,4 @@
-"""Who is in the cluster, and what is wrong with it."""
+"""The members of the cluster, and the problems that it has."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def describe_quorum(cluster: ClusterClient) -> Quorum:
 
 
 async def find_problems(cluster: ClusterClient) -> list[Problem]:
-    """Everything that keeps partitions from being served or from surviving a loss."""
+    """Return the cluster's problems: fenced brokers, no leader of the quorum, partitions without a leader or with missing replicas."""
     found: list[Problem] = []
     described = await describe_cluster(cluster)
     found += [Problem(f"broker {row.broker_id}", "fenced") for row in described.brokers if row.is_fenced]

@@ -8,7 +8,7 @@ _MASK = 0xFFFF_FFFF
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
+    """Return the partition that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 

@@ -25,7 +25,7 @@ from ottla.protocol.records.compression import NO_COMPRESSION
 ACKS_ALL = -1
 # Well below max.message.bytes (1 MB by default), so that header and record overhead never matter.
 BATCH_BYTES_MAX = 512 * 1024
-# What a record takes besides key and value; only for the estimate of a batch's size.
+# The bytes of a record besides key and value; only the estimate of a batch's size uses it.
 _RECORD_OVERHEAD_BYTES = 20
 
 

@@ -83,7 +83,7 @@ async def delete_records(cluster: ClusterClient, name: str, before: Mapping[int,
 async def list_offsets(
     cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
 ) -> dict[int, int]:
-    """Per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
+    """Return per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
 
     def build(part: list[int]) -> ListOffsetsRequest:
         rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in part]

@@ -75,7 +75,7 @@ async def consume(
 
 
 async def _positions(cluster: ClusterClient, topic: str, start: str, ends: dict[int, int]) -> dict[int, int]:
-    """Where to begin in each partition; never before its first record."""
+    """Return the start offset of each partition; it is never before the log start offset."""
     if start == "latest":
         return dict(ends)
     first = await topics.list_offsets(cluster, topic, topics.EARLIEST, ends)

@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """What can be seen to be wrong before anything is made."""
+    """Check what can be checked before any file is made."""
     if arguments.nodes is not None and not 1 <= arguments.nodes <= NODES_MAX:
         raise CommandFailed(f"--nodes {arguments.nodes} is not between 1 and {NODES_MAX}", exit_code=USAGE)
     if not 0 <= arguments.base_port <= BASE_PORT_MAX:
@@ -96,7 +96,7 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
 
 
 def _command() -> str:
-    """What to type for `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
+    """Return the command that starts `ottla`: in a clone it is in a virtual environment that is not on the PATH."""
     script = os.path.abspath(sys.argv[0])
     if os.path.basename(script) != "ottla" or not os.access(script, os.X_OK):
         return "ottla"

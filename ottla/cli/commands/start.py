@@ -27,7 +27,7 @@ def default_log_dir() -> str:
 
 
 def default_properties() -> dict[str, str]:
-    """What a node without a file is: broker and controller in one, on Kafka's ports, alone."""
+    """Return the properties of a node without a file: one broker and controller in one process, on Kafka's ports."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",

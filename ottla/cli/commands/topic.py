@@ -161,7 +161,7 @@ async def delete_records(
 
 
 def split_setting(text: str) -> tuple[str, str]:
-    """KEY=VALUE."""
+    """Split KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise CommandFailed(f"setting {text!r} is not KEY=VALUE", "for example retention.ms=3600000", USAGE)

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--property", "--reader-property", action="append", dest="properties")
     parser.add_argument("--producer-property", "--command-property", action="append", dest="producer_properties")
     parser.add_argument("--compression-codec", nargs="?", const="gzip", default="none", choices=sorted(CODEC_IDS))
-    # What these ask for is what is done anyway: acks=all, and waiting for it at the end of each chunk of lines.
+    # These options ask for what is always done: acks=all, with a wait at the end of each chunk of lines.
     parser.add_argument("--sync", action="store_true")
     for name in ("request-required-acks", "batch-size", "timeout", "max-block-ms", "max-memory-bytes", "line-reader"):
         parser.add_argument(f"--{name}")

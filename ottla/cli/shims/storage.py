@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 def _on_directories(options: argparse.Namespace) -> int:
     # Raft and the node's configuration: half a second of imports on a small machine, for these two commands only.
-    from ottla.cli.shims.storage_format import Refused, directories_of, format_directories
+    from ottla.cli.shims.storage_format import CannotFormat, directories_of, format_directories
 
     properties = read_client_properties(options.config)
     try:
@@ -63,13 +63,13 @@ def _on_directories(options: argparse.Namespace) -> int:
             return info(directories_of(properties))
         format_directories(OsFiles(), properties, options, SystemRandom())
         return 0
-    except (Refused, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
+    except (CannotFormat, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
         print(fault, file=sys.stderr)
         return 1
 
 
 def _random_id() -> str:
-    """Not one that begins with a dash: it would be taken for an option when it is pasted."""
+    """Return a random id that does not begin with a dash, which a command line would read as an option."""
     rng = SystemRandom()
     while (text := id_to_text(new_uuid(rng))).startswith("-"):
         pass

@@ -36,12 +36,12 @@ from ottla.storage.files import Files
 from ottla.storage.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 
 
-class Refused(Exception):
+class CannotFormat(Exception):
     """Nothing was formatted; the text says why."""
 
 
 def directories_of(properties: Mapping[str, str]) -> list[str]:
-    """The metadata log's first."""
+    """Return the directories, the metadata log's first."""
     logs = properties.get("log.dirs") or properties.get("log.dir") or "/tmp/kafka-logs"
     metadata = properties.get("metadata.log.dir")
     names = [*([metadata] if metadata else []), *(part.strip() for part in logs.split(","))]
@@ -51,7 +51,7 @@ def directories_of(properties: Mapping[str, str]) -> list[str]:
 def format_directories(files: Files, properties: Mapping[str, str], options: argparse.Namespace, rng: Random) -> None:
     """Check everything first, then write; prints what was done, in Kafka's words."""
     node_id = _node_id(properties, options)
-    # Without roles it is no configuration of a node: its directories are formatted all the same.
+    # A file without process.roles is no node's configuration, but its directories are formatted, too.
     config = NodeConfig(properties) if "process.roles" in properties else None
     directory_id = new_directory_id(rng)
     voters = _initial_voters(config, options, directory_id)
@@ -83,10 +83,12 @@ def _now_ms() -> int:
 
 def _node_id(properties: Mapping[str, str], options: argparse.Namespace) -> int:
     if options.add_scram:
-        raise Refused("--add-scram is not supported: create users with AlterUserScramCredentials once the node runs")
+        raise CannotFormat(
+            "--add-scram is not supported: create users with AlterUserScramCredentials once the node runs"
+        )
     node_id = properties.get("node.id") or properties.get("broker.id")
     if node_id is None or not node_id.strip().isdecimal():
-        raise Refused(f"node.id is not set in {options.config}")
+        raise CannotFormat(f"node.id is not set in {options.config}")
     return int(node_id)
 
 
@@ -96,11 +98,11 @@ def _not_formatted(files: Files, directories: list[str], options: argparse.Names
         if meta is None:
             continue
         if not options.ignore_formatted:
-            raise Refused(
+            raise CannotFormat(
                 f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory and format the others."
             )
         if meta.cluster_id != options.cluster_id:
-            raise Refused(
+            raise CannotFormat(
                 f"Invalid cluster.id in: {path}/meta.properties. Expected {options.cluster_id}, but read {meta.cluster_id}"
             )
     return [path for path, meta in found.items() if meta is None]
@@ -110,27 +112,27 @@ def _not_formatted(files: Files, directories: list[str], options: argparse.Names
 
 
 def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, directory_id: bytes) -> VoterSet | None:
-    """None for a quorum of configured voters, and for a node that is added to one later."""
+    """Return None for a quorum of configured voters, and for a node that is added to one later."""
     if options.no_initial_controllers:
         return None
     if not (options.standalone or options.initial_controllers):
         if config is not None and config.is_controller and config.bootstrap_servers and not config.voters:
-            raise Refused(
+            raise CannotFormat(
                 "Because controller.quorum.voters is not set on this controller, you must specify one of the following:"
                 " --standalone, --initial-controllers, or --no-initial-controllers."
             )
         return None
     if config is None:
-        raise Refused(f"process.roles is not set in {options.config}")
+        raise CannotFormat(f"process.roles is not set in {options.config}")
     if config.voters:
-        raise Refused(
+        raise CannotFormat(
             "You cannot specify controller.quorum.voters and format the node with --initial-controllers or --standalone. If you"
             " want to use dynamic quorum, please remove controller.quorum.voters and specify"
             " controller.quorum.bootstrap.servers instead."
         )
     if not config.is_controller:
         option = "--standalone" if options.standalone else "--initial-controllers"
-        raise Refused(f"You can only use {option} on a controller.")
+        raise CannotFormat(f"You can only use {option} on a controller.")
     if options.initial_controllers:
         return read_initial_controllers(options.initial_controllers, config.controller_names[0])
     endpoints = [
@@ -150,11 +152,11 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
             host, port = read_address(address)
             key = ReplicaKey(int(node_id), uuid_from_str(directory))
         except (ValueError, ConfigError):
-            raise Refused(f"--initial-controllers wants id@host:port:directory-id, not {entry!r}") from None
+            raise CannotFormat(f"--initial-controllers wants id@host:port:directory-id, not {entry!r}") from None
         if key.id < 0 or not key.knows_directory:
-            raise Refused(f"--initial-controllers wants a node id and a directory id, not {entry!r}")
+            raise CannotFormat(f"--initial-controllers wants a node id and a directory id, not {entry!r}")
         if key.id in voters:
-            raise Refused(f"--initial-controllers names node {key.id} twice")
+            raise CannotFormat(f"--initial-controllers names node {key.id} twice")
         voters[key.id] = Voter(key, (Endpoint(listener, host, port),))
     return VoterSet.of(voters.values())
 
@@ -163,39 +165,43 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
 
 
 def feature_levels(release: str | None, features: list[str]) -> dict[str, int]:
-    """What a cluster of this release begins with, changed by `name=level`; kraft.version follows from the voters."""
+    """Return the feature levels of a new cluster, changed by `name=level`; kraft.version follows from the voters."""
     wanted = dict(_feature(text) for text in features)
     if release is not None and METADATA_VERSION in wanted:
-        raise Refused("Use --release-version or --feature metadata.version, but not both.")
+        raise CannotFormat("Use --release-version or --feature metadata.version, but not both.")
     try:
         metadata_version = wanted.pop(METADATA_VERSION, METADATA_VERSION_LATEST)
         if release is not None:
             metadata_version = metadata_version_level(release)
     except ValueError as fault:
-        raise Refused(str(fault)) from None
+        raise CannotFormat(str(fault)) from None
     levels = {**default_levels(metadata_version), **wanted}
     levels.pop(KRAFT_VERSION)
     for name, level in levels.items():
         lowest, highest = supported_levels()[name]
         if level and not lowest <= level <= highest:
-            raise Refused(f"{name} can be {lowest} to {highest} here, not {level}")
+            raise CannotFormat(f"{name} can be {lowest} to {highest} here, not {level}")
         needed = max(FEATURES[name].needs[:level], default=0) if name in FEATURES else 0
         if needed > metadata_version:
-            raise Refused(f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {needed}")
+            raise CannotFormat(
+                f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {needed}"
+            )
     return levels
 
 
 def _feature(text: str) -> tuple[str, int]:
     name, _, level = text.partition("=")
     if name not in supported_levels():
-        raise Refused(f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(supported_levels()))}")
+        raise CannotFormat(
+            f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(supported_levels()))}"
+        )
     try:
         return name, metadata_version_level(level) if name == METADATA_VERSION else int(level)
     except ValueError:
-        raise Refused(f"--feature wants name=level, not {text!r}") from None
+        raise CannotFormat(f"--feature wants name=level, not {text!r}") from None
 
 
 def _feature_records(levels: Mapping[str, int]) -> list[bytes]:
-    """metadata.version first: it says how the rest is to be read."""
+    """Return the feature records, metadata.version first: it decides how the others are decoded."""
     names = [METADATA_VERSION, *sorted(name for name, level in levels.items() if level and name != METADATA_VERSION)]
     return [encode_record(FeatureLevelRecord(name=name, feature_level=levels[name]), 0) for name in names]

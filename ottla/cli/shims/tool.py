@@ -1,4 +1,4 @@
-"""What the look-alikes share: parsing with Kafka's exit code, client properties files, and a cluster client for one command."""
+"""Shared by the stand-ins for Kafka's tools: parsing with Kafka's exit code, client properties files, and a cluster client for one command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import CommandFailed
 from ottla.server.world import RealWorld
 
-#: What an admin client takes for a call, default.api.timeout.ms.
+#: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
 
 

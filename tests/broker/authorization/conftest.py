@@ -1,7 +1,8 @@
-"""A node where other people's things are hidden from User:ANONYMOUS.
+"""A node whose ACLs hide the resources of User:alice from User:ANONYMOUS, the principal of the tests.
 
-`open` and `g` are about nobody, so allow.everyone.if.no.acl.found lets everybody at them; `hidden`, `secret-*` and `secret-txn`
-belong to User:alice. The cluster belongs to everybody but for what a test denies. Expectations are Apache Kafka 4.3.1's.
+`open` and `g` have no ACL, so allow.everyone.if.no.acl.found gives access to all principals; `hidden`, `secret-*` and
+`secret-txn` are User:alice's. Every principal may do all operations on the cluster that a test does not deny. The expected
+answers are Apache Kafka 4.3.1's.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.broker.authorization.entries import (
     delete,
     error_codes,
 )
+from tests.broker.authorization.requests import commit
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.wire import Wire
 
@@ -44,6 +46,8 @@ def guarded() -> Iterator[Node]:
         node.create(topic)
     with node.wire() as wire:
         eventually(lambda: not error_codes(wire.request(FindCoordinatorRequest(coordinator_keys=["g"]), 4)), "offsets")
+        # Group `g` exists before the first test: OffsetDelete answers GROUP_ID_NOT_FOUND before it looks at topics.
+        eventually(lambda: not error_codes(wire.request(commit("g", "open"), 8)), "the coordinator to be loaded")
         create(
             wire,
             acl(TOPIC, "hidden", ALL, principal=ALICE),

@@ -150,7 +150,7 @@ ON_TOPICS: dict[str, tuple[Build, tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("api", ON_TOPICS)
-def test_a_topic_of_somebody_else_is_refused_and_an_open_one_is_not(
+def test_a_topic_of_another_principal_is_refused_and_an_open_one_is_not(
     api: str, wire: Wire, ids: dict[str, bytes]
 ) -> None:
     build, versions = ON_TOPICS[api]
@@ -194,7 +194,7 @@ ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("api", ON_GROUPS)
-def test_a_group_of_somebody_else_is_refused_and_an_open_one_is_not(api: str, wire: Wire) -> None:
+def test_a_group_of_another_principal_is_refused_and_an_open_one_is_not(api: str, wire: Wire) -> None:
     build, versions = ON_GROUPS[api]
     for version in versions:
         assert error_codes(wire.request(build("secret-1", version), version)) == {GROUP_REFUSED}, version

@@ -37,7 +37,7 @@ from tests.broker.authorization.requests import (
 from tests.broker.wire import Wire
 
 
-def test_metadata_tells_the_same_of_a_hidden_topic_and_of_one_that_is_not_there(wire: Wire) -> None:
+def test_metadata_answers_the_same_for_a_hidden_topic_and_for_one_that_does_not_exist(wire: Wire) -> None:
     create(wire, acl(TOPIC, "never-created", ALL, principal=ALICE))
     request = MetadataRequest(topics=[MetadataRequestTopic(name=n) for n in ("hidden", "never-created")])
     hidden, absent = wire.request(request, 12).topics
@@ -51,9 +51,9 @@ def test_who_asks_for_all_topics_gets_those_it_may_know_of(wire: Wire) -> None:
         names = {topic.name for topic in wire.request(MetadataRequest(topics=topics), version).topics}
         assert "open" in names
         assert "hidden" not in names
-    told = wire.request(DescribeTopicPartitionsRequest(topics=[])).topics
-    assert "open" in {topic.name for topic in told}
-    assert "hidden" not in {topic.name for topic in told}
+    described = wire.request(DescribeTopicPartitionsRequest(topics=[])).topics
+    assert "open" in {topic.name for topic in described}
+    assert "hidden" not in {topic.name for topic in described}
 
 
 def test_a_hidden_topic_alone_in_the_oldest_request_does_not_become_all_topics(wire: Wire) -> None:
@@ -64,8 +64,8 @@ def test_a_hidden_topic_alone_in_the_oldest_request_does_not_become_all_topics(w
 
 def test_by_id_the_name_is_kept_back(wire: Wire, ids: dict[str, bytes]) -> None:
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=ids[n]) for n in ("hidden", "open")])
-    told = {topic.topic_id: (topic.name, topic.error_code) for topic in wire.request(asked, 13).topics}
-    assert told == {ids["hidden"]: (None, TOPIC_REFUSED), ids["open"]: ("open", 0)}
+    described = {topic.topic_id: (topic.name, topic.error_code) for topic in wire.request(asked, 13).topics}
+    assert described == {ids["hidden"]: (None, TOPIC_REFUSED), ids["open"]: ("open", 0)}
 
 
 def test_creating_by_mention_needs_create_on_the_cluster_or_on_the_topic(wire: Wire) -> None:
@@ -73,8 +73,8 @@ def test_creating_by_mention_needs_create_on_the_cluster_or_on_the_topic(wire: W
     create(wire, acl(TOPIC, "other-", DESCRIBE, pattern=PREFIXED))
     with denied(wire, CREATE):
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=n) for n in ("mine-1", "other-1")])
-        told = {topic.name: topic.error_code for topic in wire.request(asked, 12).topics}
-        assert told == {"mine-1": 0, "other-1": TOPIC_REFUSED}
+        described = {topic.name: topic.error_code for topic in wire.request(asked, 12).topics}
+        assert described == {"mine-1": 0, "other-1": TOPIC_REFUSED}
         created = CreateTopicsRequest(
             topics=[CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in ("mine-2", "other-2")],
             timeout_ms=5_000,

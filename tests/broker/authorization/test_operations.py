@@ -1,4 +1,4 @@
-"""What a caller is told it may do; the entries themselves; and a node without an authorizer."""
+"""Authorized operations in answers; the ACL entries themselves; and a node without an authorizer."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_authorized_operations_are_the_callers(wire: Wire) -> None:
         include_cluster_authorized_operations=True,
     )
     answer = wire.request(asked, 9)
-    told = {topic.name: topic.topic_authorized_operations for topic in answer.topics}
-    assert told == {"hidden": bit_field([READ, DESCRIBE]), "open": bit_field(SUPPORTED_OPERATIONS[TOPIC])}
+    described = {topic.name: topic.topic_authorized_operations for topic in answer.topics}
+    assert described == {"hidden": bit_field([READ, DESCRIBE]), "open": bit_field(SUPPORTED_OPERATIONS[TOPIC])}
     assert answer.cluster_authorized_operations == bit_field(SUPPORTED_OPERATIONS[CLUSTER])
     partitions = wire.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="hidden")]))
     assert partitions.topics[0].topic_authorized_operations == bit_field([READ, DESCRIBE])

@@ -47,7 +47,7 @@ ON_TRANSACTIONS: dict[str, tuple[Callable[[str], Any], int]] = {
 
 
 @pytest.mark.parametrize("api", ON_TRANSACTIONS)
-def test_a_transaction_of_somebody_else_is_refused_and_an_open_one_is_not(api: str, wire: Wire) -> None:
+def test_a_transaction_of_another_principal_is_refused_and_an_open_one_is_not(api: str, wire: Wire) -> None:
     build, version = ON_TRANSACTIONS[api]
     assert error_codes(wire.request(build("secret-txn"), version)) == {TRANSACTION_REFUSED}
     assert not error_codes(wire.request(build("txn"), version)) & REFUSED
@@ -62,15 +62,15 @@ def test_groups_and_topics_inside_a_transaction_are_asked_about(wire: Wire) -> N
 
 def test_one_refused_topic_keeps_all_partitions_out_of_a_transaction(wire: Wire) -> None:
     answer = wire.request(partitions_in_transaction("txn", "open", "hidden", "not-there"), 3)
-    told = {t.name: t.results_by_partition[0].partition_error_code for t in answer.results_by_topic_v3_and_below}
-    assert told == {
+    codes = {t.name: t.results_by_partition[0].partition_error_code for t in answer.results_by_topic_v3_and_below}
+    assert codes == {
         "open": ErrorCode.OPERATION_NOT_ATTEMPTED,
         "hidden": TOPIC_REFUSED,
         "not-there": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 
-def test_a_transaction_of_somebody_else_is_not_listed(wire: Wire) -> None:
+def test_a_transaction_of_another_principal_is_not_listed(wire: Wire) -> None:
     for name in ("listed-txn", "later-secret"):
         named = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
         find = find_coordinator(name, 1, 4)  # has the coordinator's topic created

@@ -28,7 +28,7 @@ async def test_a_broker_waits_for_a_controller_that_is_not_there_yet(tmp_path: P
     node.lifecycle.ready_to_unfence()
     node.lifecycle.start()
     await asyncio.wait({node.lifecycle.unfenced}, timeout=0.05)
-    assert node.lifecycle.state is BrokerState.STARTING, "nobody listens at the controller's port"
+    assert node.lifecycle.state is BrokerState.STARTING, "nothing listens at the controller's port"
     await node.listener.start()
     async with asyncio.timeout(5):
         await node.lifecycle.unfenced
@@ -83,7 +83,7 @@ async def test_a_broker_whose_connection_breaks_is_fenced_long_before_its_sessio
             await node.wait(lambda: fenced(node, 2) is True)
 
 
-async def test_a_second_process_with_the_same_id_is_refused_and_told_why(tmp_path: Path) -> None:
+async def test_a_second_process_with_the_same_id_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         impostor = node.broker(1, node.new_channel())
         impostor.ready_to_unfence()
@@ -96,10 +96,10 @@ async def test_a_second_process_with_the_same_id_is_refused_and_told_why(tmp_pat
 
 async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
-        stranger = node.broker(2, cluster_id="AnotherClusterAltogether")
-        stranger.start()
+        foreign_broker = node.broker(2, cluster_id="AnotherClusterAltogether")
+        foreign_broker.start()
         with pytest.raises(RegistrationRefused, match="different cluster"):
-            await stranger.caught_up
+            await foreign_broker.caught_up
         assert fenced(node, 2) is None
 
 
@@ -144,7 +144,7 @@ async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
 
 async def test_a_request_without_any_controller_fails_in_time(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.metadata.start()  # it leads, but nobody listens at its port
+    await node.metadata.start()  # it leads, but nothing listens at its port
     with pytest.raises(KafkaError) as refused:
         await node.channel.request(UnregisterBrokerRequest(broker_id=1), timeout_ms=100)
     assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT

@@ -81,7 +81,7 @@ def test_a_partition_led_elsewhere_is_not_coordinated_here(harness: CoordinatorR
     assert harness.log.end_offset(TP) == 0
 
 
-def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_told_so(
+def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_answered_with_load_in_progress(
     harness: CoordinatorRuntimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "TURN_RECORDS", 16)
@@ -128,44 +128,44 @@ def test_going_on_as_leader_in_a_later_epoch_keeps_the_shard(harness: Coordinato
 def test_answers_leave_in_the_order_of_their_offsets_as_the_watermark_moves(harness: CoordinatorRuntimeHarness) -> None:
     harness.runtime.on_elected(0, 1)
     harness.log.hold = True
-    heard: list[Any] = []
-    harness.write(1).when_done(heard.append)
-    harness.write(2, 3).when_done(heard.append)
-    harness.read().when_done(heard.append)
+    answers: list[Any] = []
+    harness.write(1).when_done(answers.append)
+    harness.write(2, 3).when_done(answers.append)
+    harness.read().when_done(answers.append)
     harness.log.committed[TP] = 1
     harness.runtime._contexts[0]._committed()
-    assert heard == [("committed", 1)]
+    assert answers == [("committed", 1)]
     harness.log.release(TP)
-    assert heard == [("committed", 1), ("committed", 2, 3), 3]
+    assert answers == [("committed", 1), ("committed", 2, 3), 3]
 
 
 def test_waiting_answers_fail_when_leadership_goes(harness: CoordinatorRuntimeHarness) -> None:
     harness.runtime.on_elected(0, 1)
     harness.log.hold = True
-    heard: list[Any] = []
-    harness.write(1).when_done(heard.append)
-    harness.read().when_done(heard.append)
+    answers: list[Any] = []
+    harness.write(1).when_done(answers.append)
+    harness.read().when_done(answers.append)
     harness.runtime.on_resigned(0)
-    assert heard == [ErrorCode.NOT_COORDINATOR] * 2
+    assert answers == [ErrorCode.NOT_COORDINATOR] * 2
     harness.log.release(TP)
-    assert len(heard) == 2
+    assert len(answers) == 2
 
 
 def test_an_answer_that_is_not_committed_in_time_is_given_up(harness: CoordinatorRuntimeHarness) -> None:
     harness.runtime.on_elected(0, 1)
     harness.log.hold = True
-    heard: list[Any] = []
-    harness.write(1).when_done(heard.append)
+    answers: list[Any] = []
+    harness.write(1).when_done(answers.append)
     harness.clock.advance(3_000)
-    harness.write(2).when_done(heard.append)
+    harness.write(2).when_done(answers.append)
     harness.clock.advance(2_000)
-    assert heard == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     harness.log.release(TP)
-    assert heard[1:] == [("committed", 2)]
+    assert answers[1:] == [("committed", 2)]
 
 
 @pytest.mark.parametrize(
-    ("refused", "told"),
+    ("refused", "answered"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -174,11 +174,11 @@ def test_an_answer_that_is_not_committed_in_time_is_given_up(harness: Coordinato
     ],
 )
 def test_a_refused_append_changes_nothing(
-    harness: CoordinatorRuntimeHarness, refused: ErrorCode, told: ErrorCode
+    harness: CoordinatorRuntimeHarness, refused: ErrorCode, answered: ErrorCode
 ) -> None:
     harness.runtime.on_elected(0, 1)
     harness.log.refuse = KafkaError(refused)
-    assert harness.write(1) == told
+    assert harness.write(1) == answered
     harness.log.refuse = None
     assert harness.read() == 0
 
@@ -344,7 +344,7 @@ class TestTimers:
         self.harness.clock.advance(100)
         assert self.rang == []
 
-    def test_a_callback_may_schedule_itself_anew(self) -> None:
+    def test_a_callback_may_schedule_itself_again(self) -> None:
         def again() -> Outcome:
             self.rang.append((self.harness.clock.now_ms, "again"))
             self.timers.schedule("a", 10, again)
@@ -395,17 +395,17 @@ def test_one_receiver_s_mistake_does_not_keep_the_others_waiting(
 ) -> None:
     harness.runtime.on_elected(0, 1)
     harness.log.hold = True
-    heard: list[Any] = []
+    answers: list[Any] = []
 
     def fails(answer: Any) -> None:
         raise RuntimeError("a mistake")
 
     harness.write(1).when_done(fails)
-    harness.write(2).when_done(heard.append)
+    harness.write(2).when_done(answers.append)
     harness.runtime.write_all(lambda shard, now_ms: Outcome([record(3)], committed=lambda: fails(None)))
-    harness.runtime.write_all(lambda shard, now_ms: Outcome([record(4)], committed=lambda: heard.append("after")))
+    harness.runtime.write_all(lambda shard, now_ms: Outcome([record(4)], committed=lambda: answers.append("after")))
     harness.log.release(TP)
-    assert heard == [("committed", 2), "after"]
+    assert answers == [("committed", 2), "after"]
     assert [entry.levelname for entry in caplog.records] == ["ERROR", "ERROR"]
 
 
@@ -415,9 +415,9 @@ def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_r
     """A replica that may join holds the watermark back for 30 s; the append after that moves it by itself."""
     harness.runtime.on_elected(0, 1)
     harness.log.hold = True
-    heard: list[Any] = []
-    harness.write(1).when_done(lambda answer: heard.append((answer, harness.write(3))))
-    harness.runtime.write_all(lambda shard, now_ms: Outcome(committed=lambda: heard.append(harness.write(4))))
+    answers: list[Any] = []
+    harness.write(1).when_done(lambda answer: answers.append((answer, harness.write(3))))
+    harness.runtime.write_all(lambda shard, now_ms: Outcome(committed=lambda: answers.append(harness.write(4))))
     harness.log.hold = False
     append = harness.log.append
 
@@ -429,7 +429,7 @@ def test_a_watermark_that_moves_inside_of_an_append_decides_nothing_before_the_r
 
     harness.log.append = append_and_commit
     assert harness.write(2) == ("committed", 2)
-    assert heard == []
+    assert answers == []
     harness.clock.advance(0)
-    assert heard == [(("committed", 1), ("committed", 3)), ("committed", 4)]
+    assert answers == [(("committed", 1), ("committed", 3)), ("committed", 4)]
     assert [value for _, _, value in harness.runtime.shard(0).replayed] == [1, 2, 3, 4]

@@ -25,9 +25,8 @@ from ottla.protocol.messages.offset_delete import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.protocol.records.batch import BatchView
 from ottla.server.network.reply import Reply
-from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
+from tests.broker.coordinator.harness import CoordinatorHarness
 from tests.broker.groups.cluster import cluster_of, topics_image
 
 TP = (TOPIC, 0)
@@ -40,21 +39,19 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff"
 
 
-class GroupCoordinatorHarness:
+class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
     """One partition of `__consumer_offsets`; the group is "g" unless said otherwise."""
 
+    tp = TP
+
     def __init__(self, **config: int) -> None:
-        self.clock = ManualClock()
-        self.log = MemoryLog()
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
-        self.epoch = 0
         self.topic_ids: set[bytes] = set()
         self.topics: dict[str, int] = {}
         self._image = topics_image({})
         self._image_of: object = None
-        self.coordinator = self._coordinator()
-        self.elect()
+        super().__init__()
 
     def _coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -68,36 +65,16 @@ class GroupCoordinatorHarness:
             self._image, self._image_of = topics_image(self.topics, self.topic_ids), made_of
         return self._image
 
+    def _codec(self) -> GroupRecordCodec:
+        return GroupRecordCodec()
+
     def _new_uuid(self) -> str:
         self._uuids += 1
         return str(self._uuids)
 
-    def elect(self) -> None:
-        self.epoch += 1
-        self.coordinator.on_elected(0, self.epoch)
-
-    def restart(self) -> None:
-        """Another broker takes over: everything but the log is gone."""
-        self.coordinator.close()
-        self.coordinator = self._coordinator()
-        self.elect()
-
     @property
     def shard(self) -> GroupShard:
         return self.coordinator.runtime.shard(0)
-
-    def records(self, start: int = 0) -> list[tuple[int, Any, Any]]:
-        """(offset, key, value) of everything in the log."""
-        codec = GroupRecordCodec()
-        found = []
-        for batch in self.log.batches.get(TP, ()):
-            view = BatchView(memoryview(batch))
-            for record in () if view.is_control or view.last_offset < start else view.records():
-                if record.offset >= start:
-                    decoded = codec.decode(record.key or b"", record.value)
-                    assert decoded is not None
-                    found.append((record.offset, *decoded))
-        return found
 
     def client(self, name: str, **settings: Any) -> GroupClient:
         return GroupClient(self, name, **settings)
@@ -133,7 +110,7 @@ class GroupClient:
         self.member_id = ""
         self.generation = -1
 
-    # ---- requests: the answer, or PARKED; `on_answer` hears of it either way
+    # ---- Each request returns the answer, or PARKED; `on_answer` is called with the answer in both cases.
 
     def _send(self, answer: Any, on_answer: Any = None) -> Any:
         arrived: list[Any] = []

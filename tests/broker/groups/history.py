@@ -383,7 +383,7 @@ class History:
 
     def _deleted(self, results: Any) -> None:
         if results[0].error_code == ErrorCode.NONE and not self.open:
-            self._begin_anew()
+            self._start_over()
             if self.harness.coordinator.runtime._contexts[0].shard.offsets.of_group("g"):
                 raise Violation("25", "offsets of a deleted group are there")
 
@@ -401,7 +401,7 @@ class History:
 
     # ---- checks
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         """A group that is gone counts its generations from the beginning."""
         self.generation = -1
         self.assigned_by.clear()
@@ -432,7 +432,7 @@ class History:
     def _look(self) -> None:
         group = self.harness.coordinator.runtime._contexts[0].shard.groups.get("g")
         if group is None or (group.generation < self.generation and group.state is EMPTY):
-            self._begin_anew()
+            self._start_over()
         for topic, register in self.registers.items():
             if not self._is_subscribed(topic):
                 register.is_deleted = True

@@ -152,7 +152,7 @@ MUTANTS = {
         "a member's parked JoinGroup is dropped with it", "0", (rebalance, "remove_member", remove_without_an_answer)
     ),
     "syncs-left-parked": mutant(
-        "a rebalance that begins anew forgets who waits for an assignment",
+        "a rebalance that starts over forgets the members that wait for an assignment",
         "0",
         (rebalance, "fail_syncs", leave_syncs_parked),
     ),

@@ -60,7 +60,7 @@ from tests.broker.groups.harness import GroupCoordinatorHarness, subscription
 PARTITIONS = {"dt": 2, "du": 1, "__consumer_offsets": 50}
 # How long an answer may take before it counts as parked.
 PATIENCE_S = 0.5
-NOBODY = b"9" * 16
+UNKNOWN_TOPIC_ID = b"9" * 16
 
 
 class Side(Protocol):
@@ -177,9 +177,9 @@ class RequestRecorder:
         self.side.send(name, request, version)
         api = type(request).__name__.removesuffix("Request")
         self.lines.append(f"{name} {api} v{version} {self._say(request)}")
-        return self.hear(name)
+        return self.receive(name)
 
-    def hear(self, name: str) -> Any:
+    def receive(self, name: str) -> Any:
         response = self.side.receive(name)
         self.lines.append(f"    {name}: {'parked' if response is None else self._say(response)}")
         return response
@@ -339,7 +339,7 @@ def before_there_is_a_group(c: RequestRecorder) -> None:
         c.fetch(("dt", [0]), version=version, stable=version == 7)
     for version in (2, 8, 10):
         c.fetch(all=True, version=version)
-    c.fetch(("dt", [0]), (NOBODY, [0, 1]), version=10)
+    c.fetch(("dt", [0]), (UNKNOWN_TOPIC_ID, [0, 1]), version=10)
     for version in (0, 3, 5, 6):
         c.describe(version, authorized=version >= 3)
     c.ask("x", DeleteGroupsRequest([c.group, c.group]), 2)
@@ -378,7 +378,7 @@ def first_member(c: RequestRecorder) -> tuple[str, int]:
     c.heartbeat("a", generation, a)
     c.commit("a", generation, a, ("dt", {0: 1}))
     c.heartbeat("a", generation + 1, a)
-    c.heartbeat("a", generation, "stranger")
+    c.heartbeat("a", generation, "unknown")
     c.heartbeat("a", generation, a, "instance")
     c.join("a", a)
     c.sync("a", generation + 1, a)
@@ -393,14 +393,14 @@ def first_member(c: RequestRecorder) -> tuple[str, int]:
 
 def commits(c: RequestRecorder, a: str, generation: int) -> None:
     c.commit("a", generation, a, ("dt", {0: 10, 1: 11, 7: 1}), ("nope", {0: 1}), ("du", {0: 5}))
-    c.commit("a", generation, a, ("dt", {0: 12}), (NOBODY, {0: 1}), version=10)
+    c.commit("a", generation, a, ("dt", {0: 12}), (UNKNOWN_TOPIC_ID, {0: 1}), version=10)
     c.commit("a", generation, a, ("nope", {0: 1}))
     c.commit("a", generation, a, ("dt", {0: 1}), metadata="x" * 4097)
     c.commit("a", generation, a, ("dt", {1: -5}))
     c.commit("a", generation, a)
     c.commit("a", -1, "", ("dt", {0: 1}))
     c.commit("a", generation - 1, a, ("dt", {0: 1}))
-    c.commit("a", generation, "stranger", ("dt", {0: 1}))
+    c.commit("a", generation, "unknown", ("dt", {0: 1}))
     c.commit("a", generation, a, ("dt", {0: 1}), instance="instance")
     c.commit("a", -1, a, ("dt", {0: 1}))
     c.commit("a", generation, a, ("dt", {0: 33}), metadata=None, leader_epoch=3)
@@ -423,15 +423,15 @@ def second_member(c: RequestRecorder, a: str, generation: int) -> None:
     c.join("c", protocols="roundrobin:dt")
     c.join("c", type="connect")
     generation = c.join("a", a).generation_id
-    c.hear("b")
+    c.receive("b")
     c.sync("b", generation, b)
-    c.sync("a", generation, a, {a: b"1", b: b"2", "stranger": b"3"})
-    c.hear("b")
+    c.sync("a", generation, a, {a: b"1", b: b"2", "unknown": b"3"})
+    c.receive("b")
     c.join("b", b, protocols=both)
     c.join("b", b, protocols="range:du,sticky:du")
     c.heartbeat("a", generation, a)
-    c.leave((a, None), ("stranger", None), ("", "ghost"), ("", None))
-    generation = c.hear("b").generation_id
+    c.leave((a, None), ("unknown", None), ("", "ghost"), ("", None))
+    generation = c.receive("b").generation_id
     c.heartbeat("a", generation, a)
     c.sync("b", generation, b, {b: b"all"})
     c.leave((b, None), version=1)
@@ -453,7 +453,7 @@ def empty_group(c: RequestRecorder) -> None:
 
 
 def static_members(c: RequestRecorder) -> None:
-    one = (c.join("a", instance="one") or c.hear("a")).member_id
+    one = (c.join("a", instance="one") or c.receive("a")).member_id
     generation = 4
     c.sync("a", generation, one, {one: b"s1"}, instance="one")
     c.describe()
@@ -470,16 +470,16 @@ def static_members(c: RequestRecorder) -> None:
     c.sync("a''", generation, third, instance="one")
     c.join("b", instance="two")
     c.join("b'", instance="two")
-    c.hear("b")
+    c.receive("b")
     c.heartbeat("a''", generation, third, "one")
     generation = c.join("a''", third, instance="one").generation_id
-    two = c.hear("b'").member_id
+    two = c.receive("b'").member_id
     c.sync("b'", generation, two, instance="two")
     c.join("b''", instance="two")
-    c.hear("b'")
+    c.receive("b'")
     c.heartbeat("a''", generation, third, "one")
     c.leave(("", "one"), ("wrong", "two"), ("", "two"))
-    c.hear("b''")
+    c.receive("b''")
     c.describe()
 
 

@@ -35,7 +35,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     assert harness.records()[-1][2] is None
 
 
-def test_a_topic_made_anew_under_the_same_name_starts_without_offsets() -> None:
+def test_a_topic_recreated_under_the_same_name_starts_without_offsets() -> None:
     harness = GroupCoordinatorHarness()
     client = harness.client("s")
     client.commit(offsets={("t", 0): 5}, topic_id=OLD)
@@ -44,7 +44,7 @@ def test_a_topic_made_anew_under_the_same_name_starts_without_offsets() -> None:
     assert offset(client) == 5
 
 
-def test_a_topic_deleted_while_nobody_coordinated_is_noticed_on_load() -> None:
+def test_a_topic_deleted_while_there_was_no_coordinator_is_noticed_on_load() -> None:
     harness = GroupCoordinatorHarness()
     harness.topic_ids = {OLD, NEW}
     client = harness.client("s")

@@ -67,7 +67,7 @@ class Story:
     def _request(self, verb: str, client: GroupClient) -> None:
         self.unanswered += 1
 
-        def heard(response: Any) -> None:
+        def on_answer(response: Any) -> None:
             self.unanswered -= 1
             if getattr(response, "error_code", 0) in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 client.member_id, client.generation = "", -1
@@ -75,11 +75,11 @@ class Story:
         if verb == "sync":
             group = self.harness.shard.groups.get("g")
             members = {} if group is None else dict.fromkeys(group.members, client.name.encode())
-            client.sync(heard, members)
+            client.sync(on_answer, members)
         elif verb == "commit":
-            client.commit(heard, offsets={("t", 0): self.unanswered, ("u", 1): 5})
+            client.commit(on_answer, offsets={("t", 0): self.unanswered, ("u", 1): 5})
         else:
-            getattr(client, verb)(heard)
+            getattr(client, verb)(on_answer)
 
     def check(self) -> None:
         shard = self.harness.shard
@@ -89,8 +89,8 @@ class Story:
             assert group.pending_sync_members <= group.members.keys()
         settled = [group_id for group_id, group in shard.groups.items() if group.state in (STABLE, EMPTY)]
         records = self.harness.records()
-        for told in (records, compacted(records)):
-            again = replayed(told)
+        for written in (records, compacted(records)):
+            again = replayed(written)
             assert again.offsets.groups == shard.offsets.groups
             assert again.groups.keys() == shard.groups.keys()
             assert [group_view(again, g) for g in settled] == [group_view(shard, g) for g in settled]

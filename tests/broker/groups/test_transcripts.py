@@ -2,9 +2,11 @@
 
     config NAME=VALUE                       a new coordinator
     client a [instance= session= rebalance= protocols= topics= type= version= group=]
-    join a · heartbeat a · leave a          [member= generation= instance=]
+    join a [member=]
+    heartbeat a [member= generation=]
+    leave a [member= instance=]
     sync a [MEMBER=ASSIGNMENT]              [member= generation= type= protocol=]
-    commit a TOPIC/PARTITION=OFFSET         [member= generation= metadata= retention=]
+    commit a TOPIC/PARTITION=OFFSET         [member= generation= metadata= retention= version=]
     fetch a [TOPIC/PARTITION] · forget a TOPIC/PARTITION
     wait MS · hold · release · restart      milliseconds; commits of the log; a new coordinator
     log                                     the records since the last `log`
@@ -15,8 +17,8 @@ A client a' is another process of client a. An answer that comes later stands be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +43,9 @@ class GroupTranscript:
         self.commands: dict[str, transcripts.Command] = {
             "config": self.config,
             "client": self.client,
-            "join": partial(self.send, "join"),
-            "heartbeat": partial(self.send, "heartbeat"),
-            "leave": partial(self.send, "leave"),
+            "join": self.join,
+            "heartbeat": self.heartbeat,
+            "leave": self.leave,
             "sync": self.sync,
             "commit": self.commit,
             "fetch": self.fetch,
@@ -85,23 +87,38 @@ class GroupTranscript:
         if answer is PARKED:
             self.printed.append(f"{name} {verb}: parked")
 
-    def send(self, verb: str, name: str, **fields: str) -> None:
-        answer = getattr(self._client(name), verb)(self._receiver(name, verb), **fields)
+    def _send(self, verb: str, name: str, **fields: str | None) -> None:
+        given = {field: value for field, value in fields.items() if value is not None}
+        answer = getattr(self._client(name), verb)(self._receiver(name, verb), **given)
         self._sent(name, verb, answer)
+
+    # The signatures list the options, so that a misspelt one is a TypeError.
+
+    def join(self, name: str, *, member: str | None = None) -> None:
+        self._send("join", name, member=member)
+
+    def heartbeat(self, name: str, *, member: str | None = None, generation: str | None = None) -> None:
+        self._send("heartbeat", name, member=member, generation=generation)
+
+    def leave(self, name: str, *, member: str | None = None, instance: str | None = None) -> None:
+        self._send("leave", name, member=member, instance=instance)
 
     def sync(self, name: str, **options: str) -> None:
         fields = {key: options.pop(key) for key in ("member", "generation", "type", "protocol") if key in options}
+        # The harness numbers its members: a-1, b-2.
+        reject_unknown(key for key in options if "-" not in key)
         assignments = {member: assignment.encode() for member, assignment in options.items()}
         self._sent(name, "sync", self._client(name).sync(self._receiver(name, "sync"), assignments, **fields))
 
     def commit(self, name: str, **options: str) -> None:
         offsets = {tp(key): int(options.pop(key)) for key in list(options) if "/" in key}
+        reject_unknown(options.keys() - {"member", "generation", "metadata", "retention", "version"})
         answer = self._client(name).commit(self._receiver(name, "commit"), offsets=offsets, **options)
         self._sent(name, "commit", answer)
 
-    def fetch(self, name: str, *partitions: str, **fields: str) -> None:
+    def fetch(self, name: str, *partitions: str) -> None:
         wanted = [tp(each) for each in partitions] or None
-        answer = self._client(name).fetch(self._receiver(name, "fetch"), partitions=wanted, **fields)
+        answer = self._client(name).fetch(self._receiver(name, "fetch"), partitions=wanted)
         self._sent(name, "fetch", answer)
 
     def forget(self, name: str, *partitions: str) -> None:
@@ -141,6 +158,12 @@ class GroupTranscript:
     def delete(self, *groups: str) -> None:
         for result in self.harness.coordinator.delete([*groups]):
             self.printed.append(f"{result.group_id}: {ErrorCode(result.error_code).name}")
+
+
+def reject_unknown(options: Iterable[str]) -> None:
+    unknown = sorted(options)
+    if unknown:
+        raise TypeError(f"unknown options: {', '.join(unknown)}")
 
 
 def tp(text: str) -> tuple[str, int]:
@@ -210,6 +233,28 @@ def describe_record(key: Any, value: Any) -> str:
 def test_transcript(path: Path) -> None:
     transcript = GroupTranscript()
     transcripts.check(path, transcripts.Interpreter(transcript.commands, transcript.drain))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "join a memberr=a-1",
+        "heartbeat a generaton=1",
+        "leave a membr=a-1",
+        "sync a generaton=1",
+        "commit a t/0=5 generaton=1",
+        "fetch a t/0 stabel=1",
+        "client a sesion=6000",
+        "config offsets_retention=1",
+    ],
+)
+def test_a_misspelt_option_is_an_error_that_names_its_line_and_the_option(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "typo.txt"
+    path.write_text(f"hold\n----\n\n{command}\n----\n")
+    transcript = GroupTranscript()
+    with pytest.raises(TypeError, match=re.escape(command.split()[-1].partition("=")[0])) as raised:
+        transcripts.check(path, transcripts.Interpreter(transcript.commands, transcript.drain))
+    assert raised.value.__notes__ == [f"{path}:4: {command}"]
 
 
 def test_there_are_transcripts() -> None:

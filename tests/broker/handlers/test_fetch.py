@@ -248,7 +248,7 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(node: Node) -> 
     append(node, "abandoned", b"still works")
 
 
-def test_deleted_records_are_out_of_range_and_tell_the_new_start(node: Node, wire: Wire) -> None:
+def test_a_fetch_of_deleted_records_is_out_of_range_and_returns_the_new_log_start(node: Node, wire: Wire) -> None:
     node.create("trimmed")
     append(node, "trimmed", b"1", b"2", b"3")
     deleted = wire.request(
@@ -270,7 +270,7 @@ def test_deleted_records_are_out_of_range_and_tell_the_new_start(node: Node, wir
 # -- Sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_tells_only_what_changed(node: Node, wire: Wire) -> None:
+def test_a_session_returns_only_the_partitions_that_changed(node: Node, wire: Wire) -> None:
     node.create("watched", partitions=3)
     opened = wire.request(fetch("watched", partitions=(0, 1, 2), session_epoch=0), NAMED)
     session = opened.session_id

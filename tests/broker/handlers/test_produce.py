@@ -180,7 +180,7 @@ def test_a_compacted_topic_wants_keys_and_says_which_record_has_none(wire: Wire)
     assert answer.error_message
 
 
-def test_log_append_time_is_told(wire: Wire) -> None:
+def test_log_append_time_is_returned(wire: Wire) -> None:
     answer = produce(wire, batch([b"a"], timestamp=1), name="stamped")
     assert answer.error_code == 0
     assert answer.log_append_time_ms > TIMESTAMP_MS

@@ -94,7 +94,7 @@ MUTANTS = (
         "        elif session_id != self.session_id:\n            self.reset()\n",
         "",
         UNITS
-        + "test_fetcher_answers.py::test_an_answer_of_another_session_than_the_one_asked_begins_anew_with_everything",
+        + "test_fetcher_answers.py::test_an_answer_of_another_session_than_the_one_asked_makes_the_next_request_full",
     ),
     Mutant(
         "an answer to AlterPartition of an older leader epoch counts",
@@ -116,7 +116,7 @@ MUTANTS = (
         "        if code not in SESSION_ERRORS:\n",
         "        if True:\n",
         UNITS
-        + "test_fetcher_answers.py::test_a_session_that_the_leader_does_not_have_is_opened_anew_on_the_same_connection",
+        + "test_fetcher_answers.py::test_a_session_that_the_leader_does_not_have_is_opened_again_on_the_same_connection",
     ),
     Mutant(
         "a follower keeps its log above the leader's end",
@@ -124,7 +124,7 @@ MUTANTS = (
         "                if end < own_log.log_end_offset:\n",
         "                if False:\n",
         UNITS + "test_fetcher_answers.py"
-        "::test_a_log_that_is_out_of_the_leaders_range_is_cut_at_its_end_or_begins_anew_at_its_start",
+        "::test_a_log_that_is_out_of_the_leaders_range_is_truncated_to_its_end_or_restarted_at_its_start",
     ),
     Mutant(
         "a consumer is sent to a replica outside of the ISR",

@@ -53,7 +53,7 @@ def test_the_epoch_wraps_to_one_because_zero_opens_a_session() -> None:
     assert session.epoch == 1
 
 
-def test_an_unknown_or_closed_session_is_told_apart_from_a_wrong_epoch() -> None:
+def test_an_unknown_or_closed_session_is_distinguished_from_a_wrong_epoch() -> None:
     sessions = cache()
     assert refused(sessions, 99, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     session = opened(sessions, 0)

@@ -1,4 +1,4 @@
-"""A follower that is told much at once."""
+"""A follower gets a Fetch response with many partitions at once."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
     clock.advance(1)
     assert len(protocol.requests) == 1
     received = bytearray(batch([b"x"], leader_epoch=1))
-    told = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
-    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=told)
+    answered = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=answered)
     fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)
 
     ends = [partition.log.log_end_offset for partition in partitions if partition.log]
@@ -122,8 +122,8 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
         fetcher.follow(partition)
     clock.advance(1)
     received = bytearray(batch([b"x"], leader_epoch=1))
-    told = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
-    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=told)
+    answered = [PartitionData(partition_index=i, records=memoryview(received), high_watermark=1) for i in range(COUNT)]
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=answered)
     fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)
 
     logs = [partition.log for partition in partitions if partition.log]

@@ -144,7 +144,7 @@ def test_records_that_were_asked_for_in_an_older_leader_epoch_are_not_appended(l
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ],
 )
-def test_a_session_that_the_leader_does_not_have_is_opened_anew_on_the_same_connection(
+def test_a_session_that_the_leader_does_not_have_is_opened_again_on_the_same_connection(
     log: Log, error: ErrorCode
 ) -> None:
     follower = Follower(log)
@@ -163,7 +163,7 @@ def test_any_other_error_of_a_whole_fetch_gives_the_connection_up(log: Log) -> N
     follower.tasks[0].close()
 
 
-def test_an_answer_of_another_session_than_the_one_asked_begins_anew_with_everything(log: Log) -> None:
+def test_an_answer_of_another_session_than_the_one_asked_makes_the_next_request_full(log: Log) -> None:
     follower = Follower(log)
     follower.answer()
     follower.answer(session_id=SESSION + 1)
@@ -171,7 +171,7 @@ def test_an_answer_of_another_session_than_the_one_asked_begins_anew_with_everyt
 
 
 @pytest.mark.parametrize(("start", "end", "expected"), [(0, 1, (0, 1)), (0, 3, (0, 3)), (7, 9, (7, 7))])
-def test_a_log_that_is_out_of_the_leaders_range_is_cut_at_its_end_or_begins_anew_at_its_start(
+def test_a_log_that_is_out_of_the_leaders_range_is_truncated_to_its_end_or_restarted_at_its_start(
     log: Log, start: int, end: int, expected: tuple[int, int]
 ) -> None:
     for _ in range(3):

@@ -76,7 +76,7 @@ def test_a_partition_that_is_not_followed_any_more_is_forgotten_by_the_leader(lo
     assert [(f.topic_id, f.partitions) for f in request.forgotten_topics_data] == [(TOPIC_ID, [0])]
 
 
-def test_an_answer_to_an_older_request_does_not_count_for_what_was_told_since(log: Log) -> None:
+def test_an_answer_to_an_older_request_does_not_acknowledge_what_was_sent_since(log: Log) -> None:
     partition = follower(log)
     session = opened(partition)
     waiting = session.number
@@ -87,7 +87,7 @@ def test_an_answer_to_an_older_request_does_not_count_for_what_was_told_since(lo
     assert session.asked((TOPIC_ID, 0), session.number) is not None
 
 
-def test_a_lost_connection_begins_anew_with_everything(log: Log) -> None:
+def test_after_a_lost_connection_the_next_request_is_full(log: Log) -> None:
     session = opened(follower(log, 0), follower(log, 1))
     session.reset()
     request = session.request()

@@ -131,7 +131,7 @@ def test_a_follower_that_had_nothing_to_fetch_is_as_late_as_its_sessions_last_re
     now_ms = NOW_MS + 3 * LAG_MS + 500
     partition.append(batch([b"a"]), -1, now_ms)
     partition.maybe_shrink_isr(now_ms)
-    assert proposals.sent == [[1, 2]], "3 has not been heard of"
+    assert proposals.sent == [[1, 2]], "3 has not fetched yet"
 
 
 def test_under_min_isr_the_watermark_stands_still(partition: Partition, log: Log) -> None:

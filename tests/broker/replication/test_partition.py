@@ -69,14 +69,14 @@ class Flushes:
     def __init__(self) -> None:
         self.asked: list[tuple[Log, Partition]] = []
 
-    def request(self, local_log: Log, told: Partition) -> None:
-        self.asked.append((local_log, told))
+    def request(self, local_log: Log, partition: Partition) -> None:
+        self.asked.append((local_log, partition))
 
     def run(self, *, failed: bool = False) -> None:
-        for local_log, told in self.asked:
+        for local_log, partition in self.asked:
             if not failed:
                 local_log.flush(NOW_MS)
-            told.flushed(failed)
+            partition.flushed(failed)
         self.asked.clear()
 
 
@@ -334,7 +334,7 @@ def test_a_leader_whose_watermark_lags_its_epoch_knows_it(partition: Partition, 
 @pytest.mark.parametrize(
     ("epoch", "expected"), [(1, ErrorCode.FENCED_LEADER_EPOCH), (3, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_a_reader_with_another_leader_epoch_is_told_which_way_it_is_wrong(
+def test_a_reader_with_another_leader_epoch_is_fenced_or_unknown_by_the_direction(
     partition: Partition, log: Log, epoch: int, expected: ErrorCode
 ) -> None:
     lead(partition, log, epoch=2)

@@ -10,20 +10,20 @@ NOTHING = EndOfEpoch(-1, -1)
 
 
 @pytest.mark.parametrize(
-    ("situation", "leader", "own", "log_end_offset", "left"),
+    ("case", "leader", "own", "log_end_offset", "left"),
     [
         ("the old leader wrote more in its epoch than was replicated", EndOfEpoch(5, 100), EndOfEpoch(5, 120), 120, 100),
         ("the follower has less of the epoch than the leader", EndOfEpoch(5, 100), EndOfEpoch(5, 80), 90, 80),
-        ("the leader never heard of our epoch: back to the end of ours before it", EndOfEpoch(4, 70), EndOfEpoch(3, 60), 90, 60),
+        ("the leader does not know our epoch: back to the end of our epoch before it", EndOfEpoch(4, 70), EndOfEpoch(3, 60), 90, 60),
         ("all that we have is of later epochs", EndOfEpoch(2, 40), NOTHING, 90, 40),
         ("an empty log stays empty", EndOfEpoch(2, 40), NOTHING, 0, 0),
         ("an epoch led without an append: nothing goes", EndOfEpoch(4, 100), EndOfEpoch(4, 90), 90, 90),
     ],
 )  # fmt: skip
 def test_a_log_goes_back_to_where_it_agrees(
-    situation: str, leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int, left: int
+    case: str, leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int, left: int
 ) -> None:
-    assert truncation_offset(leader, own, log_end_offset) == left, situation
+    assert truncation_offset(leader, own, log_end_offset) == left, case
 
 
 def test_truncation_never_asks_for_more_than_the_log_has() -> None:

@@ -78,5 +78,5 @@ class Admissions:
         for index in (0, 1):
             if self.harness.has_open_transaction(index):
                 raise Violation("33", f"partition {index} has a transaction open that was not added to any")
-            # A client that ended with requests under way begins anew with what was appended last.
+            # A client that ended with requests in flight starts over from the last append.
             self.sequences[index] = self.harness.next_sequence(index)

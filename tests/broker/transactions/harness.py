@@ -24,9 +24,8 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.protocol.records.batch import BatchView
 from ottla.server.network.reply import Reply
-from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
+from tests.broker.coordinator.harness import CoordinatorHarness
 
 TP = (TOPIC, 0)
 HERE = 1
@@ -58,16 +57,15 @@ class ProducerIds:
         receive(self.next - 1, ErrorCode.NONE)
 
 
-class TransactionCoordinatorHarness:
+class TransactionCoordinatorHarness(CoordinatorHarness[TransactionCoordinator]):
     """One partition of `__transaction_state`, led by broker 1."""
 
+    tp = TP
+
     def __init__(self, *, transaction_version: int = 2, **config: Any) -> None:
-        self.clock = ManualClock()
-        self.log = MemoryLog()
         self.config = TransactionConfig(**config)
         self.transaction_version = transaction_version
         self.producer_ids = ProducerIds()
-        self.epoch = 0
         self.printed: list[str] = []
         # Where markers went: (partition, producer id, epoch, commit?)
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
@@ -75,8 +73,7 @@ class TransactionCoordinatorHarness:
         self.gone: set[TopicPartition] = set()
         self.takes: dict[TopicPartition, str] = {}
         self._late: list[tuple[TopicPartition, Callable[[], None]]] = []
-        self.coordinator = self._coordinator()
-        self.elect()
+        super().__init__()
 
     def _coordinator(self) -> TransactionCoordinator:
         routes = MarkerRoutes(HERE, self._leader_of, self._write_here, self._send, self._spawn, self.clock)
@@ -84,31 +81,12 @@ class TransactionCoordinatorHarness:
             self.config, self.log, routes, self.producer_ids, lambda: 1, lambda: self.transaction_version
         )
 
-    def elect(self) -> None:
-        self.epoch += 1
-        self.coordinator.on_elected(0, self.epoch)
-
-    def restart(self) -> None:
-        """Another broker takes over: everything but the log is gone."""
-        self.coordinator.close()
-        self.coordinator = self._coordinator()
-        self.elect()
+    def _codec(self) -> TransactionRecordCodec:
+        return TransactionRecordCodec(lambda: self.transaction_version)
 
     @property
     def shard(self) -> TransactionShard:
         return self.coordinator.runtime.shard(0)
-
-    def records(self, start: int = 0) -> list[tuple[int, Any, Any]]:
-        """(offset, key, value) of everything in the log."""
-        codec = TransactionRecordCodec(lambda: self.transaction_version)
-        found = []
-        for batch in self.log.batches.get(TP, ()):
-            for record in BatchView(memoryview(batch)).records():
-                if record.offset >= start:
-                    decoded = codec.decode(record.key or b"", record.value)
-                    assert decoded is not None
-                    found.append((record.offset, *decoded))
-        return found
 
     # ---- the way of markers
 

@@ -260,7 +260,7 @@ def record(port: int) -> list[str]:
     talk.wait_for_coordinator(TRANSACTION, "a")
     talk.wait_for_coordinator(GROUP, "g")
     talk.wait_for_offsets("g")
-    nobody(talk)
+    unknown_ids(talk)
     version_0(talk)
     resuming(talk)
     fencing(talk)
@@ -269,7 +269,7 @@ def record(port: int) -> list[str]:
     return talk.lines
 
 
-def nobody(talk: RequestRecorder) -> None:
+def unknown_ids(talk: RequestRecorder) -> None:
     """Ids that are unknown, empty or asked for in the wrong way."""
     talk.init("")
     for timeout in (0, 900_001, -1):
@@ -349,7 +349,7 @@ def resuming(talk: RequestRecorder) -> None:
 
 
 def fencing(talk: RequestRecorder) -> None:
-    """A new producer while the old one has a transaction open, and what the old one hears from then on."""
+    """A new producer while the old one has a transaction open, and what the old one gets from then on."""
     found = talk.described("a")
     pid, epoch = found.producer_id, found.producer_epoch
     talk.add("a", pid, epoch, {TOPIC: [0]})

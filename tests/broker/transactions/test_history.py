@@ -33,7 +33,7 @@ def test_a_known_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert number in MUTANTS[name].numbers
 
 
-def test_no_leader_appends_to_a_transaction_that_nobody_ends(tmp_path: Path) -> None:
+def test_no_leader_appends_to_a_transaction_without_a_coordinator_that_ends_it(tmp_path: Path) -> None:
     for seed in range(40):
         Admissions(seed, tmp_path / str(seed)).run()
 

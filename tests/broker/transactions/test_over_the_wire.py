@@ -100,7 +100,7 @@ def test_an_end_that_is_asked_for_again_is_answered_as_before(wire: Wire, commit
 
 
 @pytest.mark.parametrize("version", END_VERSIONS)
-def test_a_commit_that_lost_against_the_time_out_is_fenced_and_its_producer_begins_anew(
+def test_a_commit_that_lost_against_the_time_out_is_fenced_and_its_producer_starts_over(
     wire: Wire, version: int
 ) -> None:
     name = f"late-{version}"

@@ -44,7 +44,7 @@ def test_every_end_of_a_version_1_client_has_an_answer() -> None:
     assert set(END_TXN_V1) == {(state, commit) for state in WRITTEN for commit in (True, False)}
 
 
-def test_every_end_of_a_version_2_client_has_an_answer_where_its_epoch_can_be_told_apart() -> None:
+def test_every_end_of_a_version_2_client_has_an_answer_where_its_epoch_is_unambiguous() -> None:
     for state in WRITTEN:
         for commit in (True, False):
             # Where nothing was raised there is no retry.

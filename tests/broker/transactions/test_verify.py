@@ -1,4 +1,4 @@
-"""Before an append: who is asked, in which order, and what a client is told."""
+"""Transaction verification before an append: which coordinator is asked, in which order, and what the client gets."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_an_added_partition_counts_when_its_record_is_committed() -> None:
     assert given == [{T0: ErrorCode.NONE}]
 
 
-def test_without_a_coordinator_nobody_can_say() -> None:
+def test_without_a_coordinator_a_transaction_cannot_be_verified() -> None:
     harness = VerifierHarness()
     harness.coordinator_node = -1
     assert harness.admit(Operation.EXPECTED) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -213,7 +213,7 @@ def test_a_refusal_between_brokers_is_no_business_of_the_client() -> None:
     assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
 
 
-def test_a_question_that_is_never_answered_waits_no_longer_than_its_request_and_holds_up_nobody_after_that() -> None:
+def test_a_verification_that_is_never_answered_waits_no_longer_than_its_request_and_delays_no_later_one() -> None:
     harness = VerifierHarness()
     harness.coordinator_node = ELSEWHERE
     silent, behind = when_given(harness.admit(Operation.ADDED)), when_given(harness.admit(Operation.ADDED))
@@ -253,7 +253,7 @@ def test_the_marker_of_the_last_transaction_that_comes_while_the_coordinator_is_
         harness.producer.producer_id, harness.producer.epoch, EndTransaction(True, 0), offset=5, timestamp=0
     )
     harness.let_others_answer()
-    assert given == [], "whether the word was about the transaction that has ended, only the coordinator can tell"
+    assert given == [], "only the coordinator knows whether its answer was about the transaction that has ended"
     harness.let_others_answer()
     assert given == [{T0: ErrorCode.NONE}]
 

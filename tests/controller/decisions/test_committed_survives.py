@@ -167,7 +167,7 @@ class Walk:
     def _unfence(self, broker_id: int) -> None:
         if self.is_fenced(broker_id):
             self.cluster.unfence(broker_id)
-            self._tell_directory(broker_id)
+            self._report_directory(broker_id)
 
     def _restart(self, broker_id: int) -> None:
         if self.is_fenced(broker_id):
@@ -219,9 +219,9 @@ class Walk:
         new_epoch = 1_000 + self.cluster.offset
         self.cluster.decide(register_broker(self.cluster.state, request, new_epoch, has_session=False))
         self.cluster.unfence(broker_id)
-        self._tell_directory(broker_id)
+        self._report_directory(broker_id)
 
-    def _tell_directory(self, broker_id: int) -> None:
+    def _report_directory(self, broker_id: int) -> None:
         """A broker makes a log in another directory where the one that the controller knows is gone, and says so."""
         p = self.partition
         if broker_id not in p.replicas or p.directory(broker_id) in self.directories[broker_id]:

@@ -40,14 +40,14 @@ def test_a_preferred_leader_out_of_sync_stays_where_it_is() -> None:
     assert elect(cluster, PREFERRED, "orders") == [("orders", 0, "PREFERRED_LEADER_NOT_AVAILABLE")]
 
 
-def test_asked_for_all_only_those_are_told_where_there_was_something_to_do() -> None:
+def test_an_election_of_all_partitions_answers_only_for_those_that_needed_one() -> None:
     cluster = DecisionHarness(elr=False)
     cluster.topic("a", "1 2 3")
     cluster.topic("b", "1 2 3", isr="2 1")
     assert elect(cluster, PREFERRED) == [("b", 0, "NONE")]
 
 
-def test_an_unclean_election_needs_a_partition_without_leader_and_somebody_alive() -> None:
+def test_an_unclean_election_needs_a_partition_without_leader_and_a_live_replica() -> None:
     cluster = DecisionHarness(elr=False)
     cluster.topic("orders", "1 2", isr="1")
     assert elect(cluster, UNCLEAN, "orders") == [("orders", 0, "ELECTION_NOT_NEEDED")]

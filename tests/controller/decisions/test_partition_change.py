@@ -100,7 +100,7 @@ def test_an_eligible_replica_that_stopped_cleanly_leads() -> None:
     assert cluster.show("orders") == "replicas 1 2 3 isr 2 elr 3 leader 2 epoch 4"
 
 
-def test_when_nobody_is_eligible_the_last_known_leader_recovers() -> None:
+def test_when_no_replica_is_eligible_the_last_known_leader_recovers() -> None:
     cluster = DecisionHarness(brokers=1)
     cluster.topic("orders", "1")
     cluster.fence(1)
@@ -159,7 +159,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["fence", "unfence", "crash", "resta
 def test_whatever_happens_epochs_grow_and_isr_and_elr_keep_apart(
     events: list[tuple[str, int]], min_isr: int, unclean: bool, elr: bool
 ) -> None:
-    """Invariants 17 and 22; and nobody leads who could have missed a committed record, unless the topic allows it."""
+    """Invariants 17 and 22; and no replica leads that could have missed a committed record, unless the topic allows it."""
     cluster = DecisionHarness(brokers=4, elr=elr)
     cluster.topic("orders", "1 2 3", min_isr=min_isr, unclean_leader_election_enable=unclean)
     before = cluster.partition("orders")

@@ -81,7 +81,7 @@ def test_a_cancelled_move_goes_back() -> None:
     assert reassign(cluster, None) == "NO_REASSIGNMENT_IN_PROGRESS"
 
 
-def test_going_back_to_nobody_in_sync_needs_the_topics_leave() -> None:
+def test_a_cancelled_reassignment_to_replicas_out_of_the_isr_needs_unclean_election_enabled() -> None:
     cluster = DecisionHarness(brokers=4, elr=False)
     cluster.topic("orders", "1 2")
     reassign(cluster, "3 4")

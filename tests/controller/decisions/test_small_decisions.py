@@ -270,6 +270,6 @@ def test_credentials_that_cannot_be_are_refused() -> None:
         ("c", "UNACCEPTABLE_CREDENTIAL"),
         ("d", "UNACCEPTABLE_CREDENTIAL"),
     ]
-    assert scram(cluster, ScramCredentialDeletion(name="nobody", mechanism=1)) == [("nobody", "RESOURCE_NOT_FOUND")]
+    assert scram(cluster, ScramCredentialDeletion(name="unknown", mechanism=1)) == [("unknown", "RESOURCE_NOT_FOUND")]
     assert scram(cluster, upsert("twice"), upsert("twice", 2)) == [("twice", "DUPLICATE_RESOURCE")]
     assert not cluster.image.scram.credentials

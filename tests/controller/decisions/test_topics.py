@@ -78,7 +78,7 @@ def test_a_topic_gets_its_partitions_replicas_and_configs() -> None:
     assert described["cleanup.policy"] == ("delete", 5)
 
 
-def test_configs_are_not_told_to_those_who_may_not_read_them() -> None:
+def test_configs_are_not_returned_to_principals_that_may_not_read_them() -> None:
     cluster = DecisionHarness()
     (result,) = create(cluster, wanted())
     assert (result.num_partitions, result.configs) == (-1, None)

@@ -16,13 +16,12 @@ from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     NoOpRecord,
-    PartitionRecord,
 )
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.server.network.context import RequestContext
 from tests.broker.cluster.test_lifecycle import Client
 from tests.controller.decisions.test_brokers import registration
-from tests.controller.test_runtime import Quorum, active, refusal, register, topic
+from tests.controller.test_runtime import Quorum, active, refusal, register, topic, write_partitions
 
 MANY = 5 * PARTITIONS_PER_TURN
 
@@ -42,22 +41,7 @@ def crowded() -> Quorum:
     quorum.write(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
     for broker_id in (1, 2):
         register(quorum, broker_id)
-    quorum.write(topic("a"))
-    for start in range(0, MANY, 1_000):
-        quorum.write(
-            *[
-                PartitionRecord(
-                    partition_id=index,
-                    topic_id=topic("a").topic_id,
-                    replicas=[1, 2],
-                    isr=[1, 2],
-                    leader=1,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                )
-                for index in range(start, start + 1_000)
-            ]
-        )
+    write_partitions(quorum, MANY, [1, 2])
     quorum.commit()
     quorum.scheduled_tasks.connection_lost(1)
     return quorum

@@ -30,7 +30,7 @@ def test_without_an_authorizer_the_routes_are_the_quorums_own() -> None:
 
 
 @pytest.mark.parametrize("api_key", QUORUM_OPERATIONS)
-def test_a_stranger_is_refused_and_a_node_is_not(api_key: int) -> None:
+def test_a_client_is_rejected_and_a_node_is_not(api_key: int) -> None:
     authorizer = StandardAuthorizer()
     operation = QUORUM_OPERATIONS[api_key]
     node = AccessControlEntry(CLUSTER, CLUSTER_NAME, LITERAL, "User:node", "*", operation, ALLOW)

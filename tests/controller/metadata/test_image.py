@@ -303,7 +303,7 @@ class Batch:
         self.records = encode_metadata(batch, 30)
 
 
-class Heard:
+class RecordingPublisher:
     def __init__(self) -> None:
         self.names: list[set[str]] = []
 
@@ -316,24 +316,24 @@ def topic(name: str) -> records.TopicRecord:
 
 
 def test_a_transaction_is_seen_as_a_whole_or_not_at_all() -> None:
-    loader, heard = MetadataLoader(), Heard()
-    loader.add_publisher(heard)
+    loader, publisher = MetadataLoader(), RecordingPublisher()
+    loader.add_publisher(publisher)
     do_now(loader.handle_commit([Batch(0, [topic("a"), records.BeginTransactionRecord(), topic("b")])]))
-    assert (heard.names, loader.in_transaction, loader.last_offset) == ([{"a"}], True, 2)
+    assert (publisher.names, loader.in_transaction, loader.last_offset) == ([{"a"}], True, 2)
     do_now(loader.handle_commit([Batch(3, [topic("c")])]))
-    assert heard.names == [{"a"}]
+    assert publisher.names == [{"a"}]
     do_now(loader.handle_commit([Batch(4, [records.EndTransactionRecord(), topic("d")])]))
-    assert heard.names[-1] == {"a", "b", "c", "d"}
+    assert publisher.names[-1] == {"a", "b", "c", "d"}
     abort = records.AbortTransactionRecord(reason="why not")
     do_now(loader.handle_commit([Batch(6, [records.BeginTransactionRecord(), topic("e"), abort, topic("f")])]))
-    assert heard.names[-1] == {"a", "b", "c", "d", "f"}
+    assert publisher.names[-1] == {"a", "b", "c", "d", "f"}
 
 
-def test_a_publisher_that_comes_late_hears_of_everything_at_once() -> None:
-    loader, heard = MetadataLoader(), Heard()
+def test_a_publisher_that_comes_late_gets_the_whole_image_at_once() -> None:
+    loader, publisher = MetadataLoader(), RecordingPublisher()
     do_now(loader.handle_commit([Batch(0, [topic("a")]), Batch(1, [topic("b")])]))
-    do_now(loader.introduce(heard))
-    assert heard.names == [{"a", "b"}]
+    do_now(loader.introduce(publisher))
+    assert publisher.names == [{"a", "b"}]
 
 
 def test_records_of_our_own_are_taken_as_they_are_and_only_where_they_belong() -> None:

@@ -391,7 +391,7 @@ class Cluster:
             else:
                 down = target.incarnation
                 target.step(Received(request.body, answer))
-                # A crash of the target resets the connection: whoever waits for a parked answer learns it at once.
+                # A crash of the target resets the connection: a node that waits for a parked answer learns it at once.
                 self._watch(target, down, lambda: fail(True))
 
         if self._passes(sender.id, target.id):

@@ -101,7 +101,7 @@ def candidates_vote_for_others(patch: Patch) -> None:
 
 
 def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
-    """Whoever would have been voted for leads."""
+    """A node leads as soon as it has enough pre-votes."""
     become = transitions.become_candidate
 
     def lead(state: Any, now_ms: int) -> None:

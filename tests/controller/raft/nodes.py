@@ -61,7 +61,7 @@ class State:
 
 
 def kill(raft: RaftNode) -> None:
-    """In the middle of this process, which lives on: it says goodbye to nobody, and no timer of its writes any more."""
+    """In the middle of this process, which lives on: it closes no connection in order, and none of its timers writes any more."""
     raft._stopped = True
     if raft._timer is not None:
         raft._timer.cancel()
@@ -125,12 +125,12 @@ class Quorum:
 
     @property
     def leader(self) -> Node | None:
-        """The leader that everybody follows."""
+        """The leader that all running nodes follow."""
         leaders = [node for node in self.up if node.raft.is_leader]
         if len(leaders) != 1 or any(node.raft.leader_id != leaders[0].config.node_id for node in self.up):
             return None
-        told = leaders[0].state.leaders
-        return leaders[0] if told and told[-1] == tuple(leaders[0].raft.leader_and_epoch) else None
+        published = leaders[0].state.leaders
+        return leaders[0] if published and published[-1] == tuple(leaders[0].raft.leader_and_epoch) else None
 
     async def elect(self) -> Node:
         await until(lambda: self.leader is not None, "a leader")
@@ -144,7 +144,7 @@ class Quorum:
 
 
 def make_node(node_id: int, ports: list[int], directory: Path, **settings: Any) -> Node:
-    """Node 1 listens on the first port, and so on; all of them are static voters unless told otherwise."""
+    """Node 1 listens on the first port, and so on; all of them are static voters unless `settings` say otherwise."""
     endpoints = [Endpoint("CONTROLLER", "127.0.0.1", port) for port in ports]
     voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
     settings = {"static_voters": voters, **settings}

@@ -337,7 +337,7 @@ def test_a_node_without_the_controller_role_never_asks_for_votes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_of_a_stranger", "reply_type"),
+    ("request_of_a_foreign_node", "reply_type"),
     [
         (Vote(None, None, 9, ReplicaKey(7, directory_of(7)), OffsetAndEpoch(99, 8)), VoteReply),
         (BeginQuorumEpoch(None, None, 9, 7, (endpoint_of(7),)), BeginQuorumEpochReply),
@@ -345,10 +345,10 @@ def test_a_node_without_the_controller_role_never_asks_for_votes() -> None:
     ],
 )
 def test_who_is_no_voter_by_our_list_moves_nothing_and_learns_nothing(
-    request_of_a_stranger: Any, reply_type: type
+    request_of_a_foreign_node: Any, reply_type: type
 ) -> None:
     core = follower()
-    effects = core.step(Received(request_of_a_stranger, "him"), 1)
+    effects = core.step(Received(request_of_a_foreign_node, "him"), 1)
     assert [reply.body for reply in effects.replies] == [reply_type(ErrorCode.INCONSISTENT_VOTER_SET)]
     assert (core.leader_id, core.epoch) == (2, 5)
 
@@ -390,7 +390,7 @@ def test_observers_that_fetch_no_more_are_forgotten_when_others_come() -> None:
     assert len(leader.observers) <= 6, "restarted with a new disk each minute; they are described for five"
 
 
-def test_a_voter_of_the_list_that_lives_in_the_past_is_told_of_the_present() -> None:
+def test_a_voter_of_the_list_with_an_older_epoch_gets_the_newer_one() -> None:
     effects = follower().step(Received(BeginQuorumEpoch(None, None, 4, 3, (endpoint_of(3),)), "him"), 1)
     assert [(reply.body.error, reply.body.epoch) for reply in effects.replies] == [(ErrorCode.FENCED_LEADER_EPOCH, 5)]
 
@@ -421,8 +421,8 @@ def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches()
     assert leader.voters[2].end_offset == 11, "its disk was replaced: the old one does not come back"
 
 
-def test_a_former_leader_whom_the_others_still_name_is_no_namesake() -> None:
-    """They stood still, elect nobody for many timeouts, and answer from what was."""
+def test_a_former_leader_whom_the_others_still_name_is_no_duplicate_node_id() -> None:
+    """The others were suspended, elect no leader for many timeouts, and answer from their old state."""
     core = elected()
     led = core.epoch
     now_ms = 3002
@@ -445,15 +445,15 @@ def test_a_former_leader_whom_the_others_still_name_is_no_namesake() -> None:
 def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while() -> None:
     core = make(1, voters=(1, 2, 3))
     effects = core.tick(0)
-    now_ms, told = 0, None
-    while told is None and now_ms < 60_000:
+    now_ms, reported = 0, None
+    while reported is None and now_ms < 60_000:
         now_ms += 100
         for request in effects.requests:
             if isinstance(request.body, Fetch):
                 reply = FetchReply(ErrorCode.FENCED_LEADER_EPOCH, 7, 1)
-                told = core.step(Answered(request.request_id, reply), now_ms).disagreement or told
+                reported = core.step(Answered(request.request_id, reply), now_ms).disagreement or reported
         effects = core.tick(now_ms)
-    assert told is not None and "another running node has node id 1" in told
+    assert reported is not None and "another running node has node id 1" in reported
     assert now_ms > 2 * core.config.fetch_timeout_ms, "its own former leadership is still in their heads"
 
 

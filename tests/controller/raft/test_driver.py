@@ -41,7 +41,7 @@ from tests.controller.raft.nodes import (
 )
 from tests.ports import free_ports
 
-#: Long enough for a slow disk's flushes to be told from it.
+#: It is long enough that a slow disk's flushes cannot be mistaken for it.
 FETCH_TIMEOUT_MS = 20_000
 BEFORE_THE_TIMEOUT_S = 10
 
@@ -207,7 +207,7 @@ async def test_a_snapshot_that_the_log_has_overtaken_is_not_kept(tmp_path: Path)
 
 
 async def test_any_exception_of_the_core_ends_the_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half changed, it could answer anything; the others elect anew."""
+    """A half changed node could answer anything, so it stops; the others elect a new leader."""
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]
 
@@ -302,7 +302,7 @@ async def test_an_observer_becomes_a_voter_and_then_leads_alone(tmp_path: Path) 
             await node.stop()
 
 
-async def test_describe_quorum_tells_voters_observers_and_their_progress(tmp_path: Path) -> None:
+async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_path: Path) -> None:
     made, ports = await dynamic_quorum(tmp_path)
     try:
         await made.commit_everywhere(b"record")
@@ -361,7 +361,7 @@ class WatchedFiles(OsFiles):
 
 
 async def test_a_long_metadata_log_is_opened_off_the_loop(tmp_path: Path) -> None:
-    """That of an idle week took 11 s, in which nobody was answered, whoever asked what."""
+    """The snapshot of an idle week took 11 s, in which the node answered no request at all."""
     async with quorum(1, tmp_path) as made:
         await made.commit_everywhere(b"a")
     real, files = RealWorld(asyncio.get_running_loop()), WatchedFiles()

@@ -159,7 +159,7 @@ def test_a_download_arrives_in_pieces_and_a_damaged_one_is_dropped(tmp_path: Pat
     assert [path.name for path in other.iterdir()] == ["00000000000000000120-0000000007.checkpoint"]
 
 
-def test_a_log_that_starts_anew_leaves_the_snapshot_alone_that_is_being_written(tmp_path: Path) -> None:
+def test_a_log_that_starts_over_leaves_the_snapshot_alone_that_is_being_written(tmp_path: Path) -> None:
     """Removed, its file was made again with a hole in place of what had been written."""
     config = RaftConfig(1, DIRECTORY_ID, "cluster", (Endpoint("CONTROLLER", "host", 9093),), static_voters=VOTERS)
     log = MetadataLog(FILES, str(tmp_path), config, 0)

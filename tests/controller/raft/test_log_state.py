@@ -38,7 +38,7 @@ TRIMMED = log((3, 12), (4, 20), end=30, start=12, snapshots=((12, 3), (25, 4)))
         (TRIMMED, (21, 4), VALID),
     ],
 )
-def test_what_a_leader_tells_a_follower(leader: LogState, follower: tuple[int, int], expected: object) -> None:
+def test_what_a_leader_answers_to_a_follower(leader: LogState, follower: tuple[int, int], expected: object) -> None:
     assert leader.validate(OffsetAndEpoch(*follower)) == expected
 
 

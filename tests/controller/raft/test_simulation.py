@@ -79,7 +79,7 @@ def vote_for_another_after_a_restart_of_the_leader() -> bool:
     return bool(reply.body.granted)
 
 
-def test_a_leader_that_restarts_votes_for_nobody_in_its_epoch() -> None:
+def test_a_leader_that_restarts_grants_no_vote_in_its_epoch() -> None:
     assert not vote_for_another_after_a_restart_of_the_leader()
     with mutated(a_restarted_leader_may_vote_in_its_epoch):
         assert vote_for_another_after_a_restart_of_the_leader()

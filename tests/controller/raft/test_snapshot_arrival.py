@@ -62,7 +62,7 @@ def test_while_it_is_stored_the_leader_is_not_asked_and_not_given_up() -> None:
     assert core.role.deadline_ms(True) < 2 * LATER_MS, "from now on it has to answer again"
 
 
-def test_one_that_cannot_be_used_is_asked_for_anew() -> None:
+def test_a_snapshot_that_cannot_be_used_is_fetched_again() -> None:
     core = all_has_arrived()
     (request,) = core.abandon_download(LATER_MS).requests
     assert isinstance(request.body, Fetch) and request.body.log_end == OffsetAndEpoch(10, 4)

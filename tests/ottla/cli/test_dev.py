@@ -52,14 +52,14 @@ def refused(*arguments: str) -> str:
 
 
 def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_path: Path) -> None:
-    with dev("--base-port", "0", "--dir", str(tmp_path)) as (process, told):
-        pids = [node["pid"] for node in told["nodes"]]
-        assert [node["id"] for node in told["nodes"]] == [1, 2, 3]
-        assert len(told["bootstrap"].split(",")) == 3
+    with dev("--base-port", "0", "--dir", str(tmp_path)) as (process, status):
+        pids = [node["pid"] for node in status["nodes"]]
+        assert [node["id"] for node in status["nodes"]] == [1, 2, 3]
+        assert len(status["bootstrap"].split(",")) == 3
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_SECONDS_MAX) == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
-    for node in told["nodes"]:
+    for node in status["nodes"]:
         # An orderly stop leaves Kafka's mark; after a kill it is missing and the logs have to be recovered.
         assert (Path(node["dir"]) / "data" / ".kafka_cleanshutdown").exists()
 
@@ -83,13 +83,13 @@ def test_it_says_what_to_type_next_and_that_works_as_printed() -> None:
 
 
 def test_what_was_kept_in_a_directory_is_served_again_by_as_many_nodes(tmp_path: Path) -> None:
-    with dev("--base-port", "0", "--nodes", "2", "--dir", str(tmp_path)) as (_, told):
-        created = subprocess.run(command("topic", "create", "kept", "-b", told["bootstrap"]), timeout=60, cwd=ROOT)
+    with dev("--base-port", "0", "--nodes", "2", "--dir", str(tmp_path)) as (_, status):
+        created = subprocess.run(command("topic", "create", "kept", "-b", status["bootstrap"]), timeout=60, cwd=ROOT)
         assert created.returncode == 0
-    with dev("--base-port", "0", "--dir", str(tmp_path)) as (_, told):
-        assert len(told["nodes"]) == 2
+    with dev("--base-port", "0", "--dir", str(tmp_path)) as (_, status):
+        assert len(status["nodes"]) == 2
         listed = subprocess.run(
-            command("topic", "list", "-b", told["bootstrap"]), capture_output=True, text=True, timeout=60, cwd=ROOT
+            command("topic", "list", "-b", status["bootstrap"]), capture_output=True, text=True, timeout=60, cwd=ROOT
         )
         assert "kept" in listed.stdout
     said = refused("--base-port", "0", "--nodes", "1", "--dir", str(tmp_path))
@@ -139,8 +139,8 @@ def test_what_cannot_be_is_one_clear_line(arguments: list[str], said: str) -> No
 
 
 def test_no_node_outlives_it_not_even_one_that_sleeps() -> None:
-    with dev("--base-port", "0") as (process, told):
-        nodes = [psutil.Process(node["pid"]) for node in told["nodes"]]
+    with dev("--base-port", "0") as (process, status):
+        nodes = [psutil.Process(node["pid"]) for node in status["nodes"]]
         nodes[0].suspend()
         eventually(lambda: nodes[0].status() == psutil.STATUS_STOPPED, "the node to sleep")
         process.kill()

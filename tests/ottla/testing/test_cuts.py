@@ -1,4 +1,4 @@
-"""Cuts between nodes of a cluster: what the others do without the one they cannot hear, and what becomes of it."""
+"""Cuts between nodes of a cluster: what the others do without the node that they cannot reach, and what that node does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def controller(cluster: Cluster) -> int:
-    """The active one: Metadata does not tell it."""
+    """Return the active controller, which Metadata does not name."""
     elected = re.compile(r"is the active controller of epoch (\d+)")
     last = {node_id: max([0, *map(int, elected.findall(cluster.log(node_id)))]) for node_id in cluster.nodes}
     return max(last, key=lambda node_id: last[node_id])
@@ -65,14 +65,14 @@ def test_a_leader_cut_off_is_replaced_and_comes_back_as_a_follower(cluster: Clus
     cluster.isolate(alone)
     for node_id in others:
         eventually(lambda n=node_id: leader(cluster, seen_by=n) in others, "another leader", seconds=60)
-    assert leader(cluster, seen_by=alone) == alone  # nobody can tell it
+    assert leader(cluster, seen_by=alone) == alone  # no news reaches it
     write(cluster, by=others[0])
     cluster.heal()
-    eventually(lambda: leader(cluster, seen_by=alone) in others, "the old leader to hear of the new one", seconds=60)
+    eventually(lambda: leader(cluster, seen_by=alone) in others, "the old leader to know the new one", seconds=60)
     eventually(lambda: isr(cluster, seen_by=alone) == [1, 2, 3], "all to be in sync again", seconds=60)
 
 
-def test_a_follower_that_only_the_controller_hears_leaves_the_isr_and_stays_in_the_cluster(cluster: Cluster) -> None:
+def test_a_follower_that_reaches_only_the_controller_leaves_the_isr_and_stays_in_the_cluster(cluster: Cluster) -> None:
     third = controller(cluster)
     one, other = (node_id for node_id in cluster.nodes if node_id != third)
     create(cluster, one, other, third)
@@ -84,7 +84,7 @@ def test_a_follower_that_only_the_controller_hears_leaves_the_isr_and_stays_in_t
     eventually(lambda: isr(cluster, seen_by=third) == [1, 2, 3], "all to be in sync again", seconds=60)
 
 
-def test_a_follower_that_is_not_heard_leaves_the_isr_although_it_hears(cluster: Cluster) -> None:
+def test_a_follower_whose_sends_are_cut_leaves_the_isr_although_it_receives(cluster: Cluster) -> None:
     third = controller(cluster)
     led_by, mute = (node_id for node_id in cluster.nodes if node_id != third)
     create(cluster, led_by, mute, third)

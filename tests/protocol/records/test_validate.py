@@ -58,7 +58,7 @@ def having(fmt: str, at: int, value: int, batch: bytes = GOOD, *, crc: bool = Tr
 
 
 def raw(payload: bytes, count: int = 1, attributes: int = 0, **fields: int) -> bytes:
-    """A batch of this payload whose header says what it is told to."""
+    """Return a batch of this payload whose header has the given fields, right or wrong."""
     header = {
         "base_offset": 0, "leader_epoch": -1, "last_offset_delta": count - 1, "base_timestamp": NOW, "max_timestamp": NOW,
         "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,

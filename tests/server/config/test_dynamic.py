@@ -113,7 +113,7 @@ def test_no_secret_is_ever_shown(config: NodeConfig) -> None:
     assert "hunter2" not in repr(describe_broker(secret.levels, secret.values))
 
 
-#: What one may try to set, for one broker (True) or for all, and Kafka's answer (None: accepted).
+#: Attempts to set a config, for one broker (True) or for all, and Kafka's answer (None: accepted).
 ATTEMPTS = [
     (
         True,

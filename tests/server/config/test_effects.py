@@ -71,7 +71,7 @@ def test_everything_else_that_is_set_in_vain_is_named_in_one_line(caplog: pytest
         "num.io.threads": "16",
         "remote.log.reader.threads": "3",
         "metric.reporters": "com.acme.R",
-        "listener.name.plaintext.ssl.keystore.type": "PEM",
+        "listener.name.plaintext.ssl.provider": "SunJSSE",
     }
     with caplog.at_level(logging.WARNING):
         log_ignored(NodeConfig({**NODE, **in_vain, "num.partitions": "3"}))

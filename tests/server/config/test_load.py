@@ -80,7 +80,7 @@ def test_a_properties_file_as_kafka_writes_it(tmp_path: Path) -> None:
     assert (config.is_broker, config.is_controller) == (True, True)
 
 
-def test_a_file_that_is_not_there_or_not_one_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="There is no file"):
         load(OsFiles(), str(tmp_path / "none"))
     path = tmp_path / "binary"
@@ -139,8 +139,8 @@ def test_the_quorum_is_known_by_voters_or_by_bootstrap_servers() -> None:
 
 def test_dynamic_values_win_and_go_again() -> None:
     config = NodeConfig(COMBINED | {"log.retention.ms": "1"})
-    told: list[frozenset[str]] = []
-    config.watch(lambda _, names: told.append(names))
+    notified: list[frozenset[str]] = []
+    config.watch(lambda _, names: notified.append(names))
     assert config.set_dynamic({}, {"log.retention.ms": "2", "message.max.bytes": "5"}) == {
         "log.retention.ms",
         "message.max.bytes",
@@ -149,8 +149,8 @@ def test_dynamic_values_win_and_go_again() -> None:
     assert (config["log.retention.ms"], config.message_max_bytes) == (3, 1_048_588)
     config.set_dynamic({}, {})
     assert config["log.retention.ms"] == 1
-    assert told[0] == {"log.retention.ms", "message.max.bytes"}
-    assert len(told) == 3
+    assert notified[0] == {"log.retention.ms", "message.max.bytes"}
+    assert len(notified) == 3
 
 
 def test_a_rate_that_no_file_may_say_is_set_and_taken_back_while_the_node_runs() -> None:

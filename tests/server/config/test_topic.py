@@ -146,7 +146,7 @@ def test_client_metrics_patterns_that_are_too_deep_are_refused() -> None:
     assert said(check_client_metrics, {"match": text}) == f"Illegal client matching pattern: {text}"
 
 
-def test_a_subscription_nobody_knows_is_an_invalid_request() -> None:
+def test_an_unknown_subscription_is_an_invalid_request() -> None:
     with pytest.raises(ConfigError) as refusal:
         check_client_metrics({"nosuch": "1"})
     assert refusal.value.as_reply().code is ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""ApiVersions tells what is served, as Apache Kafka would tell it (invariant 47)."""
+"""ApiVersions lists what is served, as Apache Kafka lists it (invariant 47)."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_the_versions_are_those_of_apache_kafka() -> None:
         assert said[key] == (low, NEWER_IN_4_4.get(key, high)), APIS[ApiKey(key)].name
 
 
-def test_produce_is_told_from_version_0_because_librdkafka_looks_for_it() -> None:
+def test_produce_is_listed_from_version_0_because_librdkafka_looks_for_it() -> None:
     produce = next(key for key in ask(0).api_keys if key.api_key == ApiKey.PRODUCE)
     assert (produce.min_version, produce.max_version) == (0, 13)
     assert Route(ApiKey.PRODUCE, lambda request, context: None).codec(2) is None
 
 
-def test_features_that_start_at_zero_are_told_from_version_4_only() -> None:
+def test_features_that_start_at_zero_are_listed_from_version_4_only() -> None:
     assert {feature.name for feature in ask(3).supported_features} == {"metadata.version"}
     assert {feature.name for feature in ask(4).supported_features} == set(FEATURES.supported)
     for version in (3, 4):

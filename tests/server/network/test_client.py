@@ -60,7 +60,7 @@ async def test_answers_own_their_records(real: RealWorld) -> None:
         channel.close()
 
 
-async def test_a_lost_connection_fails_what_is_in_flight_and_the_next_request_connects_anew(real: RealWorld) -> None:
+async def test_a_lost_connection_fails_what_is_in_flight_and_the_next_request_connects_again(real: RealWorld) -> None:
     async with tiny_node() as node:
         channel = Channel(real.world, "127.0.0.1", node.port)
         waiting = [asyncio.ensure_future(channel.request(ask(f"wait-{number}"))) for number in range(3)]
@@ -97,13 +97,13 @@ async def test_a_peer_that_takes_no_connection_costs_the_time_of_the_request_and
     server.close()
 
 
-async def test_nobody_listening_is_told_with_the_address(real: RealWorld) -> None:
+async def test_a_refused_connection_is_reported_with_the_address(real: RealWorld) -> None:
     channel = Channel(real.world, "127.0.0.1", 22_099)
     with pytest.raises(ChannelClosed, match=r"cannot connect to .*:22099"):
         await channel.request(ask())
 
 
-async def test_a_peer_that_speaks_something_else_is_told_apart(real: RealWorld) -> None:
+async def test_a_peer_that_speaks_another_protocol_is_recognised(real: RealWorld) -> None:
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -140,7 +140,7 @@ async def test_closing_fails_what_is_in_flight_and_refuses_what_follows(real: Re
             await channel.request(ask())
 
 
-async def test_a_caller_that_gives_up_disturbs_nobody_else(real: RealWorld) -> None:
+async def test_a_caller_that_gives_up_disturbs_no_other_caller(real: RealWorld) -> None:
     async with tiny_node(Route(LIST_GROUPS, lambda request, context: None)) as node:
         channel = Channel(real.world, "127.0.0.1", node.port)
         impatient = asyncio.ensure_future(channel.request(ask("wait")))

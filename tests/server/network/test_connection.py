@@ -90,7 +90,7 @@ async def test_waiting_answers_are_cancelled_when_the_client_goes() -> None:
         client.close()
         await until(lambda: node.heartbeats.cancelled)
         assert node.heartbeats.cancelled == ["wait-1"]
-        node.heartbeats.waiting["wait-1"].complete(HeartbeatResponse())  # too late, and nobody minds
+        node.heartbeats.waiting["wait-1"].complete(HeartbeatResponse())  # too late, and without effect
         assert not node.listener.connections
 
 

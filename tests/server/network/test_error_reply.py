@@ -84,10 +84,10 @@ def test_an_error_reaches_the_client_in_every_version(key: ApiKey, version: int)
     api = APIS[key]
     asked = filled(api.request, version)
     response = error_reply(key, version, asked, REFUSED)
-    told = decode(api.response, encode(response, version), version)
+    decoded = decode(api.response, encode(response, version), version)
     if (key, version) in NOWHERE_TO_SAY_IT:
         return
-    assert REFUSED.code in codes(told)
+    assert REFUSED.code in codes(decoded)
 
 
 def test_a_fetch_says_it_in_each_partition_up_to_version_12_and_at_the_top_always() -> None:

@@ -1,4 +1,4 @@
-"""Listeners: limits on connections, and the address that a client is told to come back to."""
+"""Listeners: limits on connections, and the address that they advertise to clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of somebody, for what is asked of an authorizer."""
+"""Request contexts with a given principal and host, for tests of an authorizer."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_reading_implies_describing_but_denying_to_read_does_not_deny_that() -> 
     assert decide(indexed([entry("t", ALTER_CONFIGS)]), DESCRIBE_CONFIGS, "t") is Decision.ALLOWED
 
 
-def test_an_entry_for_somebody_else_takes_the_resource_out_of_the_default() -> None:
+def test_an_entry_for_another_principal_takes_the_resource_out_of_the_default() -> None:
     index = indexed([entry("t", READ)])
     assert decide(index, READ, "t", "User:b") is Decision.NO_MATCH
     assert decide(index, READ, "t2", "User:b") is Decision.NO_ACL

@@ -21,7 +21,7 @@ BACKOFF_SECONDS = 0.1
 
 
 class Unreachable(Exception):
-    """No answer: nobody knows whether the request took place."""
+    """There was no answer: it is unknown whether the request took place."""
 
 
 class Client:
@@ -86,7 +86,7 @@ class Client:
         return await self.ask(self.rng.choice(self.bootstrap), request, timeout_ms)
 
     async def refresh(self, topics: Sequence[str]) -> None:
-        """Ask for leaders; what is known stays if nobody answers, and never goes back to an older leader epoch."""
+        """Ask for leaders; what is known stays if no node answers, and never goes back to an older leader epoch."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
         )

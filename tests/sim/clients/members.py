@@ -41,7 +41,7 @@ ROLLING = (("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",))
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 6_000, 5_000
 HEARTBEAT_SECONDS = 1.0
 NO_GENERATION = -1
-#: The member has to join anew; with these two it keeps its id.
+#: The member has to join again; with these two it keeps its id.
 KEEPS_ID = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 
 
@@ -51,7 +51,7 @@ class Group:
 
     name: str
     partitions: list[TopicPartition]
-    generation: int = NO_GENERATION  # the newest that any member was told to be in
+    generation: int = NO_GENERATION  # the newest that any member got from the coordinator
     owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
     # By member's name: how far the rolling change has come.
     steps: dict[str, int] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class Member(Client):
         await self.ask_node(node, request)
 
     def _is_told(self, answer: Any) -> bool:
-        """Whether the coordinator takes it for a member; otherwise it asks again, or joins anew."""
+        """Whether the coordinator takes it for a member; otherwise the request is repeated, or the member joins again."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             return True

@@ -1,6 +1,6 @@
 """Producers with Kafka's rules of retrying: idempotent and not, with all acknowledgements or one, pipelined or not.
 
-A batch has one of three ends: acknowledged at an offset, given up with nobody knowing whether it was written (info), or
+A batch has one of three ends: acknowledged at an offset, given up without knowing whether it was written (info), or
 never sent. An idempotent producer that gave one up goes on in its next epoch, as Kafka's does (KIP-360).
 """
 
@@ -23,7 +23,7 @@ from tests.sim.history import Operation, TopicPartition, Violation
 SEND_IDEMPOTENT, SEND_ALL, SEND_ONE = "send idempotent", "send all", "send one"
 DELIVERY_SECONDS = 20.0
 REQUEST_TIMEOUT_MS = 4_000
-#: The leader cannot have forgotten what it acknowledged: from these two, a first batch in flight tells that it did.
+#: The leader cannot have forgotten what it acknowledged: from these two, a first batch in flight proves that it did.
 FORGOTTEN = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 #: Kafka's producer takes its batch for written where the leader knows it, but not at which offset.
 KNOWN_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -57,7 +57,7 @@ class Producer(Client):
     acks = -1
     idempotent = True
     pause_seconds = 0.5
-    #: Told of every acknowledged batch: the partition and its last offset.
+    #: Called for every acknowledged batch with the partition and its last offset.
     on_acknowledged: Callable[[TopicPartition, int], None] = staticmethod(lambda partition, offset: None)
 
     async def run(self) -> None:
@@ -155,7 +155,7 @@ class Producer(Client):
         try:
             await channel.request(request, timeout_ms=REQUEST_TIMEOUT_MS)
         except Exception:
-            pass  # nobody looks at the answer
+            pass  # the answer is not looked at
         finally:
             channel.close()
 

@@ -1,6 +1,6 @@
 """A transactional producer (transaction.version 2, KIP-890): records in several partitions, seen together or never.
 
-Its operations end ok (committed), fail (aborted: nobody may ever see it) or info. What it cannot end, it leaves to its own
+Its operations end ok (committed), fail (aborted: no consumer may ever see it) or info. What it cannot end, it leaves to its own
 next InitProducerId, or to the coordinator's time-out.
 """
 
@@ -27,7 +27,7 @@ SEND_SECONDS, END_SECONDS = 6.0, 20.0
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 #: A batch of a transaction that has ended meanwhile.
 NO_TRANSACTION = ErrorCode.INVALID_TXN_STATE
-#: Of an id, or of its transaction, that began where a coordinator could not hear of it: one that is cut off, and does not know
+#: Of an id, or of its transaction, that began where a coordinator could not know of it: one that is cut off, and does not know
 #: yet that another leads, refuses by what it knows, as Kafka's does. It has written nothing.
 UNKNOWN = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 #: A batch that the leader takes for a gap: the one before was lost with a former leader, and with it the transaction.

@@ -1,4 +1,4 @@
-"""Telling the controller until it has answered: one request at a time, all that waits, again what was left without an answer."""
+"""Values are sent to the controller until it answers: one request at a time with all values that wait, and unanswered ones again."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def answers() -> Answers:
     return Answers()
 
 
-def telling(world: World, answers: Answers, asked_max: int = PARTITIONS_A_REQUEST) -> UntilAnswered[str, int]:
-    nobody = ControllerChannel(world, 9, lambda: None)
-    return UntilAnswered(world, nobody, "Anything", answers.ask, retry_ms=RETRY_MS, asked_max=asked_max)
+def batcher_of(world: World, answers: Answers, asked_max: int = PARTITIONS_A_REQUEST) -> UntilAnswered[str, int]:
+    unreachable = ControllerChannel(world, 9, lambda: None)
+    return UntilAnswered(world, unreachable, "Anything", answers.ask, retry_ms=RETRY_MS, asked_max=asked_max)
 
 
 def is_running() -> bool:
     return any(task.get_name() == "Anything" for task in asyncio.all_tasks())
 
 
-async def test_what_is_told_while_a_request_is_under_way_goes_together_with_the_next(
+async def test_values_enqueued_while_a_request_is_in_flight_go_together_with_the_next(
     world: World, answers: Answers
 ) -> None:
-    unanswered = telling(world, answers)
+    unanswered = batcher_of(world, answers)
     unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
     unanswered.enqueue("b", 2)
@@ -79,7 +79,7 @@ async def test_what_is_told_while_a_request_is_under_way_goes_together_with_the_
 async def test_what_was_asked_when_its_answer_could_not_be_handled_is_asked_again(
     world: World, answers: Answers
 ) -> None:
-    unanswered = telling(world, answers)
+    unanswered = batcher_of(world, answers)
     unanswered.enqueue("a", 1)
     await until(lambda: answers.pending is not None)
     assert answers.pending is not None
@@ -91,7 +91,7 @@ async def test_what_was_asked_when_its_answer_could_not_be_handled_is_asked_agai
 
 
 async def test_what_was_not_answered_is_asked_again_after_a_pause(world: World, answers: Answers) -> None:
-    unanswered = telling(world, answers)
+    unanswered = batcher_of(world, answers)
     unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
     unanswered.enqueue("b", 2)
@@ -102,8 +102,8 @@ async def test_what_was_not_answered_is_asked_again_after_a_pause(world: World, 
     assert answers.asked[1] == {"a": 1, "b": 2}
 
 
-async def test_what_was_told_anew_stands_for_what_was_not_answered(world: World, answers: Answers) -> None:
-    unanswered = telling(world, answers)
+async def test_a_newer_value_replaces_the_one_that_was_not_answered(world: World, answers: Answers) -> None:
+    unanswered = batcher_of(world, answers)
     unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
     unanswered.enqueue("a", 2)
@@ -115,7 +115,7 @@ async def test_what_was_told_anew_stands_for_what_was_not_answered(world: World,
 async def test_more_than_fit_into_a_request_go_in_several_and_one_that_fails_holds_up_no_other(
     world: World, answers: Answers
 ) -> None:
-    unanswered = telling(world, answers, asked_max=2)
+    unanswered = batcher_of(world, answers, asked_max=2)
     for number, key in enumerate("abc"):
         unanswered.enqueue(key, number)
     await answers.answer("a", "b")
@@ -129,7 +129,7 @@ async def test_a_request_has_no_more_than_the_controller_decides_about_in_one_tu
 ) -> None:
     """A follower that is lost changes the ISR of thousands of partitions at once."""
     keys = [str(number) for number in range(PARTITIONS_A_REQUEST + 1)]
-    unanswered = telling(world, answers)
+    unanswered = batcher_of(world, answers)
     for key in keys:
         unanswered.enqueue(key, 0)
     await answers.answer()
@@ -138,7 +138,7 @@ async def test_a_request_has_no_more_than_the_controller_decides_about_in_one_tu
 
 
 async def test_nothing_is_asked_once_it_is_closed(world: World, answers: Answers) -> None:
-    unanswered = telling(world, answers)
+    unanswered = batcher_of(world, answers)
     unanswered.enqueue("a", 1)
     await until(lambda: answers.asked)
     unanswered.enqueue("b", 2)

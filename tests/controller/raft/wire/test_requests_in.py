@@ -106,13 +106,13 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]
         channel = Channel(node.real.world, "127.0.0.1", node.config.endpoints[0].port)
-        for situation, request, top, partition in REFUSED:
+        for case, request, top, partition in REFUSED:
             response = await channel.request(request)
-            assert response.error_code == top, f"{situation}: {response}"
+            assert response.error_code == top, f"{case}: {response}"
             if partition is not None:
                 topics = response.responses if hasattr(response, "responses") else response.topics
-                assert topics[0].partitions[0].error_code == partition, f"{situation}: {response}"
-            assert (node.raft.is_leader, node.raft.epoch, node.raft.log_end_offset) == (True, EPOCH, 1), situation
+                assert topics[0].partitions[0].error_code == partition, f"{case}: {response}"
+            assert (node.raft.is_leader, node.raft.epoch, node.raft.log_end_offset) == (True, EPOCH, 1), case
         channel.close()
 
 

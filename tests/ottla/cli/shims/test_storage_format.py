@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.shims.storage import main
-from ottla.cli.shims.storage_format import Refused, feature_levels, read_initial_controllers
+from ottla.cli.shims.storage_format import CannotFormat, feature_levels, read_initial_controllers
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
@@ -97,5 +97,5 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
 
 
 def test_a_feature_that_needs_a_newer_metadata_version_is_refused() -> None:
-    with pytest.raises(Refused, match=r"depends on metadata.version level 23"):
+    with pytest.raises(CannotFormat, match=r"depends on metadata.version level 23"):
         feature_levels("3.9", ["eligible.leader.replicas.version=1"])

@@ -126,8 +126,8 @@ def test_brokers_say_which_versions_they_serve(tool: Tool, cli: Cli) -> None:
 
 
 def test_an_unknown_group_is_said_to_be_unknown(tool: Tool) -> None:
-    done = tool("kafka-consumer-groups", "--describe", "--group", "nobody")
-    assert "GroupIdNotFoundException: Group nobody not found." in done.out
+    done = tool("kafka-consumer-groups", "--describe", "--group", "unknown")
+    assert "GroupIdNotFoundException: Group unknown not found." in done.out
     assert done.code == 0
 
 
@@ -153,7 +153,7 @@ def test_wrong_usage_ends_with_one(tool: Tool, arguments: tuple[str, ...]) -> No
     assert "Traceback" not in done.err
 
 
-def test_nobody_there_is_an_error(tool: Tool) -> None:
+def test_an_unreachable_bootstrap_server_is_an_error(tool: Tool) -> None:
     assert tool("kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list").code == 1
     assert tool("kafka-broker-api-versions", "--bootstrap-server", "127.0.0.1:1").code == 1
 
@@ -181,9 +181,9 @@ def test_directories_are_formatted_once_for_one_cluster(tool: Tool, tmp_path: Pa
     other = tool("kafka-storage", "format", "-g", "-t", "5L6g3nShT-eMCtK--X86sw", "-c", str(config))
     assert other.code == 1
     assert f"Expected 5L6g3nShT-eMCtK--X86sw, but read {cluster}" in other.err
-    told = tool("kafka-storage", "info", "-c", str(config))
-    assert told.code == 0
-    assert re.search(rf"Found metadata: {{cluster.id={cluster}, directory.id=\S+, node.id=3, version=1}}", told.out)
+    info = tool("kafka-storage", "info", "-c", str(config))
+    assert info.code == 0
+    assert re.search(rf"Found metadata: {{cluster.id={cluster}, directory.id=\S+, node.id=3, version=1}}", info.out)
 
 
 def test_lines_with_headers_and_a_null_marker() -> None:

@@ -1,8 +1,8 @@
-"""What a non-Kafka client seems to speak instead, for the one line in the log."""
+"""Guess the protocol of a non-Kafka client from the first bytes that it sends, for the one line in the log."""
 
 from __future__ import annotations
 
-#: First bytes -> what they are the start of.
+#: First bytes -> the protocol whose first message begins with them.
 SIGNS = (
     (b"\x16\x03", "a TLS handshake: the client wants SSL, but this listener is plaintext"),
     (b"\x80", "an SSLv2 handshake: the client wants SSL, but this listener is plaintext"),
@@ -21,8 +21,8 @@ SIGNS = (
 )
 
 
-def stranger(first_bytes: bytes, size: int, limit: int) -> str:
-    """The reason to close a connection whose frame size is out of bounds."""
+def describe_foreign_bytes(first_bytes: bytes, size: int, limit: int) -> str:
+    """Return the reason to close a connection whose frame size is out of bounds."""
     for sign, what in SIGNS:
         if first_bytes.startswith(sign):
             return f"the first bytes look like {what}"

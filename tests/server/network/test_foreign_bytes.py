@@ -1,10 +1,10 @@
-"""What the first bytes of a client that does not speak Kafka's protocol look like."""
+"""A non-Kafka client is described by the protocol that its first bytes look like."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.strangers import stranger
+from ottla.server.network.foreign_bytes import describe_foreign_bytes
 
 LIMIT = 100 << 20
 
@@ -21,11 +21,12 @@ LIMIT = 100 << 20
     ],
 )
 def test_a_protocol_that_is_known_by_its_first_bytes_is_named(first_bytes: bytes, what: str) -> None:
-    assert what in stranger(first_bytes, int.from_bytes(first_bytes[:4], "big"), LIMIT)
+    assert what in describe_foreign_bytes(first_bytes, int.from_bytes(first_bytes[:4], "big"), LIMIT)
 
 
 def test_any_other_size_out_of_bounds_reads_as_in_kafka() -> None:
-    assert stranger(b"\xff\xff\xff\xff", -1, LIMIT) == "Invalid receive (size = -1)"
+    assert describe_foreign_bytes(b"\xff\xff\xff\xff", -1, LIMIT) == "Invalid receive (size = -1)"
     assert (
-        stranger(b"\x7f\xff\xff\xff", 2**31 - 1, LIMIT) == f"Invalid receive (size = {2**31 - 1} larger than {LIMIT})"
+        describe_foreign_bytes(b"\x7f\xff\xff\xff", 2**31 - 1, LIMIT)
+        == f"Invalid receive (size = {2**31 - 1} larger than {LIMIT})"
     )

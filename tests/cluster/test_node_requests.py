@@ -1,6 +1,6 @@
-"""What only nodes may ask of each other, asked by a client that is no node: refused, and nothing has changed.
+"""Requests between nodes that come from a client: they are rejected and change nothing.
 
-Without authentication everybody is User:ANONYMOUS; what tells nodes from clients here is where they come from.
+Without authentication every principal is User:ANONYMOUS; here the address distinguishes nodes from clients.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """ClusterAction is for who comes from 127.0.0.1. It is said at run time: nodes have to find each other before."""
+    """ClusterAction is allowed from 127.0.0.1 only. The ACL is made at run time, when the nodes have found each other."""
     authorizer = {
         "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow_everyone_if_no_acl_found": "true",
     }
-    with separate_roles(tmp_path_factory.mktemp("strangers"), controllers=1, brokers=1, **authorizer) as planned:
+    with separate_roles(tmp_path_factory.mktemp("node_requests"), controllers=1, brokers=1, **authorizer) as planned:
         planned.start(*planned.all)
         admin = AdminClient({"bootstrap.servers": planned.bootstrap})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
@@ -70,7 +70,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
         yield planned
 
 
-class Stranger(Wire):
+class ClientElsewhere(Wire):
     def __init__(self, port: int) -> None:
         super().__init__(port)
         self.sock.close()
@@ -99,18 +99,18 @@ OF_CONTROLLERS = [
 
 
 @pytest.mark.parametrize("request_", OF_CONTROLLERS, ids=lambda each: type(each).__name__.removesuffix("Request"))
-def test_a_controller_refuses_a_stranger_what_is_for_nodes(roles: Roles, request_: Any) -> None:
-    with Stranger(roles.controllers[1].port) as wire:
+def test_a_controller_rejects_requests_for_nodes_from_another_address(roles: Roles, request_: Any) -> None:
+    with ClientElsewhere(roles.controllers[1].port) as wire:
         answer = wire.request(request_)
     assert ErrorCode(answer.error_code) == REFUSED
 
 
 @pytest.mark.parametrize("request_", OF_CONTROLLERS, ids=lambda each: type(each).__name__.removesuffix("Request"))
-def test_a_broker_does_not_do_for_a_stranger_what_is_for_nodes(roles: Roles, request_: Any) -> None:
+def test_a_broker_rejects_requests_for_nodes_from_another_address(roles: Roles, request_: Any) -> None:
     if isinstance(request_, fetch.FetchRequest):
         topic = fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=1000)])
         request_ = fetch.FetchRequest(replica_id=12, topics=[topic])
-    with Stranger(roles.a_broker.port) as wire:
+    with ClientElsewhere(roles.a_broker.port) as wire:
         answer = wire.request(request_, 12 if isinstance(request_, fetch.FetchRequest) else None)
     codes = {answer.error_code} if not isinstance(answer, fetch.FetchResponse) else {
         part.error_code for each in answer.responses for part in each.partitions
@@ -121,10 +121,10 @@ def test_a_broker_does_not_do_for_a_stranger_what_is_for_nodes(roles: Roles, req
     }, answer  # fmt: skip
 
 
-def test_a_stranger_ends_no_transaction(roles: Roles) -> None:
+def test_a_client_that_is_no_node_ends_no_transaction(roles: Roles) -> None:
     topic = write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
     marker = write_txn_markers.WritableTxnMarker(producer_id=1, producer_epoch=0, topics=[topic])
-    with Stranger(roles.a_broker.port) as wire:
+    with ClientElsewhere(roles.a_broker.port) as wire:
         answer = wire.request(write_txn_markers.WriteTxnMarkersRequest([marker]))
     codes = {part.error_code for each in answer.markers for t in each.topics for part in t.partitions}
     assert codes == {REFUSED}
@@ -139,4 +139,4 @@ def test_nodes_go_on_after_all_that(roles: Roles) -> None:
     eventually(lambda: leader() == 11, "the broker to be there")
     with Wire(roles.controllers[1].port) as wire:
         known = wire.request(broker_heartbeat.BrokerHeartbeatRequest(broker_id=99))
-    assert ErrorCode(known.error_code) not in (ErrorCode.NONE, REFUSED), "nobody has registered as 99"
+    assert ErrorCode(known.error_code) not in (ErrorCode.NONE, REFUSED), "no broker has registered as 99"

@@ -1,0 +1,108 @@
+"""How clients log in at the SASL listeners of a node: the rules of its configuration, and the credentials of its metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+
+from ottla.controller.metadata.image import MetadataImage
+from ottla.node_state import NodeState
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig
+from ottla.server.network.connection import Requests
+from ottla.server.network.listener import Endpoint
+from ottla.server.network.login import Logins
+from ottla.server.network.peer_login import PeerLogin
+from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient
+from ottla.server.security.sasl.listener import MECHANISMS, OAUTHBEARER, client_exchange, login_rules, peer_tokens
+from ottla.server.security.sasl.oauth_listener import OAuthTokens
+from ottla.server.security.sasl.scram import Credential, ScramUsers, TokenCredential
+from ottla.server.security.sasl.scram_messages import NUMBERS
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+
+log = logging.getLogger("ottla.node")
+
+SALT_BYTES = 16
+NONCE_BITS = 130
+
+
+def is_sasl(endpoint: Endpoint) -> bool:
+    return endpoint.security_protocol.startswith("SASL")
+
+
+class NodeUsers:
+    """SCRAM users and delegation tokens, as the node's metadata has them now, and the keys for OAUTHBEARER's tokens."""
+
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
+        self._decoy_key = node.world.rng.randbytes(SALT_BYTES)
+        self.tokens = OAuthTokens(node.world)
+        self.for_scram = ScramUsers(self._credential, self._token, self._decoy_salt, self._nonce)
+
+    @property
+    def _image(self) -> MetadataImage:
+        return self._node.metadata.loader.image
+
+    def _credential(self, mechanism: str, user: str) -> Credential | None:
+        return self._image.scram.credential(NUMBERS[mechanism], user)
+
+    def _token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        return None
+
+    def _decoy_salt(self, user: str) -> bytes:
+        return hmac.digest(self._decoy_key, user.encode("utf-8", "replace"), hashlib.sha256)[:SALT_BYTES]
+
+    def _nonce(self) -> str:
+        return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"
+
+
+def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> PeerLogin | None:
+    """Returns how this node logs in at a listener of other nodes, None if that has no SASL.
+
+    `name` is the property that says the mechanism.
+
+    Raises:
+        ConfigError: the mechanism is not there, or its credentials are not.
+    """
+    if not config.security_protocol(listener).startswith("SASL"):
+        return None
+    mechanism: str = config[name]
+    if mechanism not in MECHANISMS:
+        remedy = f"{name} with one of {', '.join(MECHANISMS)}"
+        raise ConfigError(name, mechanism, "this version of Ottla does not have the mechanism", remedy)
+    if mechanism == OAUTHBEARER:
+        token = peer_tokens(config, listener, OAuthTokens(world))
+
+        async def with_token() -> ClientExchange:
+            return OAuthBearerClient(await token())
+
+        return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    client_exchange(config, listener, mechanism, "")
+
+    async def with_password() -> ClientExchange:
+        # The configuration is read at each login: a dynamic one may have brought another password.
+        return client_exchange(config, listener, mechanism, f"{world.rng.getrandbits(NONCE_BITS):x}")
+
+    return PeerLogin(mechanism, with_password, world.workers, world.clock)
+
+
+def logins_of(
+    node: NodeState, users: NodeUsers, endpoint: Endpoint, requests: Requests, wheel: TimerWheel
+) -> Logins | None:
+    """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
+    if not is_sasl(endpoint):
+        return None
+    logins = Logins(
+        login_rules(node.config, endpoint.name, users.for_scram, users.tokens), requests, node.world.clock, wheel
+    )
+
+    def update(config: NodeConfig, changed: frozenset[str]) -> None:
+        try:
+            logins.rules = login_rules(config, endpoint.name, users.for_scram, users.tokens)
+        except ConfigError as error:
+            log.error("Logins of listener %s go on by the rules that they had: %s", endpoint.name, error)
+
+    node.config.watch(update)
+    return logins

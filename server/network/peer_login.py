@@ -1,0 +1,77 @@
+"""How a channel logs in at a SASL listener of another node, before its first request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.server.clock import Clock
+from ottla.server.security.sasl.client import ClientExchange, LoginRefused
+from ottla.server.workers import Workers
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: Nodes try again and again, so the same failure is not logged more often.
+LOG_INTERVAL_MS = 10_000
+
+#: Sends a request of an API in a version; the result is the response.
+Send = Callable[[object, Api, int], Awaitable[T]]
+
+
+class Exchanges(Protocol):
+    """Makes the exchange of each login; a token may have to be fetched for it."""
+
+    async def __call__(self) -> ClientExchange: ...
+
+
+class PeerLogin:
+    """The mechanism and the credentials of this node."""
+
+    def __init__(self, mechanism: str, exchange: Exchanges, workers: Workers, clock: Clock) -> None:
+        self.mechanism = mechanism
+        self._exchange = exchange
+        self._workers = workers
+        self._clock = clock
+        self._logged_ms = -LOG_INTERVAL_MS
+
+    async def log_in(self, where: str, send: Send[object], version: int) -> int:
+        """Returns the lifetime of the session in milliseconds, 0 if it does not end.
+
+        Raises:
+            LoginRefused: one side does not accept the other.
+        """
+        try:
+            return await self._log_in(send, version)
+        except LoginRefused as refused:
+            now_ms = self._clock.mono_ms()
+            if now_ms - self._logged_ms >= LOG_INTERVAL_MS:
+                self._logged_ms = now_ms
+                log.error("Login at %s by %s failed: %s", where, self.mechanism, refused)
+            raise
+
+    async def _log_in(self, send: Send[object], version: int) -> int:
+        shaken = await send(SaslHandshakeRequest(mechanism=self.mechanism), APIS[ApiKey.SASL_HANDSHAKE], 1)
+        assert isinstance(shaken, SaslHandshakeResponse)
+        if shaken.error_code != ErrorCode.NONE:
+            raise LoginRefused(
+                f"{ErrorCode(shaken.error_code).name}, it enables {', '.join(shaken.mechanisms) or 'no mechanism'}"
+            )
+        exchange = await self._exchange()
+        token, lifetime_ms = exchange.answer(b""), 0
+        while token is not None:
+            response = await send(SaslAuthenticateRequest(auth_bytes=token), APIS[ApiKey.SASL_AUTHENTICATE], version)
+            assert isinstance(response, SaslAuthenticateResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise LoginRefused(response.error_message or ErrorCode(response.error_code).name)
+            lifetime_ms, challenge = response.session_lifetime_ms, bytes(response.auth_bytes)
+            if exchange.is_slow:
+                token = await self._workers.run(exchange.answer, challenge)
+            else:
+                token = exchange.answer(challenge)
+        return lifetime_ms

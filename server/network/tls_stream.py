@@ -1,0 +1,381 @@
+"""TLS between a transport and a protocol of ours: to the transport it is the protocol, to the protocol the transport.
+
+asyncio's own TLS protocol does not fit a server of many clients: handshakes take the event loop as they come, each connection
+has a receive buffer, a large response is encrypted in one go, and a failed handshake leaves no line in the log. Here
+
+    handshakes     wait for their turn (`server.network.turn`): a signature with RSA-2048 takes a millisecond
+    reading        from one buffer for all connections, decrypted straight into the protocol's own buffer
+    writing        is encrypted as far as the transport takes it; what is left stays a view of a file
+    failures       have one reason each, also that the peer does not speak TLS
+
+The bytes go through `ssl.MemoryBIO`: no socket is touched here, so the simulator's transports are as good as the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, cast
+
+from ottla.server.clock import Clock
+from ottla.server.network.turn import Turn
+
+#: What handshakes may take in one turn of the event loop, so that requests are served between them.
+HANDSHAKES_TURN_NS = 2_000_000
+#: What one read of the transport can take.
+CIPHERTEXT_BYTES = 256 * 1024
+#: A channel to another node, or of a command, has a buffer of its own.
+CHANNEL_CIPHERTEXT_BYTES = 64 * 1024
+#: Pieces are encrypted in steps of this size: large enough for few system calls, small enough for the processor's cache.
+ENCRYPTED_BYTES = 256 * 1024
+#: TLS records have 16 KiB at most; smaller pieces of a response are joined up to that.
+RECORD_BYTES = 16 * 1024
+#: Ciphertext that waits for the peer. Above the first nothing more is encrypted, until it is below the second.
+CIPHERTEXT_HIGH_BYTES = 512 * 1024
+CIPHERTEXT_LOW_BYTES = 128 * 1024
+#: The content type of the first record of every handshake.
+HANDSHAKE_RECORD = 0x16
+#: Type, version and length of a record.
+RECORD_HEADER_BYTES = 5
+
+Piece = bytes | bytearray | memoryview
+
+
+def nothing(*_: object) -> None:
+    """What is called when nothing is to be done."""
+
+
+class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
+    """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
+
+    `on_secured` is called when the handshake is complete, and before the protocol gets its first bytes; `on_failed` at most
+    once, with the reason, when the handshake or a record fails. The caller closes the transport then.
+    """
+
+    __slots__ = (
+        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_hello_bytes", "_inbox", "_incoming",
+        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_raw", "_raw_full", "_server_name", "_sslobj", "_turn",
+        "is_secured",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        app: asyncio.BufferedProtocol,
+        context: tls.SSLContext,
+        clock: Clock,
+        *,
+        on_secured: Callable[[TlsStream], object],
+        on_failed: Callable[[str], object],
+        inbox: memoryview | None = None,
+        turn: Turn | None = None,
+        server_name: str | None = None,
+    ) -> None:
+        """A client has the server's name, a server the buffer and the turn that its connections share."""
+        super().__init__()
+        self._app = app
+        self._context = context
+        self._clock = clock
+        self._on_secured = on_secured
+        self._on_failed = on_failed
+        self._inbox = memoryview(bytearray(CHANNEL_CIPHERTEXT_BYTES)) if inbox is None else inbox
+        self._turn = turn
+        self._hello_bytes = 0
+        self._server_name = server_name
+        self._incoming = tls.MemoryBIO()
+        self._outgoing = tls.MemoryBIO()
+        self._sslobj: tls.SSLObject | None = None  # a connection that sends nothing costs none
+        self._raw: asyncio.Transport
+        self._backlog: deque[Piece] = deque()
+        self._backlog_bytes = 0
+        self._limit = CIPHERTEXT_HIGH_BYTES
+        self._paused = False
+        self._app_paused = False
+        self._raw_full = False
+        self._closing = False
+        self._ending = False
+        self.is_secured = False
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, which has been verified; None without one."""
+        return None if self._sslobj is None else self._sslobj.getpeercert(binary_form=True)
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's, so this can be a cast only.
+        self._raw = cast(asyncio.Transport, transport)
+        self._raw.set_write_buffer_limits(high=CIPHERTEXT_HIGH_BYTES, low=CIPHERTEXT_LOW_BYTES)
+        self._app.connection_made(self)
+        if self._server_name is not None and not self._closing:
+            self.next_turn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = self._paused = True
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        app, self._app = (
+            self._app,
+            _NO_PROTOCOL,
+        )  # the protocol refers to its transport: no cycle is left to the collector
+        self._on_secured = self._on_failed = nothing
+        app.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing:
+            return
+        self._incoming.write(self._inbox[:nbytes])
+        if self.is_secured:
+            self._deliver()
+        elif self._turn is None:
+            self.next_turn()
+        elif self._sslobj is not None or self._has_hello(nbytes):
+            # Reading stops until then: what waits is what one read took.
+            self._raw.pause_reading()
+            self._turn.wait(self)
+
+    def _has_hello(self, nbytes: int) -> bool:
+        """Returns True when the first record is there: until then a connection costs only what it has sent."""
+        if self._hello_bytes == 0:
+            first = bytes(self._inbox[: min(nbytes, RECORD_HEADER_BYTES)])
+            if first[0] != HANDSHAKE_RECORD:
+                self._fail(f"SSL handshake failed: {not_tls(first)}")
+                return False
+            # Less than a header goes to OpenSSL, which waits for the rest.
+            self._hello_bytes = RECORD_HEADER_BYTES + int.from_bytes(first[3:5], "big") if len(first) == 5 else 1
+        return self._incoming.pending >= self._hello_bytes
+
+    def eof_received(self) -> bool:
+        if not self._closing:
+            if not self.is_secured and self._sslobj is not None:
+                self._fail("SSL handshake failed: the peer closed the connection")
+            self._app.eof_received()
+            self.close()
+        return True  # the transport stays open for what is still to be written; `close` closes it
+
+    def pause_writing(self) -> None:
+        self._raw_full = True
+
+    def resume_writing(self) -> None:
+        self._raw_full = False
+        self._encrypt()
+
+    # The handshake
+
+    def next_turn(self) -> None:
+        """Take the next step of the handshake: the turn's call."""
+        if self._closing:
+            return
+        began_ns = self._clock.mono_ns()
+        if self._sslobj is None:
+            self._sslobj = self._context.wrap_bio(
+                self._incoming,
+                self._outgoing,
+                server_side=self._server_name is None,
+                server_hostname=self._server_name,
+            )
+        try:
+            self._sslobj.do_handshake()
+        except tls.SSLWantReadError:
+            self._send()
+            self._raw.resume_reading()
+        except (tls.SSLError, ValueError) as error:
+            self._send()  # the alert
+            self._fail(f"SSL handshake failed: {reason_of(error)}")
+        else:
+            self._send()
+            self.is_secured = True
+            self._on_secured(self)
+            self._encrypt()
+            self._resume()
+        finally:
+            if self._turn is not None:
+                self._turn.spend(self._clock.mono_ns() - began_ns)
+
+    def _fail(self, reason: str) -> None:
+        on_failed, self._on_failed = self._on_failed, nothing
+        on_failed(reason)
+
+    # Reading
+
+    def _deliver(self) -> None:
+        """Decrypt what has arrived into the protocol's buffers."""
+        sslobj, incoming = self._sslobj, self._incoming
+        assert sslobj is not None
+        read, pending = sslobj.read, sslobj.pending
+        has_ended = False
+        try:
+            while not self._paused and (incoming.pending or pending()):
+                buffer = cast(memoryview, self._app.get_buffer(-1))
+                have, room = 0, len(buffer)
+                # Asking what is pending costs less than the exception at the end of what has come.
+                while have < room and (incoming.pending or pending()):
+                    try:
+                        got = read(room - have, cast(bytearray, buffer[have:]))
+                    except tls.SSLWantReadError:
+                        break
+                    if not got:
+                        has_ended = True  # close_notify
+                        break
+                    have += cast(int, got)
+                if have:
+                    self._app.buffer_updated(have)
+                if have < room:
+                    break
+        except tls.SSLError as error:
+            self._send()
+            self._fail(f"SSL failed: {reason_of(error)}")
+            return
+        if self._outgoing.pending:
+            self._send()
+        if has_ended and not self._closing:
+            self.eof_received()
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._closing and self._paused:
+            self._paused = False
+            # Not at once: the protocol is in the middle of its own work.
+            self._clock.call_later(0, self._resume)
+
+    def _resume(self) -> None:
+        if self._closing or self._paused:
+            return
+        self._deliver()
+        if not self._closing and not self._paused:
+            self._raw.resume_reading()
+
+    def is_reading(self) -> bool:
+        return not self._paused
+
+    # Writing
+
+    def write(self, data: Piece) -> None:
+        if self._closing:
+            return
+        self._backlog.append(data)
+        self._backlog_bytes += len(data)
+        self._encrypt()
+
+    def writelines(self, list_of_data: Iterable[Piece]) -> None:
+        if self._closing:
+            return
+        for data in list_of_data:
+            self._backlog.append(data)
+            self._backlog_bytes += len(data)
+        self._encrypt()
+
+    def _encrypt(self) -> None:
+        """Encrypt as much as the transport takes, and keep the protocol informed."""
+        if not self.is_secured or self._ending:
+            return
+        assert self._sslobj is not None
+        while self._backlog and not self._raw_full:
+            piece = self._next_piece()
+            self._backlog_bytes -= len(piece)
+            try:
+                done = self._sslobj.write(cast(bytes, piece))
+                while done < len(piece):
+                    done += self._sslobj.write(cast(bytes, memoryview(piece)[done:]))
+            except tls.SSLError as error:
+                self._fail(f"SSL failed: {reason_of(error)}")
+                self.abort()
+                return
+            self._send()
+        if self._backlog:
+            if self._backlog_bytes > self._limit and not self._app_paused:
+                self._app_paused = True
+                self._app.pause_writing()
+        elif self._closing:
+            self._end()
+        elif self._app_paused and not self._raw_full:
+            self._app_paused = False
+            self._app.resume_writing()
+
+    def _next_piece(self) -> Piece:
+        backlog = self._backlog
+        piece = backlog.popleft()
+        if len(piece) > ENCRYPTED_BYTES:
+            view = memoryview(piece)
+            backlog.appendleft(view[ENCRYPTED_BYTES:])
+            return view[:ENCRYPTED_BYTES]
+        if not backlog or len(piece) + len(backlog[0]) > RECORD_BYTES:
+            return piece
+        joined, size = [piece], len(piece)
+        while backlog and size + len(backlog[0]) <= RECORD_BYTES:
+            size += len(backlog[0])
+            joined.append(backlog.popleft())
+        return b"".join(joined)
+
+    def _send(self) -> None:
+        if self._outgoing.pending:
+            self._raw.write(self._outgoing.read())
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is not None:
+            self._limit = high
+
+    def get_write_buffer_size(self) -> int:
+        return self._backlog_bytes + self._raw.get_write_buffer_size()
+
+    # Closing
+
+    def close(self) -> None:
+        """Close after what has been written."""
+        if self._closing:
+            return
+        self._closing = self._paused = True
+        if not self._backlog or not self.is_secured:
+            self._end()
+        else:
+            self._raw.pause_reading()
+
+    def _end(self) -> None:
+        self._ending = True
+        if self.is_secured and self._sslobj is not None:
+            with suppress(tls.SSLError):
+                self._sslobj.unwrap()  # writes close_notify; the peer's is not waited for
+            self._send()
+        self._raw.close()
+
+    def abort(self) -> None:
+        self._closing = self._paused = self._ending = True
+        self._raw.abort()
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._sslobj if name == "ssl_object" else self._raw.get_extra_info(name, default)
+
+
+_NO_PROTOCOL = asyncio.BufferedProtocol()
+
+
+def not_tls(first_bytes: bytes) -> str:
+    """What a peer sent instead of a handshake."""
+    if first_bytes[:1].isalpha():
+        return "the first bytes are text, such as an HTTP request: this listener wants SSL"
+    return "the first bytes are no TLS handshake: the client speaks plaintext, but this listener wants SSL"
+
+
+def reason_of(error: Exception) -> str:
+    """OpenSSL's reason, without the places in its sources."""
+    if isinstance(error, tls.SSLCertVerificationError):
+        return f"the peer's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, tls.SSLError) and error.reason:
+        words = error.reason.lower().replace("_", " ")
+        for prefix in ("tlsv1 alert ", "tlsv13 alert ", "sslv3 alert "):
+            if words.startswith(prefix):
+                return f"the peer answered with the alert '{words.removeprefix(prefix)}'"
+        return words
+    return str(error)

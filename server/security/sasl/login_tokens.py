@@ -1,0 +1,83 @@
+"""Tokens with which this node logs in by OAUTHBEARER: of the client-credentials grant (RFC 6749), or unsecured for development."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import Values
+from ottla.server.security.sasl.client import LoginRefused
+from ottla.server.security.sasl.web import TIMEOUT_S, fetch
+
+if TYPE_CHECKING:
+    from ottla.server.world import World
+
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
+CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"
+UNSECURED = "unsecuredLogin"
+MS_PER_S = 1000
+DEFAULT_LIFETIME_S = 3600
+
+
+def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
+    """Returns the token of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
+    lifetime_s = int(options.get(f"{UNSECURED}LifetimeSeconds", DEFAULT_LIFETIME_S))
+    claims: dict[str, object] = {"exp": now_ms // MS_PER_S + lifetime_s, "iat": now_ms // MS_PER_S}
+    for option, text in options.items():
+        kind, _, claim = option.partition("_")
+        if kind == f"{UNSECURED}StringClaim":
+            claims[claim] = text
+        elif kind == f"{UNSECURED}NumberClaim":
+            claims[claim] = float(text)
+        elif kind == f"{UNSECURED}ListClaim":
+            claims[claim] = text[1:].split(text[0]) if text[1:] else []
+    return f"{_segment({'alg': 'none'})}.{_segment(claims)}."
+
+
+def _segment(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+class ClientCredentials:
+    """Gets a token from the identity provider, and keeps it for most of its life."""
+
+    def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
+        """`values`: the configuration; `options` of the JAAS entry, which has Kafka's older names. Raises ConfigError."""
+        self._world = world
+        self._url: str = values[ENDPOINT]
+        client_id = values[CLIENT_ID] or options.get("clientId")
+        secret = values[CLIENT_SECRET] or options.get("clientSecret")
+        if not client_id or not secret:
+            name = CLIENT_SECRET if client_id else CLIENT_ID
+            raise ConfigError(name, None, "", f"{name}=...", message=f"{name} is not set, and {ENDPOINT} is")
+        basic = base64.b64encode(f"{quote(client_id, '')}:{quote(secret, '')}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {basic}", "Content-Type": "application/x-www-form-urlencoded"}
+        scope = values["sasl.oauthbearer.scope"] or options.get("scope")
+        self._body = urlencode({"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})).encode()
+        self._timeout_s = (values["sasl.login.read.timeout.ms"] or TIMEOUT_S * MS_PER_S) / MS_PER_S
+        self._part = values["sasl.login.refresh.window.factor"]
+        self._token = ""
+        self._until_ms = 0
+
+    async def token(self) -> str:
+        """Raises LoginRefused."""
+        now_ms = self._world.clock.mono_ms()
+        if now_ms < self._until_ms:
+            return self._token
+        try:
+            data = await self._world.workers.run(fetch, self._url, self._body, self._headers, self._timeout_s)
+            answer = json.loads(data)
+            self._token = str(answer["access_token"])
+            lifetime_s = float(answer.get("expires_in", 0))
+        except OSError as error:
+            raise LoginRefused(f"no token from {self._url}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # The response is not repeated, because it may have the token.
+            raise LoginRefused(f"{self._url} answered without a token") from None
+        self._until_ms = now_ms + int(lifetime_s * MS_PER_S * self._part)
+        return self._token

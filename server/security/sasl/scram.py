@@ -1,0 +1,133 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side. The password is never sent.
+
+    expecting client first     -> challenge: nonce, salt, iterations
+    expecting client final     -> Authenticated with the server's signature, or SaslFailure
+    done
+
+With the extension tokenauth=true (KIP-48) the name is the id of a delegation token, its HMAC is the password, and the principal is
+the token's owner.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ottla.server.security.principal import Principal
+from ottla.server.security.sasl.exchange import Authenticated, SaslFailure, user
+from ottla.server.security.sasl.scram_messages import (
+    HASHES,
+    ITERATIONS_MIN,
+    ClientFirst,
+    auth_message,
+    hash_of,
+    read_client_final,
+    read_client_first,
+    server_first,
+    xor,
+)
+
+TOKEN_AUTH = "tokenauth"
+
+
+class Credential(Protocol):
+    """`controller.metadata.scram.ScramCredential`."""
+
+    @property
+    def salt(self) -> bytes: ...
+    @property
+    def stored_key(self) -> bytes: ...
+    @property
+    def server_key(self) -> bytes: ...
+    @property
+    def iterations(self) -> int: ...
+
+
+class TokenCredential(NamedTuple):
+    """What a delegation token's login is checked with."""
+
+    owner: Principal
+    expires_ms: int
+    credential: Credential
+
+
+class ScramUsers(NamedTuple):
+    """Where credentials come from. Arguments are the name of the mechanism, and the user or the token's id."""
+
+    credential: Callable[[str, str], Credential | None]
+    token: Callable[[str, str], TokenCredential | None]
+    #: A salt for a user that does not exist, the same at every attempt.
+    decoy_salt: Callable[[str], bytes]
+    nonce: Callable[[], str]
+
+
+class Decoy(NamedTuple):
+    """The credential of a user that does not exist: whether a name is known must not be visible in the first challenge."""
+
+    salt: bytes
+    iterations: int = ITERATIONS_MIN
+    stored_key: bytes = b""
+    server_key: bytes = b""
+
+
+class ScramExchange:
+    def __init__(self, mechanism: str, users: ScramUsers) -> None:
+        self._mechanism = mechanism
+        self._digest = HASHES[mechanism]
+        self._users = users
+        self._first: ClientFirst | None = None
+        self._server_first = ""
+        self._nonce = ""
+        self._credential: Credential = Decoy(b"")
+        self._principal = user("")
+        self._expires_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes | Authenticated:
+        try:
+            return self._challenge(token) if self._first is None else self._verify(self._first, token)
+        except ValueError as error:
+            raise SaslFailure(str(error)) from None
+
+    def _challenge(self, token: bytes) -> bytes:
+        first = self._first = read_client_first(token)
+        credential: Credential | None
+        if first.extensions.get(TOKEN_AUTH, "").lower() == "true":
+            found = self._users.token(self._mechanism, first.name)
+            if found is None:
+                raise SaslFailure(f"Token Authentication failed: Invalid tokenId : {first.name}")
+            self._principal = found.owner._replace(token_authenticated=True)
+            self._expires_ms, credential = found.expires_ms, found.credential
+        else:
+            self._principal = user(first.name)
+            credential = self._users.credential(self._mechanism, first.name)
+            if credential is None:
+                credential = Decoy(self._users.decoy_salt(first.name))
+        if first.authorization_id and first.authorization_id != first.name:
+            message = "Authentication failed: Client requested an authorization id that is different from username"
+            raise SaslFailure(message, message)
+        if credential.iterations < ITERATIONS_MIN:
+            raise SaslFailure(
+                f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN} for {self._mechanism}"
+            )
+        self._credential = credential
+        self._nonce = first.nonce + self._users.nonce()
+        self._server_first = server_first(self._nonce, credential.salt, credential.iterations)
+        return self._server_first.encode()
+
+    def _verify(self, first: ClientFirst, token: bytes) -> Authenticated:
+        final = read_client_final(token)
+        if final.nonce != self._nonce:
+            raise SaslFailure("Invalid client nonce in the final client message.")
+        credential, digest = self._credential, self._digest
+        message = auth_message(first.bare, self._server_first, final.without_proof)
+        if not credential.stored_key:
+            raise SaslFailure("Authentication failed: Invalid user credentials")
+        signature = hmac.digest(credential.stored_key, message, digest)
+        if len(final.proof) != len(signature):
+            raise SaslFailure("Invalid client credentials")
+        if not hmac.compare_digest(hash_of(digest, xor(signature, final.proof)), credential.stored_key):
+            raise SaslFailure("Invalid client credentials")
+        answer = b"v=" + base64.b64encode(hmac.digest(credential.server_key, message, digest))
+        return Authenticated(self._principal, answer, self._expires_ms)

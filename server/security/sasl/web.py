@@ -1,0 +1,39 @@
+"""Requests to an identity provider over HTTP. They block, so they run on a worker."""
+
+from __future__ import annotations
+
+from http.client import HTTPException
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+#: What an identity provider may answer: a key set has a few KB.
+ANSWER_BYTES_MAX = 1024 * 1024
+TIMEOUT_S = 10.0
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Secrets are sent to the host that the operator has named, and to no other."""
+
+    def redirect_request(self, *args: object) -> None:
+        return None
+
+
+def fetch(
+    url: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S
+) -> bytes:
+    """Sends a GET, or a POST of `body`, and returns the response.
+
+    Raises:
+        OSError: there is no response with status 200.
+    """
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise OSError(f"{url} is no URL of HTTP")
+    request = Request(url, body, {"Accept": "application/json", **(headers or {})})
+    try:
+        with build_opener(_NoRedirect).open(request, timeout=timeout_s) as response:
+            data: bytes = response.read(ANSWER_BYTES_MAX + 1)
+    except HTTPException as error:
+        raise OSError(f"malformed response: {type(error).__name__}") from None
+    if len(data) > ANSWER_BYTES_MAX:
+        raise OSError(f"the response has more than {ANSWER_BYTES_MAX} bytes")
+    return data

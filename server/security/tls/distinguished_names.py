@@ -1,0 +1,75 @@
+"""Distinguished names as Java writes them, which are the principals' names of clients with certificates (RFC 2253).
+
+ACLs and super.users compare the text, so it has to be the same to the character: the last part first, other types than those
+of the RFC by number with the value's encoding in hex, and its own rules of what is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+ESCAPED = frozenset(',=+<>#;"\\')
+#: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString. Java reads the bytes of each as UTF-8.
+STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+
+
+def rfc2253(subject: bytes) -> str:
+    """The text of a Name in DER."""
+    (_, sequence, _) = next(_elements(subject))
+    parts = []
+    for _, attributes, _ in _elements(sequence):
+        parts.append("+".join(_attribute(attribute) for _, attribute, _ in _elements(attributes)))
+    return ",".join(reversed(parts))
+
+
+def _attribute(pair: bytes) -> str:
+    (_, oid, _), (tag, value, encoded) = _elements(pair)
+    number = _dotted(oid)
+    keyword = KEYWORDS.get(number)
+    if keyword is None or tag not in STRINGS:
+        return f"{keyword or number}=#{encoded.hex()}"
+    return f"{keyword}={_escaped(value.decode(errors='replace'))}"
+
+
+def _escaped(text: str) -> str:
+    escaped = "".join("\\" + each if each in ESCAPED else "\\00" if each == "\0" else each for each in text)
+    start = len(escaped) - len(escaped.lstrip(" \r"))
+    end = len(escaped.rstrip(" \r"))
+    blanks = [f"\\{each}" for each in escaped[:start]], [f"\\{each}" for each in escaped[max(start, end) :]]
+    return "".join(blanks[0]) + escaped[start:end] + "".join(blanks[1])
+
+
+def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """The elements in a row of DER: tag, content, and the whole element."""
+    pos = 0
+    while pos < len(data):
+        begin, tag, size = pos, data[pos], data[pos + 1]
+        pos += 2
+        if size & 0x80:
+            count = size & 0x7F
+            size = int.from_bytes(data[pos : pos + count], "big")
+            pos += count
+        yield tag, data[pos : pos + size], data[begin : pos + size]
+        pos += size
+
+
+def _dotted(oid: bytes) -> str:
+    numbers, number = [], 0
+    for byte in oid:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]]))

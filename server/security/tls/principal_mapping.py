@@ -1,0 +1,89 @@
+"""ssl.principal.mapping.rules: from a certificate's distinguished name to the name of a principal.
+
+    RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, DEFAULT
+
+The first rule whose pattern matches the whole name decides. A slash within a pattern is written \\/; L and U at the end are for
+lower and upper case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.server.config.errors import ConfigError
+
+NAME = "ssl.principal.mapping.rules"
+RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+DEFAULT = "DEFAULT"
+BETWEEN = re.compile(r"\s*(?:,\s*|\Z)")
+#: In a replacement, as Java reads it: a backslash takes the next character as it is, $ refers to a group.
+REFERENCE = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+
+
+class Rule(NamedTuple):
+    """`pattern` None: the name as it is."""
+
+    pattern: re.Pattern[str] | None = None
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, name: str) -> str | None:
+        if self.pattern is None:
+            return name
+        if self.pattern.fullmatch(name) is None:
+            return None
+        mapped = self.pattern.sub(self._expand, name)
+        return {"L": mapped.lower(), "U": mapped.upper()}.get(self.case, mapped)
+
+    def _expand(self, match: re.Match[str]) -> str:
+        def referred(reference: re.Match[str]) -> str:
+            if reference[1] is not None:
+                return reference[1]
+            # As many digits as there are groups for; the others stand for themselves.
+            digits = reference[2]
+            for end in range(len(digits), 0, -1):
+                if int(digits[:end]) <= match.re.groups:
+                    return (match[int(digits[:end])] or "") + digits[end:]
+            return f"${digits}"
+
+        return REFERENCE.sub(referred, self.replacement)
+
+
+def read_rules(text: str) -> tuple[Rule, ...]:
+    """Raises ConfigError."""
+    rules, text, pos = [], text.strip(), 0
+    while pos < len(text):
+        match = RULE.match(text, pos)
+        if match is not None:
+            rules.append(_rule(text, *match.groups()))
+            pos = match.end()
+        elif text.startswith(DEFAULT, pos):
+            rules.append(Rule())
+            pos += len(DEFAULT)
+        after = BETWEEN.match(text, pos)
+        if after is None:
+            raise _invalid(text, f"Invalid rule: {text[pos:]}")
+        pos = after.end()
+    return tuple(rules)
+
+
+def _rule(text: str, pattern: str, replacement: str, case: str) -> Rule:
+    try:
+        return Rule(re.compile(pattern), replacement, case)
+    except re.error as error:
+        raise _invalid(text, f"Invalid pattern {pattern}: {error}") from None
+
+
+def _invalid(text: str, why: str) -> ConfigError:
+    return ConfigError(NAME, text, why, "RULE:pattern/replacement/ with an L or U, or DEFAULT, separated by commas")
+
+
+def mapped_name(rules: Sequence[Rule], name: str) -> str:
+    """Raises ValueError if no rule matches: the client is not let in."""
+    for rule in rules:
+        mapped = rule.apply(name)
+        if mapped is not None:
+            return mapped
+    raise ValueError(f"No rules apply to {name}, rules {NAME}")

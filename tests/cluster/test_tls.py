@@ -1,0 +1,269 @@
+"""Three nodes whose brokers, controllers and clients speak TLS with certificates on both sides; stock clients; rotation under load."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from cryptography import x509
+from kafka import KafkaConsumer, KafkaProducer
+
+from ottla.testing import Cluster
+from tests.certificates import Authority, Issued
+from tests.ports import free_ports
+from tests.server.tiny_node import heartbeat
+
+SECRET = "a secret that stands nowhere"
+WAIT_S = 30
+
+
+def node_properties(directory: Path, number: int, authority: Authority) -> dict[str, str]:
+    """Everything but the port by which the test itself looks at metadata is TLS."""
+    write_key_store(directory, number, authority.issue(f"node-{number}", ["localhost", "127.0.0.1"]))
+    (directory / "ca.pem").write_text(authority.pem)
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / f"node-{number}.pem"),
+        "ssl.key.password": SECRET,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "ssl.client.auth": "required",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": "TLS",
+    }
+
+
+def write_key_store(directory: Path, number: int, issued: Issued) -> None:
+    path = directory / f"node-{number}.pem"
+    new = path.with_suffix(".new")
+    new.write_text(issued.encrypted_key_pem(SECRET) + issued.chain_pem)
+    new.rename(path)
+
+
+class Secured:
+    """The cluster, with what its clients need."""
+
+    def __init__(self, directory: Path, cluster: Cluster, authority: Authority, ports: list[int]) -> None:
+        self.directory = directory
+        self.cluster = cluster
+        self.authority = authority
+        self.ports = ports
+        self.bootstrap = ",".join(f"localhost:{port}" for port in ports)
+        self.ca = str(directory / "ca.pem")
+        self.certificate = str(directory / "client.pem")
+        self.key = str(directory / "client.key")
+        client = authority.issue("client")
+        Path(self.certificate).write_text(client.chain_pem)
+        Path(self.key).write_text(client.key_pem)
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SSL",
+            "ssl.ca.location": self.ca,
+            "ssl.certificate.location": self.certificate,
+            "ssl.key.location": self.key,
+        }
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("tls")
+    authority = Authority.create("test CA")
+    (base, *_) = free_ports(300)
+    per_node = {}
+    for number in (1, 2, 3):
+        plain, tls, controller = (base + step + number - 1 for step in (0, 50, 100))
+        per_node[number] = node_properties(directory, number, authority) | {
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},TLS://localhost:{tls},CONTROLLER://127.0.0.1:{controller}",
+        }
+    with Cluster(3, directory=str(directory / "cluster"), base_port=base, per_node=per_node) as cluster:
+        yield Secured(directory, cluster, authority, [base + 50 + index for index in range(3)])
+
+
+def test_stock_clients_produce_and_consume_with_certificates(secured: Secured) -> None:
+    admin = AdminClient(secured.librdkafka)
+    for future in admin.create_topics([NewTopic("t", 6, 3)]).values():
+        future.result(WAIT_S)
+    producer = confluent_kafka.Producer(secured.librdkafka)
+    for number in range(1000):
+        producer.produce("t", str(number))
+    assert producer.flush(WAIT_S) == 0
+    kafka_python = {
+        "bootstrap_servers": secured.bootstrap.split(","),
+        "security_protocol": "SSL",
+        "ssl_cafile": secured.ca,
+        "ssl_certfile": secured.certificate,
+        "ssl_keyfile": secured.key,
+    }
+    consumer = KafkaConsumer("t", auto_offset_reset="earliest", consumer_timeout_ms=WAIT_S * 1000, **kafka_python)
+    seen = {int(next(consumer).value) for _ in range(1000)}
+    assert seen == set(range(1000))
+    consumer.close()
+    python_producer = KafkaProducer(acks="all", **kafka_python)
+    python_producer.send("t", b"1000").get(WAIT_S)
+    python_producer.close()
+    asyncio.run(check_aiokafka(secured))
+    for number in (1, 2, 3):
+        assert "ERROR" not in secured.cluster.log(number)
+
+
+async def check_aiokafka(secured: Secured) -> None:
+    settings = {"bootstrap_servers": secured.bootstrap, "security_protocol": "SSL", "ssl_context": secured.context()}
+    async with aiokafka.AIOKafkaProducer(acks="all", **settings) as producer:
+        await producer.send_and_wait("t", b"1001")
+    async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **settings) as consumer:
+        seen = {int((await asyncio.wait_for(consumer.getone(), WAIT_S)).value) for _ in range(1002)}
+    assert seen == set(range(1002))
+
+
+def test_a_client_without_a_certificate_or_with_one_of_another_authority_is_not_let_in(secured: Secured) -> None:
+    other = Authority.create("other").issue("client")
+    context = ssl.create_default_context(cafile=secured.ca)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        exchange(secured, context)
+    with private_pem(secured, other) as path:
+        context.load_cert_chain(path)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            exchange(secured, context)
+    for reason in ("peer did not return a certificate", "the peer's certificate is not accepted: self-signed"):
+        wait_for(lambda reason=reason: f"SSL handshake failed: {reason}" in secured.cluster.log(1))
+    assert SECRET not in secured.cluster.log(1)
+
+
+@contextmanager
+def private_pem(secured: Secured, issued: Issued) -> Iterator[str]:
+    path = secured.directory / "another.pem"
+    path.write_text(issued.key_pem + issued.chain_pem)
+    yield str(path)
+
+
+def exchange(secured: Secured, context: ssl.SSLContext) -> bytes:
+    """What the first node answers to a request. With TLS 1.3 a refusal comes after the client's handshake."""
+    with (
+        socket.create_connection(("localhost", secured.ports[0]), WAIT_S) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        connection.sendall(heartbeat())
+        answer = connection.recv(4)
+    if not answer:
+        raise ConnectionError("closed")
+    return answer
+
+
+class Load:
+    """Produces all the time, with a new connection for each record, and counts what failed."""
+
+    def __init__(self, secured: Secured) -> None:
+        self.done = 0
+        self.failures: list[str] = []
+        self._secured = secured
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            producer = confluent_kafka.Producer(self._secured.librdkafka)
+            producer.produce("load", b"x", callback=self._delivered)
+            if producer.flush(WAIT_S):
+                self.failures.append("not delivered")
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            self.done += 1
+
+    def wait(self, more: int) -> None:
+        until = self.done + more
+        wait_for(lambda: self.done >= until)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "not within the time"
+        time.sleep(0.02)
+
+
+def serial_number(port: int, secured: Secured) -> int:
+    """Of the certificate that the node shows."""
+    pem = ssl.get_server_certificate(("127.0.0.1", port))
+    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+
+
+def test_certificates_are_rotated_node_by_node_under_load(secured: Secured) -> None:
+    with Load(secured) as load:
+        load.wait(3)
+        for number, port in zip((1, 2, 3), secured.ports, strict=True):
+            issued = secured.authority.issue(f"node-{number}", ["localhost", "127.0.0.1"])
+            write_key_store(secured.directory, number, issued)
+            wait_for(lambda port=port, issued=issued: serial_number(port, secured) == issued.certificate.serial_number)
+            load.wait(3)
+    assert load.failures == []
+    assert secured.cluster.isr("load") and secured.cluster.wait_isr("load") < WAIT_S
+
+
+def test_a_new_key_store_that_does_not_fit_is_refused_with_one_line_and_the_old_one_stays(secured: Secured) -> None:
+    before = serial_number(secured.ports[0], secured)
+    path = secured.directory / "node-1.pem"
+    good = path.read_text()
+    for wrong, why in (
+        ("no PEM at all", "Expected one private key, but found 0"),
+        (Authority.create("other").issue("node-1", ["localhost", "127.0.0.1"]), "other nodes would refuse it"),
+        (secured.authority.issue("another", ["localhost", "127.0.0.1"]), "DistinguishedName does not match"),
+        (secured.authority.issue("node-1", ["localhost"]), "SubjectAltNames do not match: 127.0.0.1 would be lost"),
+    ):
+        text = wrong if isinstance(wrong, str) else wrong.encrypted_key_pem(SECRET) + wrong.chain_pem
+        path.write_text(text)
+        said_before = secured.cluster.log(1).count(why)
+        wait_for(lambda why=why, said=said_before: secured.cluster.log(1).count(why) > said)
+        assert serial_number(secured.ports[0], secured) == before
+    path.write_text(good)
+    wait_for(lambda: "have been replaced" in secured.cluster.log(1).rpartition("would be lost")[2])
+    assert exchange(secured, secured.context())
+    assert SECRET not in secured.cluster.log(1)
+
+
+def test_a_key_store_is_replaced_by_the_dynamic_configuration(secured: Secured) -> None:
+    issued = secured.authority.issue("node-2", ["localhost", "127.0.0.1"])
+    path = secured.directory / "node-2-new.pem"
+    path.write_text(issued.encrypted_key_pem(SECRET) + issued.chain_pem)
+    resource = ConfigResource(
+        "broker",
+        "2",
+        incremental_configs=[
+            ConfigEntry(
+                "listener.name.tls.ssl.keystore.location", str(path), incremental_operation=AlterConfigOpType.SET
+            )
+        ],
+    )
+    admin = AdminClient(secured.librdkafka)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(WAIT_S)
+    wait_for(lambda: serial_number(secured.ports[1], secured) == issued.certificate.serial_number)
+    assert exchange(secured, secured.context())
