@@ -50,10 +50,18 @@ def _member(group: ConsumerGroup, member: GroupMember, topics: TopicsImage) -> M
         client_host=metadata.client_host,
         subscribed_topic_names=metadata.subscribed_topic_names,
         subscribed_topic_regex=metadata.subscribed_topic_regex,
-        assignment=_assignment(partitions_of(member.current.assigned), topics),
+        assignment=_assignment(_held(member), topics),
         target_assignment=_assignment(group.target(member.member_id), topics),
         member_type=CONSUMER_MEMBER,
     )
+
+
+def _held(member: GroupMember) -> Partitions:
+    """Also what it has to give up, and may have still."""
+    held = dict(partitions_of(member.current.assigned))
+    for topic_id, partitions in partitions_of(member.current.pending_revocation).items():
+        held[topic_id] = held.get(topic_id, frozenset()) | partitions
+    return held
 
 
 def _assignment(assignment: Partitions, topics: TopicsImage) -> Assignment:

@@ -81,7 +81,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
 def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> list[CoordinatorRecord]:
     """A classic group without members gives its place up, and its offsets stay; one with members keeps it."""
     if request.member_epoch != JOINING_EPOCH:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     classic = shard.groups.get(request.group_id)
     if classic is None:
         return []
@@ -114,9 +114,9 @@ def _static_member(
 
 
 def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    """The previous epoch is accepted once more: the answer with the new one may be lost. A member may always join again."""
     epoch = request.member_epoch
-    if epoch == current.epoch:
+    if epoch in (current.epoch, JOINING_EPOCH):
         return
     if epoch > current.epoch or epoch != current.previous_epoch or not is_subset(_owned(request), current.assigned):
         word = "greater" if epoch > current.epoch else "smaller"
@@ -231,10 +231,11 @@ def _updated(
 
 
 def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Decision]) -> Decision:
-    """Not more often than the assignment interval: many members may join at once (KIP-1263)."""
+    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
     interval_ms = shard.cluster.consumer_settings(group.group_id).assignment_interval_ms
     since_ms = now_ms - group.assignment_timestamp_ms
-    if group.epoch == group.assignment_epoch or 0 <= since_ms < interval_ms:
+    is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
+    if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
     default = shard.config.consumer_group_assignors[0]
     return Outcome(new_target(group, shard.cluster.topics(), default, now_ms), then=go_on)

@@ -21,9 +21,7 @@ STATIC_LEAVING_EPOCH = -2
 #: Topic id -> partition -> the epoch at which the member got it (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
-EMPTY_METADATA = ConsumerGroupMemberMetadataValue(
-    instance_id=None, rack_id=None, subscribed_topic_regex=None, server_assignor=None
-)
+EMPTY_METADATA = ConsumerGroupMemberMetadataValue(instance_id=None, rack_id=None, server_assignor=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,17 +59,22 @@ def _divide_equally(owned: Owned, free: list[Partition]) -> None:
     for index, member_id in enumerate(sorted(owned, key=lambda member_id: (-loads[member_id], member_id))):
         quotas[member_id] = each + (index < extra)
         _take_surplus(owned[member_id], loads[member_id] - quotas[member_id], free)
+    unassigned = iter(free)
     for member_id, quota in quotas.items():
         for _ in range(quota - loads[member_id]):
-            topic_id, partition = free.pop()
+            topic_id, partition = next(unassigned)
             owned[member_id].setdefault(topic_id, set()).add(partition)
 
 
 def _take_surplus(topics: dict[bytes, set[int]], surplus: int, free: list[Partition]) -> None:
-    for topic_id, partitions in topics.items():
-        while surplus > 0 and partitions:
-            free.append((topic_id, partitions.pop()))
-            surplus -= 1
+    """The last partitions go, as in Kafka."""
+    for topic_id in reversed(topics):
+        if surplus <= 0:
+            return
+        gone = sorted(topics[topic_id])[-surplus:]
+        topics[topic_id].difference_update(gone)
+        free.extend((topic_id, partition) for partition in gone)
+        surplus -= len(gone)
 
 
 def _load(topics: Mapping[bytes, set[int]]) -> int:
