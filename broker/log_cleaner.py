@@ -28,6 +28,8 @@ class LogCleaner:
         self._cleaner = Cleaner(logs)
         self._process: WorkerProcess = world.workers.process()
         self._task: asyncio.Task[None] | None = None
+        #: The directory that the pass works on, and when its work began.
+        self._began: tuple[str, int] | None = None
 
     async def start(self) -> None:
         if self._configs["log.cleaner.enable"]:
@@ -58,11 +60,13 @@ class LogCleaner:
         steps = cleaner.run(self._world.clock.wall_ms())
         answer: Progress | None = None
         failure: Exception | None = None
+        self._began = None
         try:
             while True:
                 try:
                     step = steps.send(answer) if failure is None else steps.throw(failure)
                 except StopIteration as end:
+                    self._log_duration()
                     return bool(end.value)
                 answer = failure = None
                 try:
@@ -77,9 +81,16 @@ class LogCleaner:
         finally:
             steps.close()
 
+    def _log_duration(self) -> None:
+        """The line after the one of storage/cleaner.py, which has no clock."""
+        if self._began is not None:
+            directory, began_ms = self._began
+            log.info("Log cleaner pass over %s took %d ms", directory, self._world.clock.mono_ms() - began_ms)
+
     async def _do(self, step: Step) -> Progress | None:
         match step:
             case Begin(job):
+                self._began = (job.directory, self._world.clock.mono_ms())
                 await self._process.make(CleaningPass, self._world.files, job)
             case Advance(first_base):
                 return await self._advance(first_base)

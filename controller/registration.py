@@ -17,7 +17,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import supported_levels
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.server.clock import pause
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.client import Channel
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.cluster.lifecycle import BrokerState
+from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.metrics.groups import group_metrics
 from ottla.broker.metrics.isr import IsrChanges
 from ottla.broker.metrics.partitions import partition_metrics

@@ -33,6 +33,7 @@ COMMANDS = {
     "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups"),
     "config": Command("ottla.cli.commands.config", "get, set, unset settings of topics, brokers and groups"),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
     "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
     "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),
     "container": Command("ottla.cli.commands.container", "entry point of the container image"),

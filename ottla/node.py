@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRefused
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
+from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRefused
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode
@@ -174,7 +175,7 @@ class Node(NodeState):
             logs.open_all, lambda topic, topic_id: configs.for_log(image.configs.for_topic(topic)), clock.wall_ms()
         )
         if len(logs):
-            log.info("Opened %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
+            log.info("Loaded %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
         # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
         # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
         # answered TOPIC_ALREADY_EXISTS.

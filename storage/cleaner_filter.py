@@ -35,7 +35,7 @@ from ottla.protocol.records.encoded import (
 )
 from ottla.storage.config import LogConfig
 from ottla.storage.offset_map import GONE, TOMBSTONE, OffsetMap
-from ottla.storage.producers import ProducerState
+from ottla.storage.producer_state import ProducerState
 from ottla.storage.replay import read_marker
 from ottla.storage.txn_index import AbortedTxn
 

@@ -30,7 +30,7 @@ from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_state import LogState
 from ottla.storage.preparation import Prepared, prepare
-from ottla.storage.producers import BatchMetadata, Origin
+from ottla.storage.producer_state import BatchMetadata, Origin
 from ottla.storage.results import NO_BYTES, Appended, Read
 from ottla.storage.segment_indexes import TimestampAndOffset
 from ottla.storage.txn_index import AbortedTxn

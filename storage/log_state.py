@@ -18,7 +18,8 @@ from ottla.storage.files import Files
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.mappings import Mappings
 from ottla.storage.preparation import Preparation
-from ottla.storage.producers import ProducerState, ProducerStates
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.producers import ProducerStates
 from ottla.storage.roll_policy import roll_deadline
 from ottla.storage.segments import Segments
 

@@ -1,4 +1,4 @@
-"""All logs of a node over its log directories: open, create, find, delete, checkpoint, close.
+"""All logs of a node over its log directories: open, create, delete, flush, close. logs_state.py finds and checkpoints them.
 
 This module does not know the cluster's metadata: the broker compares the partitions with it and calls `create`, `delete`
 or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these logs: the quorum opens it itself.
@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from random import Random
+from collections.abc import Callable, Iterable
 
 from ottla.storage import checkpoint, clean_shutdown
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
-from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import RESERVED_IDS, LogDir
-from ottla.storage.mappings import Mappings
-from ottla.storage.offset_checkpoints import OffsetCheckpoints, Offsets
+from ottla.storage.logs_state import LogsState
 from ottla.storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
 from ottla.storage.recovery import new_log, open_log
-from ottla.storage.removal import REMOVED_AT_ONCE, Removals
+from ottla.storage.removal import REMOVED_AT_ONCE
 from ottla.storage.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -31,48 +27,11 @@ METADATA_LOG_DIR = "__cluster_metadata-0"
 # Recovery after a crash reads the unflushed part of each log: this many bytes take about 0.1 s (1 s with 100-byte batches).
 RECOVERY_BYTES_MAX = 64 << 20
 
-Key = tuple[bytes, int]
 ConfigFor = Callable[[str, bytes], LogConfig]
 
 
-class Logs:
-    def __init__(self, files: Files, directories: list[LogDir], rng: Random, mappings: Mappings | None = None) -> None:
-        self.files = files
-        self.directories = directories
-        self.mappings = mappings or Mappings()
-        self.previous_broker_epoch = -1  # the broker epoch at the last clean stop, -1 after a crash (KIP-966)
-        self.on_directory_failed: Callable[[LogDir], None] | None = None
-        self._rng = rng
-        self._logs: dict[Key, Log] = {}
-        self._by_name: dict[tuple[str, int], Log] = {}
-        self._dir_of: dict[Key, LogDir] = {}
-        self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
-        self._removals = Removals(files, self.directory_failed)
-        self._checkpoints = OffsetCheckpoints(files)
-        self._opened: set[str] = set()  # directories whose logs are all open and recovered
-        self._unclean: set[str] = set()  # directories where a log could not be closed
-        self._outdated: set[str] = set()  # directories where a checkpoint could not be written
-        self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
-
-    # Finding
-
-    def get(self, topic_id: bytes, partition: int) -> Log | None:
-        return self._logs.get((topic_id, partition))
-
-    def by_name(self, topic: str, partition: int) -> Log | None:
-        return self._by_name.get((topic, partition))
-
-    def __iter__(self) -> Iterator[Log]:
-        return iter(list(self._logs.values()))
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    def directory_of(self, log: Log) -> LogDir:
-        return self._dir_of[(log.topic_id, log.partition)]
-
-    def in_directory(self, directory: LogDir) -> list[Log]:
-        return list(self._in[directory.path].values())
+class Logs(LogsState):
+    """See the module."""
 
     # Opening
 
@@ -161,18 +120,6 @@ class Logs:
         known = isinstance(error, DamagedLog | CorruptFile)
         remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
         logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
-
-    def _add(self, directory: LogDir, log: Log) -> None:
-        key = (log.topic_id, log.partition)
-        other = self._by_name.get((log.topic, log.partition))
-        if other is not None:
-            raise StorageFailure(log.directory, f"{log.topic}-{log.partition} is in {other.directory} as well")
-        self._logs[key] = log
-        self._by_name[(log.topic, log.partition)] = log
-        self._dir_of[key] = directory
-        self._in[directory.path][key] = log
-        log.on_failure = lambda failure: self.directory_failed(directory, failure)
-        log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
     # Creating and deleting
 
@@ -271,15 +218,6 @@ class Logs:
         if log.has_files:
             self._rename_away(directory, log.topic, log.partition, STRAY)
 
-    def _take_out(self, log: Log) -> LogDir:
-        key = (log.topic_id, log.partition)
-        del self._logs[key]
-        del self._by_name[(log.topic, log.partition)]
-        log.leave()
-        directory = self._dir_of.pop(key)
-        del self._in[directory.path][key]
-        return directory
-
     def _name_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
         return f"{directory.path}/{name_with_suffix(topic, partition, self._rng.randbytes(16), suffix)}"
 
@@ -350,60 +288,6 @@ class Logs:
                 log.flush_checked_end_offset = end  # only an append can make it due: most of 10,000 logs get none
         return due
 
-    def write_recovery_points(self) -> None:
-        """Writes the recovery points, and the log start offsets that belong to them, on any thread (as the other checkpoints)."""
-        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write)
-        self.write_log_starts()
-
-    def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
-        """Writes and syncs the log start offsets, so that DeleteRecords survives a crash. Returns the directories where this failed."""
-        return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None, only)
-
-    def write_high_watermarks(self) -> None:
-        self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.truncating_to))
-
-    def write_cleaned(self) -> None:
-        """Writes up to which offset each log is clean. It may run on another thread."""
-        self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None)
-
-    def _write(self, name: str, value: Callable[[Log], int | None], only: LogDir | None = None) -> list[LogDir]:
-        """Writes a checkpoint; returns the directories whose file is out of date."""
-        missed: list[LogDir] = []
-        for directory in self.directories:
-            if only is not None and directory is not only:
-                continue
-            if not directory.online:
-                missed.append(directory)
-                continue
-            if directory.path not in self._opened:
-                continue  # an interrupted start has not opened all of its logs: their entries must stay
-            try:
-                self._checkpoints.write(directory.path, name, partial(self._offsets_in, directory, value))
-            except DiskFull as failure:
-                logger.warning("%s is out of date: %s", name, failure)
-                self._outdated.add(directory.path)
-                missed.append(directory)
-            except StorageFailure as failure:
-                self.directory_failed(directory, failure)
-                missed.append(directory)
-        return missed
-
-    def _offsets_in(self, directory: LogDir, value: Callable[[Log], int | None]) -> Offsets:
-        return {
-            (log.topic, log.partition): offset
-            for log in self.in_directory(directory)
-            if (offset := value(log)) is not None
-        }
-
-    def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`)."""
-
-        def wanted(name: str, now: int) -> int:
-            offset_max = start if name == checkpoint.LOG_START and start is not None else min(now, offset)
-            return min(offset_max, log.recovery_point_to_write) if name == checkpoint.RECOVERY_POINT else offset_max
-
-        self._checkpoints.lower(directory.path, (log.topic, log.partition), wanted)
-
     def _sync_entries(self) -> None:
         """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""
         for directory in self.directories:
@@ -418,23 +302,7 @@ class Logs:
                 for log in logs:
                     log.entry_synced = True
 
-    # Failing and closing
-
-    @property
-    def offline_directories(self) -> list[LogDir]:
-        return [directory for directory in self.directories if not directory.online]
-
-    def directory_failed(self, directory: LogDir, failure: StorageFailure) -> None:
-        """Takes the directory offline; its logs stay readable as far as the disk can read them. Workers may call it."""
-        if directory.failure is not None:
-            return
-        directory.failure = failure
-        logger.error("log directory %s is offline: %s", directory.path, failure)
-        for log in self.in_directory(directory):
-            if log.failure is None:
-                log.fail(failure)
-        if self.on_directory_failed is not None:
-            self.on_directory_failed(directory)
+    # Closing
 
     def close_all(self, broker_epoch: int = -1) -> None:
         """Stops cleanly: syncs everything and writes the mark of a clean stop. A directory where that failed gets none.

@@ -17,7 +17,7 @@ from struct import Struct
 from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from ottla.protocol.records.crc import crc32c
 from ottla.storage.errors import CorruptFile
-from ottla.storage.producers import NO_OFFSET, BatchMetadata, ProducerState
+from ottla.storage.producer_state import NO_OFFSET, BatchMetadata, ProducerState
 
 VERSION = 1
 SUFFIX = ".snapshot"

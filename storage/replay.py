@@ -26,7 +26,8 @@ from ottla.protocol.records.batch import (
 from ottla.storage import snapshot_files
 from ottla.storage.errors import CorruptFile
 from ottla.storage.log_state import LogState
-from ottla.storage.producers import EndTransaction, ProducerStates
+from ottla.storage.producer_state import EndTransaction
+from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.txn_index import AbortedTxn
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ottla.storage import producer_snapshot
 from ottla.storage.errors import CorruptFile, DiskFull, StorageFailure
 from ottla.storage.log_state import LogState
-from ottla.storage.producers import ProducerState, ProducerStates
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import segment_path
 
 logger = logging.getLogger(__name__)

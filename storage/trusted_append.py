@@ -31,7 +31,7 @@ from ottla.storage import roll, truncate
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.log_state import LogState
-from ottla.storage.producers import EndTransaction, Origin
+from ottla.storage.producer_state import EndTransaction, Origin
 from ottla.storage.replay import read_marker, update_producers
 from ottla.storage.results import Appended
 from ottla.storage.segment import Segment

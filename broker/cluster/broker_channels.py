@@ -14,7 +14,8 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 

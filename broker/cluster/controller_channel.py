@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreateTopicsResponse
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
 

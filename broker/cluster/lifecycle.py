@@ -1,6 +1,6 @@
 """A broker's life cycle: registration, catching up with the metadata, unfencing, heartbeats, controlled shutdown.
 
-`BrokerState` has the states, TRANSITIONS the reasons of each change. One task sends all requests, one at a
+broker_state.py has the states and the reasons of each change, registration.py what is registered. One task sends all requests, one at a
 time. A heartbeat is sent at once when the metadata has caught up, when the broker becomes ready, when another controller
 leads, or when a directory fails; else after broker.heartbeat.interval.ms.
 """
@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Sequence
 
+from ottla.broker.cluster.broker_state import TRANSITIONS, BrokerState
 from ottla.broker.cluster.controller_channel import ControllerChannel
-from ottla.controller.metadata.brokers import Endpoint
+from ottla.broker.cluster.registration import (
+    DUPLICATE_ID,
+    FATAL,
+    NO_DIRECTORY_LEFT,
+    REPLACED,
+    BrokerIdentity,
+    NoLogDirectory,
+    RegistrationRefused,
+    registration_request,
+)
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import supported_levels
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.primitives import new_uuid
 from ottla.server.world import World
 
@@ -33,87 +39,6 @@ RETRY_MS_MAX = 1_000
 MV_DIRECTORIES = 17
 #: The heartbeat interval during a controlled shutdown, so that a controlled restart takes at most 0.2 s.
 SHUTDOWN_POLL_MS = 10
-
-
-class BrokerState(Enum):
-    """Kafka's states with their numbers. A broker that is registered again, or fenced, keeps its state."""
-
-    NOT_RUNNING = 0
-    STARTING = 1  # registers, and reads the metadata up to its own registration
-    RECOVERY = 2  # recovers its logs, opens its listeners, then calls `ready_to_unfence`
-    RUNNING = 3  # was unfenced: may lead
-    PENDING_CONTROLLED_SHUTDOWN = 6  # asks the controller to move its leaders away
-    SHUTTING_DOWN = 7  # sends no more heartbeats
-
-
-_STOPPED = "stopped, or the registration was refused for good"
-TRANSITIONS: dict[BrokerState, dict[BrokerState, str]] = {
-    BrokerState.NOT_RUNNING: {
-        BrokerState.STARTING: "started",
-        BrokerState.SHUTTING_DOWN: "stopped before it was started",
-    },
-    BrokerState.STARTING: {
-        BrokerState.RECOVERY: "the controller says that it has caught up with the metadata",
-        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown, when it is registered",
-        BrokerState.SHUTTING_DOWN: _STOPPED,
-    },
-    BrokerState.RECOVERY: {
-        BrokerState.RUNNING: "unfenced by the controller",
-        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown",
-        BrokerState.SHUTTING_DOWN: _STOPPED,
-    },
-    BrokerState.RUNNING: {
-        BrokerState.PENDING_CONTROLLED_SHUTDOWN: "a controlled shutdown",
-        BrokerState.SHUTTING_DOWN: "stopped, all log directories have failed, or another process has its node id",
-    },
-    BrokerState.PENDING_CONTROLLED_SHUTDOWN: {
-        BrokerState.SHUTTING_DOWN: "its leaders are moved away, no controller answers, or the time is up",
-    },
-    BrokerState.SHUTTING_DOWN: {},
-}
-
-
-class RegistrationRefused(Exception):
-    """The controller rejected the registration; the text has the reason and a remedy."""
-
-
-class NoLogDirectory(RegistrationRefused):
-    """Every log directory of this broker has failed."""
-
-
-#: Permanent errors of a registration.
-FATAL = {
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "the cluster has another cluster id: this node's log directories belong to a"
-    " different cluster (see meta.properties); point it to its own cluster or to empty directories",
-    ErrorCode.INVALID_REGISTRATION: "the controller refused the registration: a log directory of this node is registered"
-    " by another broker, or copied from one; give this node directories of its own",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster has feature levels that this release does not know; upgrade this node",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this node may not act as a broker (ClusterAction)",
-}
-DUPLICATE_ID = (
-    "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
-)
-NO_DIRECTORY_LEFT = (
-    "all of its log directories have failed; see the errors above, repair or replace the disks, and start it again"
-)
-REPLACED = (
-    "another process has taken over this node's id while this one was silent; only one may run: stop the other, or give"
-    " one of them an id and log directories of its own"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
-    """The fields of the registration that do not change while the process runs."""
-
-    node_id: int
-    cluster_id: str
-    endpoints: Sequence[Endpoint]
-    directories: Sequence[bytes]
-    rack: str | None = None
-    #: From the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
-    previous_broker_epoch: int = -1
-    features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
 
 
 class BrokerLifecycle:
@@ -314,22 +239,7 @@ class BrokerLifecycle:
     async def _try_to_register(self) -> ErrorCode | None:
         self._check_directories_left()
         identity = self._identity
-        request = BrokerRegistrationRequest(
-            broker_id=identity.node_id,
-            cluster_id=identity.cluster_id,
-            incarnation_id=self.incarnation_id,
-            listeners=[
-                Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-                for each in identity.endpoints
-            ],
-            features=[
-                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in identity.features.items()
-            ],
-            rack=identity.rack,
-            log_dirs=sorted(set(identity.directories) - set(self._offline_directories)),
-            previous_broker_epoch=identity.previous_broker_epoch if self.broker_epoch < 0 else -1,
-        )
+        request = registration_request(identity, self.incarnation_id, self._offline_directories, self.broker_epoch)
         try:
             response = await self._controller.request(request, timeout_ms=self._registration_timeout_ms)
         except KafkaError as error:

@@ -12,6 +12,13 @@ from typing import Any, TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.protocol.errors import ProtocolError
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from ottla.protocol.internal_topics.coordinator_records import (
     UnknownRecord,
     decode_key,
@@ -21,11 +28,6 @@ from ottla.protocol.internal_topics.coordinator_records import (
 )
 from ottla.protocol.internal_topics.group_records import (
     GROUP_RECORDS,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,

@@ -17,15 +17,14 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.group_records import (
+from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
-    GroupMetadataKey,
-    GroupMetadataValue,
 )
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
 
 
 class Client(NamedTuple):

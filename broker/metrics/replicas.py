@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.parts import BrokerParts
+from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
 from ottla.server.metrics import Family, gauge
+from ottla.server.network.network_metrics import Times, time_metrics
 
 #: Name after kafka_server_replicamanager_, what it says, which partitions count.
 PARTITION_GAUGES: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
@@ -28,6 +30,7 @@ def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
     yield gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
     yield gauge(f"{cache}_numincrementalfetchpartitionscached", "Partitions in them", sessions.partition_count)
     yield gauge(f"{cache}_incrementalfetchsessionevictions", "Sessions that gave way to others", sessions.evictions)
+    yield from delayed_fetch_metrics(sessions)
     yield gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that failed",
@@ -40,3 +43,17 @@ def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
             sum(log.uncleanable is not None for log in broker.replicas.logs.in_directory(directory)),
             logdirectory=directory.path,
         )
+
+
+def delayed_fetch_metrics(sessions: FetchSessionCache) -> Iterator[Family]:
+    """RemoteTimeMs of Fetch, under Kafka's three names: the time in the purgatory of the fetches that waited there."""
+    consumers, followers = sessions.consumer_delays, sessions.follower_delays
+    both = [a + b for a, b in zip(consumers.buckets, followers.buckets, strict=True)]
+    times = [
+        Times("Fetch", both, consumers.count + followers.count, consumers.total_ns + followers.total_ns),
+        Times("FetchConsumer", consumers.buckets, consumers.count, consumers.total_ns),
+        Times("FetchFollower", followers.buckets, followers.count, followers.total_ns),
+    ]
+    yield from time_metrics(
+        "remotetimems", "Milliseconds that delayed requests waited", [each for each in times if each.requests]
+    )

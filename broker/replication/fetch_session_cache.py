@@ -10,6 +10,7 @@ from __future__ import annotations
 from random import Random
 
 from ottla.broker.replication.fetch_session import EPOCH_MAX, FetchSession
+from ottla.broker.replication.purgatory.delay_times import DelayTimes
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.isolation import isolated
 
@@ -26,6 +27,8 @@ class FetchSessionCache:
         # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
+        self.consumer_delays = DelayTimes()
+        self.follower_delays = DelayTimes()
 
     def __len__(self) -> int:
         return len(self._sessions)

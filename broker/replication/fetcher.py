@@ -15,25 +15,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
-from ottla.broker.replication.follower_session import Followed, FollowerSession, Key
+from ottla.broker.replication.fetch_response import kept
+from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
+from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
+from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
-from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.broker.replication.truncation import EndOfEpoch
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData, ReplicaState
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.clock import TimerHandle
-from ottla.server.network.client import Channel, ChannelClosed, ChannelProtocol
-from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
+from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import Log
-from ottla.storage.snapshot_files import Decoded
 
 log = logging.getLogger(__name__)
 
@@ -53,43 +53,8 @@ ERRANDS_AT_ONCE = 32
 NO_TIMESTAMP = -1
 #: Debounce: partition changes within this time share one Fetch.
 NEWS_DELAY_MS = 1
-LEADERSHIP_ERRORS = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-SESSION_ERRORS = frozenset(
-    {
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
-EARLIEST, LATEST = -2, -1
 #: KIP-903: the follower's id and broker epoch. Older leaders cannot distinguish a restarted follower from the former one.
 REPLICA_STATE_VERSION = 15
-
-
-class LeaderAddress(NamedTuple):
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherSettings:
-    node_id: int
-    min_bytes: int
-    wait_ms_max: int
-    partition_bytes_max: int
-    response_bytes_max: int
-    backoff_ms: int
-    timeout_ms: int
-    security: PeerSecurity = PLAINTEXT
 
 
 class LeaderFetcher:
@@ -298,11 +263,11 @@ class LeaderFetcher:
         try:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
-                    left = [(topic_id, _kept(data)) for topic_id, data in responses[i:]]
+                    left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
-                    left = [(topic_id, _kept(data)) for topic_id, data in responses[i:]]
+                    left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
                     self._world.spawn(self._run_errands(protocol, number, left), f"logs for {self.leader_id}")
                     return
                 key = (topic_id, data.partition_index)
@@ -359,7 +324,7 @@ class LeaderFetcher:
                     data.log_start_offset,
                     self._world.clock.wall_ms(),
                 )
-                pause_ms = self._throttled_ms(partition, data)
+                pause_ms = partition.fetched_as_follower(len(data.records or b""))
                 if data.records and partition.flush_messages == EVERY_RECORD:
                     self._delay(key, self._settings.timeout_ms)
                     self._world.spawn(self._flush(key, own_log), f"flush {partition}")
@@ -371,14 +336,6 @@ class LeaderFetcher:
         except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
-
-    @staticmethod
-    def _throttled_ms(partition: Partition, data: PartitionData) -> int:
-        throttle = partition.follower_throttle
-        if throttle is None:
-            return 0
-        throttle.record(len(data.records or b""))
-        return 0 if partition.node_id in partition.isr else throttle.pause_ms()
 
     async def _flush(self, key: Key, own_log: Log) -> None:
         """flush.messages=1: only what is on the disk here may count there, so the next fetch says so after the flush."""
@@ -404,7 +361,7 @@ class LeaderFetcher:
         self.session.delay(key, self._world.clock.mono_ms() + delay_ms)
 
     def _truncate(self, key: Key, partition: Partition, own_log: Log, leader: EndOfEpoch) -> None:
-        offset = _truncation_offset(own_log, leader)
+        offset = agreed_end(own_log, leader)
         errand = own_log.truncation_errand(offset)
         if errand is None:
             partition.truncate_as_follower(offset)
@@ -412,80 +369,29 @@ class LeaderFetcher:
             return
         # Nothing is appended meanwhile: the partition is not fetched.
         self._delay(key, self._settings.timeout_ms)
-        task = self._run_truncation(key, partition, own_log, leader, partition.leader_epoch, errand)
+        truncation = truncate_after(self._world, errand, partition, own_log, leader, partition.leader_epoch)
+        task = self._run_truncation(key, partition, truncation)
         self._world.spawn(task, f"truncate {partition}")
 
-    async def _run_truncation(
-        self,
-        key: Key,
-        partition: Partition,
-        own_log: Log,
-        leader: EndOfEpoch,
-        leader_epoch: int,
-        errand: Callable[[], Decoded | None],
-    ) -> None:
-        """After the errand, if it is still this leader that the log is to agree with."""
-        decoded = await self._world.workers.run(errand)
+    async def _run_truncation(self, key: Key, partition: Partition, truncation: Awaitable[None]) -> None:
         delay_ms = 0
-        if partition.log is own_log and partition.leader_epoch == leader_epoch and not partition.is_leader:
-            try:
-                partition.truncate_as_follower(_truncation_offset(own_log, leader), decoded)
-            except StorageFailure as failure:
-                log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
-                delay_ms = self._settings.backoff_ms
+        try:
+            await truncation
+        except StorageFailure as failure:
+            log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
+            delay_ms = self._settings.backoff_ms
         self._delay(key, delay_ms)
         self._schedule(delay_ms)
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:
-        """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
-        leader_epoch = partition.leader_epoch
         try:
-            end = await self._leader_offset(partition, leader_epoch, LATEST)
-            start = await self._leader_offset(partition, leader_epoch, EARLIEST)
-            own_log = partition.log
-            errand = None if own_log is None else own_log.truncation_errand(end)
-            decoded = None if errand is None else await self._world.workers.run(errand)
-            if (
-                own_log is not None
-                and partition.log is own_log
-                and partition.leader_epoch == leader_epoch
-                and not partition.is_leader
-            ):
-                if end < own_log.log_end_offset:
-                    log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
-                    partition.truncate_as_follower(end, decoded)
-                if start > own_log.log_end_offset:
-                    own_log.truncate_fully_and_start_at(start)
+            channel = self._channel
+            if channel is None:
+                raise ChannelClosed(f"the connection to broker {self.leader_id} was lost")
+            await go_to_leaders_range(self._world, channel, self._settings.timeout_ms, partition)
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
             log.info("%s could not find where to go on: %s", partition, failure)
             self._delay(key, self._settings.backoff_ms)
         else:
             self._delay(key, 0)
         self._schedule(NEWS_DELAY_MS)
-
-    async def _leader_offset(self, partition: Partition, leader_epoch: int, timestamp: int) -> int:
-        channel = self._channel
-        if channel is None:
-            raise ChannelClosed(f"the connection to broker {self.leader_id} was lost")
-        asked = ListOffsetsPartition(
-            partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._settings.node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
-        )
-        response = await channel.request(request, timeout_ms=self._settings.timeout_ms)
-        answer = response.topics[0].partitions[0]
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode(answer.error_code))
-        return int(answer.offset)
-
-
-def _truncation_offset(own_log: Log, leader: EndOfEpoch) -> int:
-    own = EndOfEpoch(*own_log.end_offset_for_epoch(leader.epoch))
-    return truncation_offset(leader, own, own_log.log_end_offset)
-
-
-def _kept(data: PartitionData) -> PartitionData:
-    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
-    data.records = bytes(cast("bytes | memoryview", data.records or b""))
-    return data

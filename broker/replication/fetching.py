@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.fetch_response import LEADER_MOVED, by_topic, endpoints_of_leaders, is_sent_at_once
 from ottla.broker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -36,11 +37,9 @@ from ottla.broker.replication.read import (
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
-    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from ottla.server.network.context import RequestContext
@@ -50,12 +49,6 @@ from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 
 TOPIC_IDS_VERSION = 13
-LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-
-
-def is_sent_at_once(data: PartitionData) -> bool:
-    """An answer that has no records and yet cannot wait for some."""
-    return data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
 
 
 class FetchedBroker(Protocol):
@@ -76,6 +69,7 @@ class Fetching:
     __slots__ = (
         "_broker",
         "_context",
+        "_delayed_at_ns",
         "_opens_session",
         "_rack",
         "_ready_bytes",
@@ -113,6 +107,7 @@ class Fetching:
         self.fresh: dict[FetchPartition, None] = {}
         self._ready_bytes: dict[FetchPartition, int] = {}
         self._slot = -1
+        self._delayed_at_ns = 0
         self._reply: Reply[FetchResponse] | None = None
         self._opens_session = request.session_epoch == INITIAL_EPOCH
         self.session = self._find_session(request)
@@ -262,6 +257,7 @@ class Fetching:
         if self.min_bytes > 1:
             self._ready_bytes = {wanted: len(data.records or b"") for wanted, data in self._results.items()}
         self._slot = self._broker.wheel.add(self, max_wait_ms)
+        self._delayed_at_ns = self._broker.world.clock.mono_ns()
         session.waiting = self
         return reply
 
@@ -302,6 +298,9 @@ class Fetching:
         reply = self._reply
         self._stop_waiting()
         assert reply is not None
+        sessions = self._broker.fetch_sessions
+        delays = sessions.follower_delays if self.reader.is_follower else sessions.consumer_delays
+        delays.add(self._broker.world.clock.mono_ns() - self._delayed_at_ns)
         reply.complete(self.response())
 
     def _fail(self) -> None:
@@ -338,9 +337,9 @@ class Fetching:
             self._settle(session, is_incremental)
         else:
             session.close()
-        response.responses = self._by_topic()
+        response.responses = by_topic(self._results, by_id=self._uses_topic_ids)
         if self.must_answer and self._context.api_version >= 16:
-            self._add_endpoints(response)
+            response.node_endpoints = endpoints_of_leaders(self._results, self._broker.metadata, self._context)
         return response
 
     def _settle(self, session: FetchSession, is_incremental: bool) -> None:
@@ -369,26 +368,3 @@ class Fetching:
             log = partition.leader_log
             return log is not None and wanted.fetch_offset >= log.log_end_offset and reader.replica_id in partition.isr
         return wanted.fetch_offset >= (data.last_stable_offset if reader.read_committed else data.high_watermark)
-
-    def _by_topic(self) -> list[FetchableTopicResponse]:
-        topics: list[FetchableTopicResponse] = []
-        last: str | bytes | None = None
-        for wanted, data in self._results.items():
-            topic_key: str | bytes = wanted.topic_id if self._uses_topic_ids else wanted.topic
-            if topic_key != last:
-                last = topic_key
-                topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[data]))
-            else:
-                topics[-1].partitions.append(data)
-        return topics
-
-    def _add_endpoints(self, response: FetchResponse) -> None:
-        leaders = {
-            data.current_leader.leader_id for data in self._results.values() if data.error_code in LEADER_MOVED
-        } - {-1}
-        for node_id in sorted(leaders):
-            address = self._broker.metadata.endpoint(node_id, self._context)
-            if address is not None:
-                response.node_endpoints.append(
-                    NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=address.rack)
-                )

@@ -17,10 +17,30 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
 from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 Key: TypeAlias = tuple[bytes, int]
 NOT_DELAYED = -1
+#: Errors of a partition: the leader or the follower has not applied the newest metadata yet.
+LEADERSHIP_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+#: Errors of a response: the leader does not know this session, or the session is for other versions of Fetch.
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 
 
 class Position(NamedTuple):

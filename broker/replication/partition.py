@@ -157,21 +157,6 @@ class Partition(PartitionState):
         self.wake_fetches()
         self.look_at_starts()
 
-    # -- Access by clients: the checks of epochs and roles -----------------------------------------------------------
-
-    def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
-        """Return the log for a reader that knows `current_leader_epoch` (-1: it sends none); another epoch raises KafkaError (KIP-320)."""
-        if self.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
-            if current_leader_epoch < self.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        log = self.log
-        if log is None or (require_leader and not self.is_leader):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return log
-
     # -- Appending ---------------------------------------------------------------------------------------------------
 
     def append(
@@ -260,10 +245,6 @@ class Partition(PartitionState):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
-    def is_committed(self, last_offset: int) -> bool:
-        log = self.log
-        return log is not None and log.high_watermark > last_offset
-
     def when_committed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> OffsetWait:
         """Call back when the high watermark is past `last_offset`: at once if it already is."""
         commit = OffsetWait(last_offset + 1, callback)
@@ -276,11 +257,6 @@ class Partition(PartitionState):
         return commit
 
     # -- Flushing before acknowledging --------------------------------------------------------------------------------
-
-    @property
-    def wants_flush(self) -> bool:
-        log = self.leader_log
-        return log is not None and log.log_end_offset - log.recovery_point >= self.flush_messages
 
     def when_flushed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> OffsetWait:
         """Call back when everything up to `last_offset` is on the disk: at once if it already is."""
@@ -325,18 +301,6 @@ class Partition(PartitionState):
     def look_at_starts(self) -> None:
         for waiting in list(self.delayed_deletes):
             isolated(waiting.look)
-
-    def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
-        """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
-
-        The two errors make an early follower retry (KIP-320 knows epochs, older do not).
-        """
-        follower = self.followers.get(replica_id)
-        if follower is None:
-            known_epoch = current_leader_epoch >= 0
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if 0 <= broker_epoch < follower.broker_epoch:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # -- The in-sync replicas ----------------------------------------------------------------------------------------
 
@@ -391,6 +355,14 @@ class Partition(PartitionState):
         if raised:
             self.watches.watermark_raised()
 
+    def fetched_as_follower(self, size: int) -> int:
+        """Counts `size` bytes where this replica is throttled (KIP-73); returns the pause before its next fetch."""
+        throttle = self.follower_throttle
+        if throttle is None:
+            return 0
+        throttle.record(size)
+        return 0 if self.node_id in self.isr else throttle.pause_ms()
+
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
         """`decoded`: what `Log.truncation_errand` gave."""
         log = self.log
@@ -398,15 +370,3 @@ class Partition(PartitionState):
         if offset < log.log_end_offset:
             state_changes.truncating(self, offset, log)
         log.truncate_to(offset, decoded)
-
-    # -- Offsets -----------------------------------------------------------------------------------------------------
-
-    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
-        assert self.log is not None
-        alive = (f.log_start_offset for f in self.followers.values() if is_alive(f.broker_id))
-        return min([self.log.log_start_offset, *alive])
-
-    def high_watermark_lags_epoch(self) -> bool:
-        """Raises OFFSET_NOT_AVAILABLE if, right after an election, the high watermark may be lower than the former leader's."""
-        return self.is_leader and self.log is not None and self.log.high_watermark < self.epoch_start_offset

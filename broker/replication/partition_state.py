@@ -1,10 +1,12 @@
 """The state of one replica on this node: its log, role, epochs, ISR, followers, and the operations that wait for it.
 
-The verbs are `Partition`'s, and those of modules that it calls (isr_proposals.py, fetch_session.py).
+The questions are answered here, and change nothing. The verbs are `Partition`'s, and those of modules that it calls
+(isr_proposals.py, fetch_session.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ottla.broker.replication.fetch_session import Watches
@@ -13,6 +15,7 @@ from ottla.broker.replication.isr import ReplicaProgress
 from ottla.broker.replication.purgatory.offset_waits import OffsetWaits
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import NEVER
 from ottla.storage.log import Log
 
@@ -137,3 +140,51 @@ class PartitionState:
     @property
     def is_leader(self) -> bool:
         return self.leader_id == self.node_id
+
+    @property
+    def wants_flush(self) -> bool:
+        log = self.leader_log
+        return log is not None and log.log_end_offset - log.recovery_point >= self.flush_messages
+
+    def is_committed(self, last_offset: int) -> bool:
+        log = self.log
+        return log is not None and log.high_watermark > last_offset
+
+    # -- Access by clients and followers: the checks of epochs and roles -----------------------------------------------
+
+    def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
+        """Return the log for a reader that knows `current_leader_epoch` (-1: it sends none); another epoch raises KafkaError (KIP-320)."""
+        if self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = self.log
+        if log is None or (require_leader and not self.is_leader):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
+        """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
+
+        The two errors make an early follower retry (KIP-320 knows epochs, older do not).
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None:
+            known_epoch = current_leader_epoch >= 0
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if 0 <= broker_epoch < follower.broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- Offsets -----------------------------------------------------------------------------------------------------
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
+        assert self.log is not None
+        alive = (f.log_start_offset for f in self.followers.values() if is_alive(f.broker_id))
+        return min([self.log.log_start_offset, *alive])
+
+    def high_watermark_lags_epoch(self) -> bool:
+        """Raises OFFSET_NOT_AVAILABLE if, right after an election, the high watermark may be lower than the former leader's."""
+        return self.is_leader and self.log is not None and self.log.high_watermark < self.epoch_start_offset

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ottla.broker.replication.fetcher import FetcherSettings, LeaderAddress, LeaderFetcher
+from ottla.broker.replication.fetcher import LeaderFetcher
+from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.partition import Partition
 from ottla.server.world import World
 

@@ -10,7 +10,8 @@ from ottla.controller.raft.messages import Answered, Failed, Fetch
 from ottla.controller.raft.voters import Endpoint
 from ottla.controller.raft.wire.requests_out import reply_from_wire, request_to_wire
 from ottla.protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
-from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
+from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from ottla.controller.raft.channels import Channels
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
-from ottla.controller.raft.describe import describe_quorum
-from ottla.controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
+from ottla.controller.raft.downloads import check_and_store
+from ottla.controller.raft.effects import Effects, Reply, Request
 from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import (
@@ -34,21 +34,18 @@ from ottla.controller.raft.messages import (
     Message,
     Received,
     RequestBody,
-    SnapshotReceived,
 )
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.reply_contents import with_contents
-from ottla.controller.raft.roles import Follower, Resigned
-from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from ottla.controller.raft.voters import Endpoint
+from ottla.controller.raft.roles import Resigned
+from ottla.controller.raft.status import RaftStatus
 from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.protocol.work import Work
-from ottla.server.clock import in_turns, pause
+from ottla.server.clock import pause
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.errors import StorageFailure
 
 if TYPE_CHECKING:
     from ottla.server.clock import TimerHandle
@@ -60,7 +57,7 @@ logger = logging.getLogger(__name__)
 RESIGN_WAIT_MS = 1000
 
 
-class RaftNode:
+class RaftNode(RaftStatus):
     def __init__(
         self,
         world: World,
@@ -85,7 +82,6 @@ class RaftNode:
         self._stopped = True  # until it is opened
         self._last_note = ""
         self._log: MetadataLog
-        self._core: RaftCore
         self._delivery: Delivery
 
     # Life cycle
@@ -141,62 +137,6 @@ class RaftNode:
             if not self._core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
                 return
             await pause(clock, 5)
-
-    # State
-
-    @property
-    def is_leader(self) -> bool:
-        return self._core.is_leader
-
-    @property
-    def leader_id(self) -> int:
-        return self._core.leader_id
-
-    @property
-    def is_in_touch(self) -> bool:
-        """Returns True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
-        role = self._core.role
-        return self.is_leader or (isinstance(role, Follower) and self._world.clock.mono_ms() < role.fetch_deadline_ms)
-
-    @property
-    def epoch(self) -> int:
-        return self._core.epoch
-
-    @property
-    def leader_and_epoch(self) -> LeaderAndEpoch:
-        return LeaderAndEpoch(self._core.leader_id, self._core.epoch)
-
-    @property
-    def leader_endpoint(self) -> Endpoint | None:
-        """The endpoint for requests that only the leader serves."""
-        endpoints = self._core.leader_endpoints
-        return self._core.quorum_endpoint(endpoints) if endpoints else None
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset below which everything is committed; -1 if unknown."""
-        return self._core.high_watermark
-
-    @property
-    def voter_ids(self) -> frozenset[int]:
-        return frozenset(self._core.voters.last.ids)
-
-    @property
-    def kraft_version(self) -> int:
-        return self._core.voters.kraft_version
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._core.log.end_offset
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._core.log.start_offset
-
-    @property
-    def core(self) -> RaftCore:
-        """The core, for tests and descriptions: stepping it from outside would break the order of effects."""
-        return self._core
 
     # Writing.
 
@@ -255,27 +195,6 @@ class RaftNode:
 
     # Snapshots.
 
-    def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
-        """Begins a snapshot of the state at a committed offset, the end of a batch; returns None if it exists already.
-
-        Append the records, call `freeze()` (it fsyncs: on a worker if the snapshot is large), then call `snapshot_created`.
-        """
-        core = self._core
-        if not 0 < snapshot.offset <= core.high_watermark or core.log.epoch_at(snapshot.offset) != snapshot.epoch:
-            raise ValueError(f"no snapshot at {snapshot}: the log is {core.log.start_offset} to {core.high_watermark}")
-        latest = core.log.latest_snapshot
-        if latest is not None and latest >= snapshot:
-            return None
-        return SnapshotWriter(
-            self._world.files,
-            self._log.snapshots.path(snapshot),
-            snapshot,
-            last_contained_log_timestamp=last_contained_log_timestamp,
-            kraft_version=core.voters.kraft_version_at(snapshot.offset),
-            voters=core.voters.at(snapshot.offset),
-            now_ms=self._world.clock.wall_ms(),
-        )
-
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """Registers a frozen snapshot. Retention deletes older ones and the log before them."""
         if self._stopped or self.failure is not None:
@@ -292,10 +211,6 @@ class RaftNode:
             return
         self._want_flush()  # the flush advances the recovery point
         self.apply_retention()
-
-    def latest_snapshot(self) -> SnapshotReader | None:
-        latest = self._core.log.latest_snapshot
-        return self._log.snapshots.reader(latest) if latest is not None else None
 
     def apply_retention(self) -> None:
         wall_ms = self._world.clock.wall_ms()
@@ -318,10 +233,6 @@ class RaftNode:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
         self._step(Received(body, pending))
         return pending.reply
-
-    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-        clock = self._world.clock
-        return describe_quorum(self._core, request, clock.mono_ms(), clock.wall_ms())
 
     # Steps of the core
 
@@ -459,7 +370,7 @@ class RaftNode:
 
     async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
         try:
-            message = await self._store(snapshot)
+            message = await check_and_store(self._world, self._log.snapshots, snapshot, self.config.node_id)
         except Exception as failure:
             self._fail(failure)
             return
@@ -469,14 +380,3 @@ class RaftNode:
             self._step(message)
         elif self.failure is None and not self._stopped:
             self._turn(self._core.abandon_download)
-
-    async def _store(self, snapshot: OffsetAndEpoch) -> SnapshotReceived | None:
-        """Checks the whole snapshot, a slice in each turn of the event loop, and makes it durable on a worker."""
-        snapshots = self._log.snapshots
-        try:
-            control = await in_turns(self._world.clock, snapshots.checking(snapshot))
-        except CorruptFile as fault:
-            logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
-            return None
-        await self._world.workers.run(snapshots.finish, snapshot)
-        return SnapshotReceived(snapshot, control.voters, control.kraft_version)

@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
+from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -26,8 +27,13 @@ class Connection:
     """The address of the cluster and the timeout of the command."""
 
     bootstrap: Annotated[
-        str, Parameter(name=["--bootstrap", "-b"], env_var="OTTLA_BOOTSTRAP", help="Brokers, HOST:PORT[,HOST:PORT...].")
-    ] = DEFAULT_BOOTSTRAP
+        str | None,
+        Parameter(name=["--bootstrap", "-b"], env_var="OTTLA_BOOTSTRAP", help="Brokers, HOST:PORT[,HOST:PORT...]."),
+    ] = None
+    config: Annotated[
+        str | None,
+        Parameter(name="--config", env_var="OTTLA_CONFIG", help="A file of client properties: security.protocol, ..."),
+    ] = None
     timeout: Annotated[float, Parameter(name="--timeout", help="Seconds until giving up, with exit code 124.")] = 30.0
 
 
@@ -56,16 +62,30 @@ def run(app: App, arguments: Sequence[str]) -> int:
 @asynccontextmanager
 async def connect(connection: Connection, *, limited: bool = True) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
-    bootstrap = parse_bootstrap(connection.bootstrap)
+    servers = connection.bootstrap
+    properties: dict[str, str] = {}
+    if connection.config is not None:
+        # Not at the top: the tables of Kafka's properties and the mechanisms are slow to import.
+        from ottla.cli.client.security import BOOTSTRAP, peer_security, read_client_properties
+
+        properties = read_client_properties(connection.config)
+        servers = servers or properties.get(BOOTSTRAP)
+    servers = servers or DEFAULT_BOOTSTRAP
+    bootstrap = parse_bootstrap(servers)
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)
     real = RealWorld(asyncio.get_running_loop())
-    cluster = ClusterClient(real.world, bootstrap, max(1, int(connection.timeout * 1000)))
+    try:
+        security = PLAINTEXT if connection.config is None else peer_security(real.world, properties, connection.config)
+    except CommandFailed:
+        await real.close()
+        raise
+    cluster = ClusterClient(real.world, bootstrap, max(1, int(connection.timeout * 1000)), security)
     try:
         async with asyncio.timeout(connection.timeout if limited else None):
             yield cluster
     except TimeoutError:
-        where = f"at {connection.bootstrap}"
+        where = f"at {servers}"
         cause = f"gave up after {connection.timeout:g} s while {cluster.doing} {where}"
         raise CommandFailed(cause, "`ottla cluster health` may show why; --timeout waits longer", TIMED_OUT) from None
     finally:

@@ -5,28 +5,29 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
-import struct
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.local_nodes import HOST
-from ottla.protocol.compile import decoder, encoder
-from ottla.protocol.headers import decode_response_header, encode_request_header
+from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
 )
-from ottla.protocol.primitives import Pieces
+from ottla.testing.connection import Connection
 from ottla.testing.links import Direction, Links
 
-METADATA_KEY, METADATA_VERSION = 3, 12
+if TYPE_CHECKING:
+    from ottla.secure_files import SecureFiles
+
+METADATA_VERSION = 12
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 
@@ -42,10 +43,12 @@ class Cluster:
         base_port: int = 0,
         per_node: Mapping[int, Mapping[str, str]] | None = None,
         cuttable: bool = False,
+        secure: bool = False,
         **properties: str,
     ) -> None:
         """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names.
-        `cuttable` lays the connections between nodes so that `partition` can cut them."""
+        `cuttable` lays the connections between nodes so that `partition` can cut them. `secure`: with TLS, logins by
+        SCRAM-SHA-512 and ACLs, for clients with `client_settings`."""
         self._temporary = directory is None
         self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
         kept = local_directory.look(self.directory, nodes)
@@ -62,6 +65,13 @@ class Cluster:
             | dict(own.get(node.id, {}))
             for node in every
         }
+        self._secure: SecureFiles | None = None
+        if secure:
+            from ottla.cli.local_security import secure as secured
+
+            self._secure = secured(every, self.directory, kept.cluster_id, self._properties)
+            for node_id, given in own.items():  # what a test has set itself wins
+                self._properties[node_id].update(given)
         self._paused: set[int] = set()
 
     def __enter__(self) -> Cluster:
@@ -82,6 +92,18 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return local_nodes.bootstrap(list(self.nodes.values()))
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Settings of confluent-kafka: bootstrap.servers, and what a secure cluster needs."""
+        security = {} if self._secure is None else self._secure.librdkafka()
+        return {"bootstrap.servers": self.bootstrap} | security
+
+    @property
+    def client_file(self) -> str:
+        """A file of client properties for Java's tools and `ottla --config`; of a secure cluster only."""
+        assert self._secure is not None, "this cluster was not made with secure=True"
+        return self._secure.client_file()
 
     def address(self, node_id: int) -> str:
         return self.nodes[node_id].address
@@ -205,7 +227,9 @@ class Cluster:
         for candidate in candidates:
             if self.is_running(candidate):
                 try:
-                    return _ask(self.nodes[candidate].port, request)
+                    with Connection(HOST, self.nodes[candidate].port, self._secure) as connection:
+                        response: MetadataResponse = connection.request(request, ApiKey.METADATA, METADATA_VERSION)
+                    return response
                 except OSError as error:
                     lost = error
         raise ConnectionError(f"no node answers: {lost}")
@@ -238,27 +262,3 @@ class Cluster:
             return list(self.metadata([topic]).topics[0].partitions)
         except ConnectionError:
             return []
-
-
-def _ask(port: int, request: MetadataRequest) -> MetadataResponse:
-    parts: Pieces = [encode_request_header(METADATA_KEY, METADATA_VERSION, 1, "ottla.testing")]
-    encoder(MetadataRequest, METADATA_VERSION)(request, parts)
-    frame = b"".join(parts)
-    with socket.create_connection((HOST, port), 5) as connection:
-        connection.settimeout(5)
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        (size,) = struct.unpack(">i", _read(connection, 4))
-        data = _read(connection, size)
-    _, pos = decode_response_header(data, 0, size, True)
-    response: MetadataResponse = decoder(MetadataResponse, METADATA_VERSION)(data, pos, size)[0]
-    return response
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("the node closed the connection")
-        data += piece
-    return data

@@ -4,6 +4,7 @@ from ottla.testing import factories
 
 kafka_strict = factories.kafka_cluster(properties={"auto.create.topics.enable": "false"})
 kafka_to_break = factories.kafka_cluster(cuttable=True, scope="function")
+kafka_secure = factories.kafka_cluster(secure=True)      clients take **kafka_secure.client_settings
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ Fixture = Callable[..., object]
 
 
 def kafka_proc(
-    nodes: int = 1, *, properties: Mapping[str, str] | None = None, cuttable: bool = False, scope: Scope = "session"
+    nodes: int = 1,
+    *,
+    properties: Mapping[str, str] | None = None,
+    cuttable: bool = False,
+    secure: bool = False,
+    scope: Scope = "session",
 ) -> Fixture:
     """A fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file."""
-    return _fixture(nodes, properties, cuttable, scope)
+    return _fixture(nodes, properties, cuttable, secure, scope)
 
 
 def kafka_cluster(
@@ -33,13 +39,16 @@ def kafka_cluster(
     *,
     properties: Mapping[str, str] | None = None,
     cuttable: bool = False,
+    secure: bool = False,
     scope: Scope = "session",
 ) -> Fixture:
     """A running cluster of three nodes, or as many as the command line or the ini file sets."""
-    return _fixture(nodes, properties, cuttable, scope)
+    return _fixture(nodes, properties, cuttable, secure, scope)
 
 
-def _fixture(nodes: int | None, properties: Mapping[str, str] | None, cuttable: bool, scope: Scope) -> Fixture:
+def _fixture(
+    nodes: int | None, properties: Mapping[str, str] | None, cuttable: bool, secure: bool, scope: Scope
+) -> Fixture:
     @pytest.fixture(scope=scope)
     def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         from ottla.testing.cluster import Cluster
@@ -51,7 +60,11 @@ def _fixture(nodes: int | None, properties: Mapping[str, str] | None, cuttable: 
         directory = tmp_path_factory.mktemp("kafka")
         try:
             with Cluster(
-                count, directory=str(directory), cuttable=cuttable, per_node=dict.fromkeys(range(1, count + 1), every)
+                count,
+                directory=str(directory),
+                cuttable=cuttable,
+                secure=secure or bool(config.getoption("kafka_secure")),
+                per_node=dict.fromkeys(range(1, count + 1), every),
             ) as running:
                 yield running
         finally:

@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafka-property", action="append", default=[], metavar="NAME=VALUE", help="a property for every node"
     )
+    group.addoption("--kafka-secure", action="store_true", help="TLS, logins and ACLs; see Cluster.client_settings")
     parser.addini("kafka_nodes", "nodes of kafka_cluster", default="3")
     parser.addini("kafka_properties", "properties for every node, a line each", type="linelist")
 

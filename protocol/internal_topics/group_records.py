@@ -1,14 +1,58 @@
-"""Keys and values of the records in `__consumer_offsets`: committed offsets, and the members of groups of all types.
+"""Keys and values of the records in `__consumer_offsets`: committed offsets and classic groups, and the table of all types.
 
 See coordinator_records.py for the frame. OffsetCommit v3 adds the leader epoch and v4 is flexible, with a tagged topic
-id; GroupMetadata v3 adds instance ids, v4 is flexible. Types 9 and 18 were never released.
+id; GroupMetadata v3 adds instance ids, v4 is flexible. The other types of groups have a file each.
 """
 
 from __future__ import annotations
 
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes
+from ottla.protocol.internal_topics.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from ottla.protocol.internal_topics.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.schema import int32, int64, message, struct, uuid, v
 
 
 @message(key=0, versions="0", flexible="none")
@@ -67,378 +111,6 @@ class GroupMetadataValue:
     leader: str | None = ""
     current_state_timestamp: int64 = v("2+", default=-1, ignorable=True)
     members: list[MemberMetadata] = v(default=[])
-
-
-@message(key=3, versions="0", flexible="none")
-class ConsumerGroupMetadataKey:
-    group_id: str = ""
-
-
-@message(key=3, versions="0", flexible="0+")
-class ConsumerGroupMetadataValue:
-    epoch: int32 = 0
-    metadata_hash: int64 = v(tag=0, default=0)
-
-
-@message(key=4, versions="0", flexible="none")
-class ConsumerGroupPartitionMetadataKey:
-    group_id: str = ""
-
-
-@struct
-class PartitionMetadata:
-    partition: int32 = 0
-    racks: list[str] = v(default=[])
-
-
-@struct
-class TopicMetadata:
-    topic_id: uuid = ZERO_UUID
-    topic_name: str = ""
-    num_partitions: int32 = 0
-    partition_metadata: list[PartitionMetadata] = v(default=[])
-
-
-@message(key=4, versions="0", flexible="0+")
-class ConsumerGroupPartitionMetadataValue:
-    topics: list[TopicMetadata] = v(default=[])
-
-
-@message(key=5, versions="0", flexible="none")
-class ConsumerGroupMemberMetadataKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class ClassicProtocol:
-    name: str = ""
-    metadata: bytes = b""
-
-
-@struct
-class ClassicMemberMetadata:
-    session_timeout_ms: int32 = 0
-    supported_protocols: list[ClassicProtocol] = v(default=[])
-
-
-@message(key=5, versions="0", flexible="0+")
-class ConsumerGroupMemberMetadataValue:
-    instance_id: str | None = ""
-    rack_id: str | None = ""
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: list[str] = v(default=[])
-    subscribed_topic_regex: str | None = ""
-    rebalance_timeout_ms: int32 = -1
-    server_assignor: str | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = v(tag=0, default=None)
-
-
-@message(key=6, versions="0", flexible="none")
-class ConsumerGroupTargetAssignmentMetadataKey:
-    group_id: str = ""
-
-
-@message(key=6, versions="0", flexible="0+")
-class ConsumerGroupTargetAssignmentMetadataValue:
-    assignment_epoch: int32 = 0
-    assignment_timestamp: int64 = v(tag=0, default=0)
-
-
-@message(key=7, versions="0", flexible="none")
-class ConsumerGroupTargetAssignmentMemberKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class TopicPartition:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
-
-
-@message(key=7, versions="0", flexible="0+")
-class ConsumerGroupTargetAssignmentMemberValue:
-    topic_partitions: list[TopicPartition] = v(default=[])
-
-
-@message(key=8, versions="0", flexible="none")
-class ConsumerGroupCurrentMemberAssignmentKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class ConsumerGroupTopicPartitions:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
-    assignment_epochs: list[int32] | None = v(tag=0, default=None)
-
-
-@message(key=8, versions="0", flexible="0+")
-class ConsumerGroupCurrentMemberAssignmentValue:
-    member_epoch: int32 = 0
-    previous_member_epoch: int32 = 0
-    state: int8 = 0
-    assigned_partitions: list[ConsumerGroupTopicPartitions] = v(default=[])
-    partitions_pending_revocation: list[ConsumerGroupTopicPartitions] = v(default=[])
-
-
-@message(key=10, versions="0", flexible="none")
-class ShareGroupMemberMetadataKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@message(key=10, versions="0", flexible="0+")
-class ShareGroupMemberMetadataValue:
-    rack_id: str | None = ""
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: list[str] = v(default=[])
-
-
-@message(key=11, versions="0", flexible="none")
-class ShareGroupMetadataKey:
-    group_id: str = ""
-
-
-@message(key=11, versions="0", flexible="0+")
-class ShareGroupMetadataValue:
-    epoch: int32 = 0
-    metadata_hash: int64 = 0
-
-
-@message(key=12, versions="0", flexible="none")
-class ShareGroupTargetAssignmentMetadataKey:
-    group_id: str = ""
-
-
-@message(key=12, versions="0", flexible="0+")
-class ShareGroupTargetAssignmentMetadataValue:
-    assignment_epoch: int32 = 0
-    assignment_timestamp: int64 = v(tag=0, default=0)
-
-
-@message(key=13, versions="0", flexible="none")
-class ShareGroupTargetAssignmentMemberKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@message(key=13, versions="0", flexible="0+")
-class ShareGroupTargetAssignmentMemberValue:
-    topic_partitions: list[TopicPartition] = v(default=[])
-
-
-@message(key=14, versions="0", flexible="none")
-class ShareGroupCurrentMemberAssignmentKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class ShareGroupTopicPartitions:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
-
-
-@message(key=14, versions="0", flexible="0+")
-class ShareGroupCurrentMemberAssignmentValue:
-    member_epoch: int32 = 0
-    previous_member_epoch: int32 = 0
-    state: int8 = 0
-    assigned_partitions: list[ShareGroupTopicPartitions] = v(default=[])
-
-
-@message(key=15, versions="0", flexible="none")
-class ShareGroupStatePartitionMetadataKey:
-    group_id: str = ""
-
-
-@struct
-class TopicPartitionsInfo:
-    topic_id: uuid = ZERO_UUID
-    topic_name: str = ""
-    partitions: list[int32] = v(default=[])
-
-
-@struct
-class ShareTopicInfo:
-    topic_id: uuid = ZERO_UUID
-    topic_name: str = ""
-
-
-@message(key=15, versions="0", flexible="0+")
-class ShareGroupStatePartitionMetadataValue:
-    initializing_topics: list[TopicPartitionsInfo] = v(default=[])
-    initialized_topics: list[TopicPartitionsInfo] = v(default=[])
-    deleting_topics: list[ShareTopicInfo] = v(default=[])
-
-
-@message(key=16, versions="0", flexible="none")
-class ConsumerGroupRegularExpressionKey:
-    group_id: str = ""
-    regular_expression: str = ""
-
-
-@message(key=16, versions="0", flexible="0+")
-class ConsumerGroupRegularExpressionValue:
-    topics: list[str] = v(default=[])
-    version: int64 = 0
-    timestamp: int64 = 0
-
-
-@message(key=17, versions="0", flexible="none")
-class StreamsGroupMetadataKey:
-    group_id: str = ""
-
-
-@struct
-class LastAssignmentConfig:
-    key: str = ""
-    value: str = ""
-
-
-@message(key=17, versions="0", flexible="0+")
-class StreamsGroupMetadataValue:
-    epoch: int32 = 0
-    metadata_hash: int64 = 0
-    validated_topology_epoch: int32 = v(tag=0, default=-1)
-    last_assignment_configs: list[LastAssignmentConfig] | None = v(tag=1, default=[])
-    stored_description_topology_epoch: int32 = v(tag=2, default=-1)
-    failed_description_topology_epoch: int32 = v(tag=3, default=-1)
-
-
-@message(key=19, versions="0", flexible="none")
-class StreamsGroupMemberMetadataKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class Endpoint:
-    host: str = ""
-    port: uint16 = 0
-
-
-@struct
-class KeyValue:
-    key: str = ""
-    value: str = ""
-
-
-@message(key=19, versions="0", flexible="0+")
-class StreamsGroupMemberMetadataValue:
-    instance_id: str | None = ""
-    rack_id: str | None = ""
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int32 = -1
-    topology_epoch: int32 = 0
-    process_id: str = ""
-    user_endpoint: Endpoint | None = None
-    client_tags: list[KeyValue] = v(default=[])
-
-
-@message(key=20, versions="0", flexible="none")
-class StreamsGroupTargetAssignmentMetadataKey:
-    group_id: str = ""
-
-
-@message(key=20, versions="0", flexible="0+")
-class StreamsGroupTargetAssignmentMetadataValue:
-    assignment_epoch: int32 = 0
-    assignment_timestamp: int64 = v(tag=0, default=0)
-
-
-@message(key=21, versions="0", flexible="none")
-class StreamsGroupTargetAssignmentMemberKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class TargetTaskIds:
-    subtopology_id: str = ""
-    partitions: list[int32] = v(default=[])
-
-
-@message(key=21, versions="0", flexible="0+")
-class StreamsGroupTargetAssignmentMemberValue:
-    active_tasks: list[TargetTaskIds] = v(default=[])
-    standby_tasks: list[TargetTaskIds] = v(default=[])
-    warmup_tasks: list[TargetTaskIds] = v(default=[])
-
-
-@message(key=22, versions="0", flexible="none")
-class StreamsGroupCurrentMemberAssignmentKey:
-    group_id: str = ""
-    member_id: str = ""
-
-
-@struct
-class CurrentTaskIds:
-    subtopology_id: str = ""
-    partitions: list[int32] = v(default=[])
-    assignment_epochs: list[int32] | None = v(tag=0, default=None)
-
-
-@message(key=22, versions="0", flexible="0+")
-class StreamsGroupCurrentMemberAssignmentValue:
-    member_epoch: int32 = 0
-    previous_member_epoch: int32 = 0
-    state: int8 = 0
-    active_tasks: list[CurrentTaskIds] = v(default=[])
-    standby_tasks: list[CurrentTaskIds] = v(default=[])
-    warmup_tasks: list[CurrentTaskIds] = v(default=[])
-    active_tasks_pending_revocation: list[CurrentTaskIds] = v(default=[])
-    standby_tasks_pending_revocation: list[CurrentTaskIds] = v(default=[])
-    warmup_tasks_pending_revocation: list[CurrentTaskIds] = v(default=[])
-
-
-@message(key=23, versions="0", flexible="none")
-class StreamsGroupTopologyKey:
-    group_id: str = ""
-
-
-@struct
-class TopicConfig:
-    key: str = ""
-    value: str = ""
-
-
-@struct
-class TopologyTopicInfo:
-    name: str = ""
-    partitions: int32 = 0
-    replication_factor: int16 = 0
-    topic_configs: list[TopicConfig] = v(default=[])
-
-
-@struct
-class CopartitionGroup:
-    source_topics: list[int16] = v(default=[])
-    source_topic_regex: list[int16] = v(default=[])
-    repartition_source_topics: list[int16] = v(default=[])
-
-
-@struct
-class Subtopology:
-    subtopology_id: str = ""
-    source_topics: list[str] = v(default=[])
-    source_topic_regex: list[str] = v(default=[])
-    state_changelog_topics: list[TopologyTopicInfo] = v(default=[])
-    repartition_sink_topics: list[str] = v(default=[])
-    repartition_source_topics: list[TopologyTopicInfo] = v(default=[])
-    copartition_groups: list[CopartitionGroup] = v(default=[])
-
-
-@message(key=23, versions="0", flexible="0+")
-class StreamsGroupTopologyValue:
-    epoch: int32 = 0
-    subtopologies: list[Subtopology] = v(default=[])
 
 
 GROUP_RECORDS: RecordTypes = {

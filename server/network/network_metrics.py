@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_of_buckets
@@ -27,12 +28,8 @@ def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
     used = [route for route in routes if route.requests]
     requests = "kafka_network_requestmetrics_requests"
     yield Family(requests, COUNTER, "Requests answered", [Sample({"request": r.name}, r.requests) for r in used])
-    times = "kafka_network_requestmetrics_totaltimems"
-    yield Family(times, GAUGE, "Milliseconds from a request to its answer", list(_quantiles(used)))
-    counts = [Sample({"request": route.name}, route.requests) for route in used]
-    yield Family(f"{times}_count", GAUGE, "Requests whose time was taken", counts)
-    sums = [Sample({"request": route.name}, route.latency_ns / NS_PER_MS) for route in used]
-    yield Family(f"{times}_sum", GAUGE, "Milliseconds of all requests together", sums)
+    times = [Times(route.name, route.latency_buckets, route.requests, route.latency_ns) for route in used]
+    yield from time_metrics("totaltimems", "Milliseconds from a request to its answer", times)
     errors = [
         Sample({"request": route.name, "error": ErrorCode(code).name}, count)
         for route in used
@@ -41,11 +38,31 @@ def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
     yield Family("kafka_network_requestmetrics_errors", COUNTER, "Requests that failed as a whole", errors)
 
 
-def _quantiles(routes: Iterable[Route]) -> Iterator[Sample]:
-    for route in routes:
+class Times(NamedTuple):
+    """How long requests of one name took. The buckets are a route's (`Route.latency_buckets`)."""
+
+    request: str
+    buckets: list[int]
+    requests: int
+    total_ns: int
+
+
+def time_metrics(name: str, doc: str, times: Sequence[Times]) -> Iterator[Family]:
+    """One of the times of Kafka's RequestMetrics."""
+    name = f"kafka_network_requestmetrics_{name}"
+    yield Family(name, GAUGE, doc, list(_quantiles(times)))
+    counts = [Sample({"request": each.request}, each.requests) for each in times]
+    yield Family(f"{name}_count", GAUGE, "Requests whose time was taken", counts)
+    sums = [Sample({"request": each.request}, each.total_ns / NS_PER_MS) for each in times]
+    yield Family(f"{name}_sum", GAUGE, "Milliseconds of all requests together", sums)
+
+
+def _quantiles(times: Iterable[Times]) -> Iterator[Sample]:
+    for each in times:
         for quantile in QUANTILES:
-            value = quantile_of_buckets(route.latency_buckets, quantile) * MS_PER_UNIT
-            yield Sample({"request": route.name, "quantile": f"{quantile:.2f}" if quantile < 0.999 else "0.999"}, value)
+            value = quantile_of_buckets(each.buckets, quantile) * MS_PER_UNIT
+            label = f"{quantile:.2f}" if quantile < 0.999 else "0.999"
+            yield Sample({"request": each.request, "quantile": label}, value)
 
 
 def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 import urllib.request
@@ -93,6 +94,8 @@ def test_a_compacted_topic_is_read_as_its_last_values_and_no_process_is_left(nod
         last = {key: value for _, key, value in values(wire, "c")}
         assert last == {b"k%d" % row: b"19" for row in range(50)}
         eventually(lambda: not children(node.pid), "the cleaner's process to end")
+    lines = (node.dir / "server.log").read_text()
+    assert re.search(r"Log cleaner pass over \S+/c-0 took \d+ ms", lines)
 
 
 def test_a_batch_that_cannot_be_cleaned_stops_its_partition_only(nodes: list[Node], tmp_path: Path) -> None:

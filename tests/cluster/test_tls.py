@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
+from ottla.certificates import Authority, Issued
 from ottla.testing import Cluster
-from tests.certificates import Authority, Issued
 from tests.ports import free_ports
 from tests.server.tiny_node import heartbeat
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
 from ottla.broker.cluster.forwarding import forward
-from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
+from ottla.broker.cluster.registration import BrokerIdentity
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.settings import ControlSettings
 from ottla.controller.metadata.brokers import Endpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
+from ottla.certificates import Authority
 from tests.rules.sources import ROOT
 
 SECRET = "secret-of-the-key"

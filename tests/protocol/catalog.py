@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ottla.protocol.api import APIS
@@ -23,6 +24,7 @@ JAVA = Path(__file__).parent / "java"
 
 _GENERATED = "org.apache.kafka.coordinator.{}.generated."
 _WIRE = "org.apache.kafka.common.message."
+#: In the order of the data files.
 _RECORD_MODULES = (
     (metadata_records, "org.apache.kafka.common.metadata."),
     (group_records, _GENERATED.format("group")),
@@ -44,12 +46,13 @@ def requests_and_responses() -> dict[str, type[Any]]:
 @cache
 def records() -> dict[str, type[Any]]:
     """Messages that are not requests or responses."""
-    return {
-        name: cls
-        for module, _ in _RECORD_MODULES
-        for name, cls in vars(module).items()
-        if getattr(cls, "__message__", None) is not None
-    }
+    return {name: cls for module, _ in _RECORD_MODULES for name, cls in _messages_in(module).items()}
+
+
+def _messages_in(module: ModuleType) -> dict[str, type[Any]]:
+    if module is group_records:  # which has them of a module for each type of group
+        return {cls.__name__: cls for pair in group_records.GROUP_RECORDS.values() for cls in pair}
+    return {name: cls for name, cls in vars(module).items() if getattr(cls, "__message__", None) is not None}
 
 
 def messages() -> dict[str, type[Any]]:
@@ -64,9 +67,8 @@ def java_names() -> dict[str, str]:
     """Java's full class name -> ours."""
     names = {f"{_WIRE}{name}Data": name for name in requests_and_responses()}
     for module, package in _RECORD_MODULES:
-        for name, cls in vars(module).items():
-            if getattr(cls, "__message__", None) is not None:
-                names[_ELSEWHERE.get(name, package) + name] = name
+        for name in _messages_in(module):
+            names[_ELSEWHERE.get(name, package) + name] = name
     return names
 
 

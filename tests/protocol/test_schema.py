@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.internal_topics.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 from ottla.protocol.messages.fetch import FetchRequest, FetchTopic, LeaderIdAndEpoch, PartitionData, ReplicaState
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.primitives import ZERO_UUID

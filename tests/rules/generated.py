@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from ottla.broker.cluster import lifecycle
+from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.classic import state as classic
 from ottla.broker.groups.consumer import state as consumer
@@ -43,9 +43,9 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
     (
         "Broker life cycle",
         "A broker as the controller sees it, by registration and heartbeats.",
-        lifecycle,
-        lifecycle.TRANSITIONS,
-        lifecycle.BrokerState.NOT_RUNNING,
+        broker_state,
+        broker_state.TRANSITIONS,
+        broker_state.BrokerState.NOT_RUNNING,
     ),
     (
         "Coordinator runtime",

@@ -1,4 +1,4 @@
-"""Each module of the five packages has the test file that mirrors it, or a line in mirrors.py that names another one."""
+"""Each module of the six packages has the test file that mirrors it, or a line in mirrors.py that names another one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from ottla.protocol.api import ApiKey
 from tests.rules.mirrors import COVERED_BY
 from tests.rules.sources import ROOT, imported_modules, sources
 
-PACKAGES = ("protocol", "storage", "server", "controller", "broker")
+PACKAGES = ("protocol", "storage", "server", "controller", "broker", "ottla")
 #: A test reaches a module that it imports, what that imports, and once more: further away it is another module's test.
 HOPS_MAX = 3
 #: A test that imports one of these starts whole nodes, and reaches what its requests reach, which imports do not show.
 WHOLE_NODES = frozenset({"ottla/node.py", "ottla/testing/cluster.py", "ottla/cli/local_nodes.py"})
+#: A command line that does so.
+STARTS_OTTLA = re.compile(r'"-m",\s*"ottla')
 
 
 def modules() -> list[str]:
@@ -90,7 +92,7 @@ def reached(test_file: str) -> set[str]:
     support = with_support(test_file)
     for path in support:
         found |= named_modules(parsed(path))
-    if not found.isdisjoint(WHOLE_NODES) or any('"-m", "ottla' in (ROOT / path).read_text() for path in support):
+    if not found.isdisjoint(WHOLE_NODES) or any(STARTS_OTTLA.search((ROOT / path).read_text()) for path in support):
         return set(module_paths().values())
     for _ in range(HOPS_MAX - 1):
         found |= {each for path in found for each in imports_of(path)}

@@ -8,6 +8,7 @@ from typing import Any
 from ottla.controller import runtime
 from ottla.controller.decisions import broker_heartbeat, brokers, directories, state
 from ottla.controller.decisions import partition_change as change
+from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.partition_change import PartitionChange
 from ottla.controller.handlers import broker_heartbeat as heartbeat_handler
 from ottla.controller.handlers import broker_registration
@@ -107,6 +108,8 @@ def unclean_stays_eligible(self: PartitionChange) -> None:
 
 _populate_elr = PartitionChange._populate_elr
 
+ALWAYS = property(lambda self: True)
+
 #: name -> what it breaks, and the patches
 CONTROLLER: dict[str, tuple[str, tuple[Patch, ...]]] = {
     "no-directory-is-offline": (
@@ -138,6 +141,10 @@ CONTROLLER: dict[str, tuple[str, tuple[Patch, ...]]] = {
     "caught-up-at-once": (
         "a broker is let in before it has read its registration",
         ((heartbeat_handler, "process_heartbeat", all_have_caught_up),),
+    ),
+    "registers-without-waiting": (
+        "a broker's registration is written in the first turn, with partitions of its former incarnation left for the others",
+        ((Leaving, "is_done", ALWAYS),),
     ),
     "leader-epoch-stays": (
         "another leader gets the epoch of the one before",
@@ -211,6 +218,7 @@ BY: dict[str, str] = {
     "empty-replica-leads": "1 3 4 5",
     "epoch-of-first-record": "23",
     "caught-up-at-once": "23",
+    "registers-without-waiting": "1 3 4 5",
     "leader-epoch-stays": "17 22",
     "partition-epoch-stays": "22",
     "reassignment-does-not-wait": "1 3 4 5",

@@ -1,15 +1,19 @@
 """Histories that go where one mistake shows: the operations and faults that it takes, and few others.
 
-What they do is a part of what `StorageHistory` does at random, so that they need no checks of their own.
+What they do is a part of what `StorageHistory` does at random, so that they need no checks of their own. The number of a seed
+says which of them it plays behind the one that takes everything (`storage_histories_of`, `cleaner_histories_of`). One in three
+takes a few other operations in, too.
 """
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
 from ottla.storage.config import LogConfig
 from tests.sim.cleaner_history import CleanerHistory
-from tests.sim.storage_history import StorageHistory
+from tests.sim.storage_history import OPERATIONS, StorageHistory
 
 
 class HardStops(StorageHistory):
@@ -80,6 +84,7 @@ class ShortenedLogs(StorageHistory):
 class DamagedStops(StorageHistory):
     """Every life ends with a clean stop, and a look at what media make of its many segments."""
 
+    longer = 2  # each stop is looked at four times
     stops, damages = 1.0, (4,)
     stop_faults = faults = (("none", 1),)
     names = (("logs",),)
@@ -118,3 +123,89 @@ class SwapsCutShort(CleanerHistory):
 
     faults = (("none", 60), ("kill", 40))
     operations = (("append", 40), ("advance", 15), ("roll", 8), ("compact", 30))
+
+
+class TruncatedSnapshots(FrozenProducers):
+    """The log is truncated while a flush writes the snapshot of what it was."""
+
+    beside = ("truncate", "truncate", "append", "roll", "append")
+    operations = (("append", 45), ("flush_beside", 30), ("roll", 12), ("advance", 5), ("truncate", 5))
+
+
+class LoweredCheckpoints(StorageHistory):
+    """Checkpoints, truncations below them, and other records in the place of the old ones."""
+
+    stops = 0.1
+    names = (("logs",),)
+    faults = (("none", 1),)
+    operations = (
+        ("append", 50),
+        ("advance", 12),
+        ("flush", 8),
+        ("write_recovery_points", 12),
+        ("write_high_watermarks", 8),
+        ("truncate", 12),
+    )
+
+    def __init__(self, seed: int, lives: int = 10, steps: int = 30) -> None:
+        super().__init__(seed, lives, steps)
+        self.ops.unclean = 0.6
+
+
+class HeldAnswers(StorageHistory):
+    """Answers that the network has not sent, while the log under them is truncated, rolled and replaced."""
+
+    faults = (("none", 1),)
+    operations = (("append", 50), ("hold", 25), ("roll", 8), ("truncate", 12), ("start_anew", 4), ("recreate", 2))
+
+
+DIRECTED: tuple[type[StorageHistory], ...] = (
+    HardStops,
+    CutShort,
+    FailedSyncs,
+    CheckpointsBeside,
+    ShortenedLogs,
+    DamagedStops,
+    DamagedStops,
+    FrozenProducers,
+    FlushedEpochs,
+    TruncatedSnapshots,
+    LoweredCheckpoints,
+    HeldAnswers,
+)
+#: In how many of them other operations take place, too, and how many kinds of those.
+MIXED_SHARE, MIXED_OPERATIONS = 1 / 3, 3
+
+
+def storage_histories_of(seed: int) -> list[StorageHistory]:
+    return [StorageHistory(seed), _directed(DIRECTED[seed % len(DIRECTED)], seed)]
+
+
+def cleaner_histories_of(seed: int) -> list[StorageHistory]:
+    return [CleanerHistory(seed) if seed % 4 else _directed(SwapsCutShort, seed)]
+
+
+def _directed(kind: type[StorageHistory], seed: int) -> StorageHistory:
+    history = kind(seed)
+    history.lives *= history.longer
+    chance = random.Random(f"mixed {seed}")
+    if chance.random() < MIXED_SHARE:
+        known = {name for name, _ in history.operations}
+        others = [(name, weight) for name, weight in OPERATIONS if name not in known]
+        history.operations += tuple(chance.sample(others, MIXED_OPERATIONS))
+    return history
+
+
+def run_histories(seed: int) -> list[StorageHistory]:
+    """Runs those of a seed; a failure names the command that replays them and the last things that happened."""
+    histories = storage_histories_of(seed)
+    for history in histories:
+        try:
+            history.run()
+        except BaseException as failure:
+            failure.add_note(
+                f"replay: OTTLA_SIM_SEED={seed} python -m pytest -q tests/sim/test_storage_crashes.py\n"
+                + "\n".join([type(history).__name__, *history.trace[-25:]])
+            )
+            raise
+    return histories

@@ -60,7 +60,8 @@ class Faults:
         self.cluster, self.rng, self.history, self.clients, self.admin = cluster, rng, history, clients, admin
         self.flushes = flushes
         self.struck: dict[str, int] = {}
-        self._lossy: SimNode | None = None
+        #: It may have lost what it had not synced, and is not in every ISR again yet.
+        self.lossy: SimNode | None = None
         #: Its disk is about to be taken, and what it acknowledges until then may be with one other node alone.
         self._losing: SimNode | None = None
         self._busy: set[int] = set()
@@ -129,15 +130,15 @@ class Faults:
         if self.flushes:
             return self._losing is None
         # A node that a fault has still to take down is whole, and yet its disk counts as lost (seed 618: two of three).
-        if self._lossy is not None and self._lossy.number not in self._busy and self._is_whole(self._lossy):
-            self._lossy = None
+        if self.lossy is not None and self.lossy.number not in self._busy and self.is_whole(self.lossy):
+            self.lossy = None
         if fault.loses:
             others = [other for other in self.cluster.brokers if other is not node]
-            if self._lossy in (None, node) and all(self._is_whole(other) for other in others):
-                self._lossy = node
+            if self.lossy in (None, node) and all(self.is_whole(other) for other in others):
+                self.lossy = node
                 return True
             return False
-        return self._lossy is None or (self._lossy is node and not fault.of_all)
+        return self.lossy is None or (self.lossy is node and not fault.of_all)
 
     def _may_take(self, fault: Fault, node: SimNode) -> bool:
         """Every partition has a replica in sync elsewhere, and no other disk is still to be replaced."""
@@ -147,7 +148,7 @@ class Faults:
         # A controller keeps its vote on its disk; of two directories it is in the first.
         if node.is_controller if fault.takes == "disk" else "," not in node.properties["log.dirs"]:
             return False
-        if not all(self._is_whole(other) for other in self.cluster.brokers if other is not node):
+        if not all(self.is_whole(other) for other in self.cluster.brokers if other is not node):
             return False
         image = active.server.metadata.loader.image
         if not image.features.elr_enabled:
@@ -159,7 +160,7 @@ class Faults:
         self._losing = node
         return True
 
-    def _is_whole(self, node: SimNode) -> bool:
+    def is_whole(self, node: SimNode) -> bool:
         """The controller has it in every ISR, in its present life."""
         active = self.cluster.active_controller
         if (

@@ -14,9 +14,10 @@ from typing import Any
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
-from ottla.broker.replication import fetching, partition, read
+from ottla.broker.replication import fetching, isr_proposals, partition, read
 from ottla.broker.replication.fetch_session import FetchSession
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_state import PartitionState
 from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.state import ControlState
@@ -27,7 +28,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage import replay
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
-from ottla.storage.producers import ProducerState
+from ottla.storage.producer_state import ProducerState
 from ottla.storage.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
@@ -218,7 +219,7 @@ REPLICATION = {
         (Partition, "become_follower", follow_from_high_watermark),
     ),
     "no-epoch-fence": _mutant(
-        "a leader serves readers of any leader epoch (KIP-320)", (Partition, "local_log", local_log_of_any_epoch)
+        "a leader serves readers of any leader epoch (KIP-320)", (PartitionState, "local_log", local_log_of_any_epoch)
     ),
     "no-divergence": _mutant(
         "a leader does not look whether a follower's log fits its own", (read, "_divergence", nothing)
@@ -241,10 +242,10 @@ REPLICATION = {
     "isr-before-answer": _mutant("a leader takes a proposed ISR for made", (Partition, "_propose", isr_before_answer)),
     "join-isr-early": _mutant(
         "a follower joins the ISR before it has reached the high watermark and the leader's epoch",
-        (partition, "may_join", join_at_once),
+        (isr_proposals, "may_join", join_at_once),
     ),
     "acknowledge-early": _mutant(
-        "acks=all is answered after the leader's own append", (Partition, "is_committed", always)
+        "acks=all is answered after the leader's own append", (PartitionState, "is_committed", always)
     ),
     "follower-commits-alone": _mutant(
         "a follower takes its own log for committed", (Partition, "append_as_follower", own_high_watermark)
@@ -324,8 +325,8 @@ COORDINATORS = {
         (TransactionCoordinatorShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
 }
-for rows in (controller_mutants.CONTROLLER, controller_mutants.QUORUM):
-    CONTROLLER.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
+for family, rows in ((CONTROLLER, controller_mutants.CONTROLLER), (QUORUM, controller_mutants.QUORUM)):
+    family.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
 MUTANTS: dict[str, Mutant] = {
     name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
     for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()

@@ -27,6 +27,7 @@ from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
 from tests.sim.plan import SLOW_DISK_SECONDS, SMALL_SLICE_MS, choose, format_nodes, settings_of, slices
 from tests.sim.replication_checks import ReplicationChecks
+from tests.sim.scenes import PRODUCER_PAUSE_SECONDS, SCENE_SHARE, Scenes, scene_of, staged
 
 CHECK_SECONDS = 0.2
 START_SECONDS_MAX = 20
@@ -106,7 +107,7 @@ class Simulation:
         assert isinstance(loop, SimLoop)
         self._loop = loop
         rng = self.rng
-        self.plan = plan = choose(rng, self.seed)
+        self.plan = plan = staged(choose(rng, self.seed), self.seed)
         self.history.note(f"seed {self.seed}: {plan.describe()}")
         self.cluster = cluster = SimCluster(random.Random(rng.getrandbits(64)), plan.roles, plan.settings)
         for node in cluster.nodes:
@@ -129,7 +130,7 @@ class Simulation:
             await self._create_topics()
             for client in clients:
                 client.start()
-            await self.faults.run(self.seconds * FAULT_SHARE, pause_seconds)
+            await self._strike(self.faults, self.seconds * FAULT_SHARE, pause_seconds)
             await self.faults.heal()
             await asyncio.sleep(CALM_SECONDS)
             await self._elect_beside_lost_disks()
@@ -143,6 +144,24 @@ class Simulation:
             await self._quiet()
             await asyncio.sleep(max(0.0, self.seconds - loop.time()))
         self.history.note(f"end: {sorted((k[1], c.end) for k, c in self.invariants.committed.items())}")
+
+    async def _strike(self, faults: Faults, seconds: float, pause_seconds: float) -> None:
+        """For so long; a scene, where the seed has one, may take longer to its end."""
+        scene = scene_of(self.seed)
+        if scene is not None:
+            scenes = Scenes(
+                self.cluster,
+                random.Random(f"scenes {self.seed}"),
+                self.history,
+                faults,
+                self.admin,
+                self.invariants,
+                self.partitions,
+                self._elect_beside_lost_disks,
+            )
+            await scenes.run(scene, seconds * SCENE_SHARE)
+            seconds *= 1 - SCENE_SHARE
+        await faults.run(seconds, pause_seconds)
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
@@ -205,6 +224,8 @@ class Simulation:
             producer.idempotent = number < 2 and rng.random() < 0.8
             producer.acks = -1 if producer.idempotent or rng.random() < 0.5 else 1
             producer.pause_seconds = rng.choice((0.5, 1.2, 3.0))
+            if scene_of(self.seed) is not None:
+                producer.pause_seconds = PRODUCER_PAUSE_SECONDS
             producer.on_acknowledged = self._acknowledged
         self.members: list[Member] = []
         if rng.random() < 0.5:

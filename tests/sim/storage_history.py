@@ -94,6 +94,9 @@ class DiesInIt:
 class StorageHistory:
     #: name, weight
     operations: tuple[tuple[str, int], ...] = OPERATIONS
+    beside: tuple[str, ...] = BESIDE
+    #: How many times as many lives it has where a seed plays it behind another history.
+    longer = 4
     #: What may happen in the middle of an operation, and of a stop; how often each.
     faults: tuple[tuple[str, int], ...] = (("none", 80), ("kill", 8), ("failure", 3), ("full", 4))
     stop_faults: tuple[tuple[str, int], ...] = (("none", 70), ("kill", 10), ("failure", 10), ("full", 10))
@@ -312,7 +315,7 @@ class StorageHistory:
     def _meanwhile(self, partition: Partition, what: str) -> None:
         if partition.log is None or partition.log.failure is not None or partition.log.closed:
             return
-        name = self.rng.choice(BESIDE)
+        name = self.rng.choice(self.beside)
         self.note(f"  meanwhile, before {what}: {name}")
         try:
             self._do(name, partition)
@@ -560,17 +563,3 @@ class StorageHistory:
         check_producers(log, model, exact=exact)
         check_epochs(log, model)
         check_lookups(log, model, self.rng)
-
-
-def run_history(seed: int) -> StorageHistory:
-    """Runs one; a failure names the command that replays it and the last things that happened."""
-    history = StorageHistory(seed)
-    try:
-        history.run()
-    except BaseException as failure:
-        failure.add_note(
-            f"replay: OTTLA_SIM_SEED={seed} python -m pytest -q tests/sim/test_storage_crashes.py\n"
-            + "\n".join(history.trace[-25:])
-        )
-        raise
-    return history

@@ -15,12 +15,12 @@ from ottla.storage.cleaner_plan import Plan
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
-from tests.sim.cleaner_history import CleanerHistory
-from tests.sim.directed_histories import SwapsCutShort
-from tests.sim.storage_history import StorageHistory
-from tests.sim.test_mutants import caught_at
+from tests.sim.directed_histories import cleaner_histories_of
+from tests.sim.noticed import seeds_for
+from tests.sim.test_mutants import Patch, is_noticed
 
-SEEDS_MAX = 200
+#: Without a mutant.
+SEEDS_CONTROL = 100
 
 _make_plan = cleaner.make_plan
 _create = Logs.create
@@ -104,7 +104,7 @@ def not_aborted(self: TransactionsSeen, batch: BatchView) -> bool:
 
 
 #: the mistake, where it is put, and what is there instead
-MUTANTS: dict[str, tuple[object, str, object]] = {
+MUTANTS: dict[str, Patch] = {
     "a truncation leaves what was cleaned below it": (Log, "cleaned_until", never_lowered()),
     "a new topic inherits the checkpoint of an old one": (Logs, "create", create_with_old_checkpoint),
     "tombstones go with the values they delete": (Keep, "_with_survivors", without_tombstones),
@@ -132,21 +132,14 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "the log is not flushed before a pass": (cleaner, "_flushed", not_flushed),
 }
 
-#: Where chance alone seldom leads.
-DIRECTED: dict[str, type[CleanerHistory]] = {
-    "old segments go before the new one is named": SwapsCutShort,
-    "the active segment is cleaned": SwapsCutShort,
-}
-
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, attribute, instead = MUTANTS[name]
-    monkeypatch.setattr(target, attribute, instead, raising=False)
-    history = DIRECTED.get(name, CleanerHistory)
-    assert caught_at(range(SEEDS_MAX), history) is not None, f"no history noticed that {name}"
+def test_the_mutant_is_noticed(name: str) -> None:
+    histories = (history for seed in seeds_for("cleaner", name) for history in cleaner_histories_of(seed))
+    assert any(is_noticed(MUTANTS[name], history) for history in histories), f"no history noticed that {name}"
 
 
-@pytest.mark.parametrize("history", [CleanerHistory, SwapsCutShort])
-def test_without_a_mutant_the_same_seeds_pass(history: type[StorageHistory]) -> None:
-    assert caught_at(range(60), history, strict=True) is None
+def test_without_a_mutant_the_same_seeds_pass() -> None:
+    for seed in range(SEEDS_CONTROL):
+        for history in cleaner_histories_of(seed):
+            history.run()

@@ -39,6 +39,8 @@ def test_a_mutant_is_called_as_what_it_replaces(name: str) -> None:
                 inspect.signature(instead).bind(*positional, **keywords)
         elif original is not None:
             assert type(original) is type(instead), f"{attribute} is {original!r}, and the mutant {instead!r}"
+        else:
+            assert not inspect.ismodule(target), f"{target.__name__} has no {attribute}: the mutant changes nothing"
 
 
 def test_what_breaks_invariants_by_number_is_a_mutant() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metrics.replicas import broker_metrics
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -177,6 +178,33 @@ def test_a_session_that_named_a_topic_id_before_the_broker_knew_it_may_not_read_
         assert created.topics[0].error_code == 0
         answers = await codes_before_and_after(harness, late, created.topics[0].topic_id)
         assert answers == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+    run(main())
+
+
+def test_the_time_of_delayed_fetches_is_measured_and_others_are_not_counted() -> None:
+    """Kafka's RemoteTimeMs, without a cost for a fetch that is answered at once."""
+
+    async def main() -> None:
+        one = OneNode()
+        await one.begin()
+        parts, channel = one.node.server.broker.parts, one.channel()
+        await channel.request(fetch(max_wait_ms=300), version=BY_NAME)
+        waiting = asyncio.ensure_future(channel.request(fetch(), version=BY_NAME))
+        await asyncio.sleep(0.7)
+        one.in_its_turn(one.append)
+        assert batches(await waiting) == 1
+        assert batches(await channel.request(fetch(), version=BY_NAME)) == 1, "answered at once"
+        name = "kafka_network_requestmetrics_remotetimems"
+        times = {family.name: family.samples for family in broker_metrics(parts) if family.name.startswith(name)}
+        for request in ("Fetch", "FetchConsumer"):
+            (count,) = (s.value for s in times[f"{name}_count"] if s.labels["request"] == request)
+            (waited_ms,) = (s.value for s in times[f"{name}_sum"] if s.labels["request"] == request)
+            (median_ms,) = (s.value for s in times[name] if s.labels == {"request": request, "quantile": "0.50"})
+            assert count == 2
+            assert 980 < waited_ms < 1_020
+            assert 250 < median_ms < 550, "in powers of two"
+        assert not [s for s in times[f"{name}_count"] if s.labels["request"] == "FetchFollower"]
 
     run(main())
 

@@ -29,28 +29,19 @@ from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.offset_checkpoints import OffsetCheckpoints
-from ottla.storage.producers import ProducerState, ProducerStates
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.segment_file import SegmentFile
 from ottla.storage.txn_index import TransactionIndex
 from ottla.storage.walk import WALK
-from tests.effort import seeds
-from tests.sim.directed_histories import (
-    CheckpointsBeside,
-    CutShort,
-    DamagedStops,
-    FailedSyncs,
-    FlushedEpochs,
-    FrozenProducers,
-    HardStops,
-    ShortenedLogs,
-)
+from tests.sim.directed_histories import storage_histories_of
 from tests.sim.disk import Killed
+from tests.sim.noticed import seeds_for
 from tests.sim.storage_history import StorageHistory
 
-SEEDS_MAX = 200
-#: Without a mutant. Of the undirected histories test_storage_crashes.py runs more.
-SEEDS_CONTROL = seeds(10, long=40)
+#: object, attribute, what is there instead
+Patch = tuple[object, str, object]
 
 
 class EqualToAll(int):
@@ -135,13 +126,13 @@ def remember_last_batch_only(state: ProducerState, epoch: int, first: int, last:
 _flush = Log.flush
 
 
-def vouch_for_what_came_later(log: Log, now_ms: int = 0) -> None:
+def cover_what_came_later(log: Log, now_ms: int = 0) -> None:
     _flush(log, now_ms)
     if not log.closed:
         log.recovery_point = log.log_end_offset
 
 
-def vouch_for_what_was_truncated(log: Log, now_ms: int = 0) -> None:
+def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
     end = log.log_end_offset
     _flush(log, now_ms)
     log.recovery_point = max(log.recovery_point, end)
@@ -205,7 +196,7 @@ ALWAYS = property(lambda self: True, lambda self, value: None)
 NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 
 #: the mistake, where it is put, and what is there instead
-MUTANTS: dict[str, tuple[object, str, object]] = {
+MUTANTS: dict[str, Patch] = {
     "the directory of a new partition is not synced": (Log, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
@@ -226,8 +217,8 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a truncation cut short is built upon": (Segment, "settle_tail", nothing),
     "what a failed fsync left is taken for written": (Segment, "rewrite", nothing),
     "log starts are not written down": (Logs, "write_log_starts", nothing),
-    "a flush vouches for what came while it ran": (Log, "flush", vouch_for_what_came_later),
-    "a flush vouches for what was truncated under it": (Log, "flush", vouch_for_what_was_truncated),
+    "a flush covers what came while it ran": (Log, "flush", cover_what_came_later),
+    "a flush covers what was truncated under it": (Log, "flush", cover_what_was_truncated),
     "epochs keep what was truncated": (LeaderEpochs, "truncate_from_end", nothing),
     "epochs are not read again from the batches": (recovery, "_read_epochs", nothing),
     "an index is taken as it is": (Segment, "_fits", always),
@@ -247,46 +238,26 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),
 }
 
-#: Where chance alone seldom leads.
-DIRECTED: dict[str, type[StorageHistory]] = {
-    "a flush syncs no epochs": FlushedEpochs,
-    "a restart leaves checkpoints beyond the log's end": ShortenedLogs,
-    "an index is taken as it is": DamagedStops,
-    "producers go on in a snapshot that is not written yet": FrozenProducers,
-    "a snapshot is written of what was truncated": FrozenProducers,
-    "every stop claims to be clean": HardStops,
-    "a truncation cut short is built upon": CutShort,
-    "what a failed fsync left is taken for written": FailedSyncs,
-    "a checkpoint written beside a truncation says too much": CheckpointsBeside,
-}
 
-
-def caught_at(seeds: range, history: type[StorageHistory] = StorageHistory, strict: bool = False) -> int | None:
-    """The first seed in whose history something is not as it must be."""
-    for seed in seeds:
+def is_noticed(mutant: Patch, history: StorageHistory) -> bool:
+    """Something is not as it must be. An exception of the mutant's own proves nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*mutant, raising=False)  # some are attributes of instances
         try:
-            history(seed).run()
+            history.run()
         except (AssertionError, pytest.fail.Exception) as failure:
-            if strict or str(failure).startswith("Timeout"):
-                raise  # with the history that leads there; the test's own limit proves nothing
-            return seed
+            if str(failure).startswith("Timeout"):
+                raise  # the test's own limit proves nothing either
+            return True
         except TypeError:
             raise  # the mutant no longer has the signature of what it stands for, and so breaks nothing
         except (Exception, Killed):
-            if strict:
-                raise
-            continue  # of the mutant's own: proves nothing
-    return None
+            return False
+    return False
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, attribute, instead = MUTANTS[name]
-    monkeypatch.setattr(target, attribute, instead, raising=False)  # some are attributes of instances
-    history = DIRECTED.get(name, StorageHistory)
-    assert caught_at(range(SEEDS_MAX), history) is not None, f"no history noticed that {name}"
-
-
-@pytest.mark.parametrize("history", [StorageHistory, *dict.fromkeys(DIRECTED.values())])
-def test_without_a_mutant_the_same_seeds_pass(history: type[StorageHistory]) -> None:
-    assert caught_at(range(SEEDS_CONTROL), history, strict=True) is None
+def test_the_mutant_is_noticed(name: str) -> None:
+    """Without a mutant test_storage_crashes.py runs the same seeds."""
+    histories = (history for seed in seeds_for("storage", name) for history in storage_histories_of(seed))
+    assert any(is_noticed(MUTANTS[name], history) for history in histories), f"no history noticed that {name}"

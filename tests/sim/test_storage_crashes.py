@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.effort import seeds
-from tests.sim.storage_history import run_history
+from tests.sim.directed_histories import run_histories
 
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(200, long=400)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
@@ -26,18 +26,19 @@ def ranges() -> list[range]:
 @pytest.mark.parametrize("seeds", ranges(), ids=str)
 def test_histories(seeds: range) -> None:
     for seed in seeds:
-        run_history(seed)
+        run_histories(seed)
 
 
 def test_a_seed_makes_one_history_only() -> None:
-    first, second = run_history(7), run_history(7)
-    assert first.trace == second.trace
-    assert first.disk.tree() == second.disk.tree()
+    first, second = run_histories(7), run_histories(7)
+    for one, other in zip(first, second, strict=True):
+        assert one.trace == other.trace
+        assert one.disk.tree() == other.disk.tree()
 
 
 def test_histories_meet_every_kind_of_fault() -> None:
     """A harness that finds nothing may be one that does nothing."""
-    seen = "\n".join(line for seed in range(60) for line in run_history(seed).trace)
+    seen = "\n".join(line for seed in range(60) for line in run_histories(seed)[0].trace)
     for what in (
         "power loss",
         "kill",

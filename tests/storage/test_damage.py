@@ -23,7 +23,8 @@ from ottla.storage.log import Log, Origin
 from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.logs import Logs
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
-from ottla.storage.producers import EndTransaction, ProducerStates
+from ottla.storage.producer_state import EndTransaction
+from ottla.storage.producers import ProducerStates
 from ottla.storage.walk import DamagedLog
 from tests.protocol.records.reference import patch_offset
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, offsets, open_at, read_all

@@ -7,7 +7,8 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.errors import CorruptFile
 from ottla.storage.producer_snapshot import decode, encode
-from ottla.storage.producers import EndTransaction, Origin, ProducerState, ProducerStates
+from ottla.storage.producer_state import EndTransaction, Origin, ProducerState
+from ottla.storage.producers import ProducerStates
 
 COMMIT, ABORT = EndTransaction(True, 0), EndTransaction(False, 0)
 

@@ -10,7 +10,7 @@ from ottla.protocol.records.crc import crc32c
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import Log
-from ottla.storage.producers import Origin
+from ottla.storage.producer_state import Origin
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
 
 BATCH_BYTES = len(batch())

@@ -19,7 +19,7 @@ from ottla.broker.groups.consumer.member import (
 from ottla.broker.groups.consumer.state import GroupState
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.group_records import (
+from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,

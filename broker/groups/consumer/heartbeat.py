@@ -40,7 +40,7 @@ from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.group_records import ConsumerGroupMemberMetadataValue
+from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages import consumer_group_heartbeat as messages
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

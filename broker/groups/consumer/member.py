@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ottla.broker.groups.consumer.state import STABLE, MemberState, member_state
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.protocol.internal_topics.group_records import (
+from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupTopicPartitions,

@@ -8,7 +8,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import CurrentAssignment
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.protocol.internal_topics.group_records import (
+from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,

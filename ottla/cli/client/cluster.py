@@ -21,7 +21,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from ottla.server.network.client import Channel, ChannelClosed, RequestTimeout
+from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
+from ottla.server.network.client import Channel
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
 
 T = TypeVar("T")
@@ -38,8 +40,11 @@ class NoConnection(CommandFailed):
 class ClusterClient:
     """One command's view of the cluster. `timeout_ms` goes into requests that have one."""
 
-    def __init__(self, world: World, bootstrap: Sequence[Address], timeout_ms: int) -> None:
+    def __init__(
+        self, world: World, bootstrap: Sequence[Address], timeout_ms: int, security: PeerSecurity = PLAINTEXT
+    ) -> None:
         self.world = world
+        self._security = security
         self.bootstrap = list(bootstrap)
         self.timeout_ms = timeout_ms
         self.brokers: dict[int, Address] = {}
@@ -135,7 +140,7 @@ class ClusterClient:
         for attempt in range(2):  # a broker that restarted has closed the channel that we kept
             channel = self._channels.get(address)
             if channel is None:
-                channel = self._channels[address] = Channel(self.world, host, port, CLIENT_ID)
+                channel = self._channels[address] = Channel(self.world, host, port, CLIENT_ID, self._security)
                 attempt = 1
             try:
                 return await channel.request(request, version=version, timeout_ms=self.timeout_ms)

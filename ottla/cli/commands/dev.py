@@ -11,11 +11,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.commands.start import overrides
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
+
+if TYPE_CHECKING:
+    from ottla.secure_files import SecureFiles
 
 PROGRAM = "ottla dev"
 BASE_PORT_DEFAULT = 9092
@@ -36,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)"
     )
+    parser.add_argument("--secure", action="store_true", help="with TLS, logins by SCRAM-SHA-512, and ACLs")
     parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
@@ -65,14 +70,15 @@ def check_ports(nodes: Sequence[Node]) -> None:
 # -- What it says --------------------------------------------------------------------------------------------------------
 
 
-def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
+def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: SecureFiles | None) -> None:
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
             {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "admin": n.admin_port, "dir": n.dir}
             for n in nodes
         ]
-        print(json.dumps({"bootstrap": servers, "nodes": described}), flush=True)
+        config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka()}
+        print(json.dumps({"bootstrap": servers, "nodes": described} | config), flush=True)
         return
     print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
     print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
@@ -80,6 +86,8 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
         pid = node.process.pid if node.process else -1
         print(f"  {node.id:>3}  {pid:>7}  {node.address:<21}  {node.dir}")
     at = "" if nodes[0].port == BASE_PORT_DEFAULT else f" -b {nodes[0].address}"
+    if secure is not None:
+        at += f" --config {secure.client_file()}"
     ottla = _command()
     lines = [
         "\nNext, in another terminal:",
@@ -88,6 +96,9 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float) -> None:
         f"  {ottla} consume hello{at}",
         f"or with any Kafka client: bootstrap.servers={servers}",
     ]
+    if secure is not None:
+        lines += [f"  {name}={text}" for name, text in secure.librdkafka().items()]
+        lines.append(f"(librdkafka's names; files for the others are in {os.path.dirname(secure.client_file())})")
     if len(nodes) > 2:
         victim = nodes[-1]
         pid = victim.process.pid if victim.process else -1
@@ -138,6 +149,15 @@ def main(argv: list[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
+def secured(
+    nodes: Sequence[Node], directory: str, cluster_id: str, properties: dict[int, dict[str, str]]
+) -> SecureFiles:
+    """Add the security to the properties of each node."""
+    from ottla.cli.local_security import secure  # keys, certificates and the records of users: only for this
+
+    return secure(nodes, directory, cluster_id, properties)
+
+
 def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -> int:
     kept = local_directory.look(directory, arguments.nodes)
     nodes = local_nodes.plan(kept.nodes, arguments.base_port, directory)
@@ -147,13 +167,16 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
     signal.signal(signal.SIGTERM, _on_signal)
     began = time.monotonic()
     try:
+        properties = {
+            node.id: local_nodes.properties_of(node, nodes) | {"cluster.id": kept.cluster_id} | common for node in nodes
+        }
+        files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
         for node in nodes:
-            properties = local_nodes.properties_of(node, nodes) | {"cluster.id": kept.cluster_id}
-            local_nodes.start(node, properties | common)
+            local_nodes.start(node, properties[node.id])
         failure = local_nodes.wait_ready(nodes)
         if failure is not None:
             raise CommandFailed(failure)
-        print_nodes(nodes, arguments.json, time.monotonic() - began)
+        print_nodes(nodes, arguments.json, time.monotonic() - began, files)
         return watch(nodes)
     except Stopped:
         return 0

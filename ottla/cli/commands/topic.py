@@ -61,7 +61,7 @@ async def create(
     replication_factor: Annotated[
         int, Parameter(name=["--replication-factor", "-r"], help="-1: the broker's default.replication.factor.")
     ] = -1,
-    config: Annotated[list[str] | None, Parameter(name=["--config", "-c"], help="KEY=VALUE.", negative="")] = None,
+    config: Annotated[list[str] | None, Parameter(name=["--set", "-c"], help="KEY=VALUE.", negative="")] = None,
     if_not_exists: Annotated[bool, Parameter(negative="", help="Be content with a topic that is there.")] = False,
     output: Output = "table",
     connection: Connection = CONNECTION,

@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     parser.add_bootstrap()
     options = parser.parse(arguments)
     try:
-        return with_cluster(options.bootstrap_server, show)
+        return with_cluster(options, show)
     except CommandFailed as failure:
         print(reason(failure), file=sys.stderr)
         return 1

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         count += 1
 
     try:
-        return with_cluster(options.bootstrap_server, lambda cluster: consume(cluster, options, counted), limited=False)
+        return with_cluster(options, lambda cluster: consume(cluster, options, counted), limited=False)
     except CommandFailed as failure:
         print(reason(failure), file=sys.stderr)
         return 1

@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
         return 0
 
     try:
-        return with_cluster(options.bootstrap_server, produce, limited=False)
+        return with_cluster(options, produce, limited=False)
     except CommandFailed as failure:
         print(reason(failure), file=sys.stderr)
         return 1

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         parser.error("Option [describe] takes one of these options: [all-groups], [group]")
     work = list_groups if options.list else describe
     try:
-        return with_cluster(options.bootstrap_server, lambda cluster: work(cluster, options), options.timeout)
+        return with_cluster(options, lambda cluster: work(cluster, options), options.timeout)
     except CommandFailed as failure:
         print(f"\nError: Executing consumer group command failed due to {reason(failure)}")
         # Kafka's tool exits with 0 after this, too; scripts that check the exit code expect that.

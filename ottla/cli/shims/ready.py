@@ -9,19 +9,20 @@ import sys
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import with_cluster
+from ottla.cli.shims.tool import read_client_properties, with_cluster
 
 RETRY_S = 0.5
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="kafka-ready")
-    parser.add_argument("-b", "--bootstrap", "--bootstrap_server", default="localhost:9092", dest="bootstrap")
-    parser.add_argument("-c", "--config")
+    parser.add_argument("-b", "--bootstrap", "--bootstrap_server", default="localhost:9092", dest="bootstrap_server")
+    parser.add_argument("-c", "--config", dest="command_config")
     parser.add_argument("-s", "--security-protocol")
     parser.add_argument("brokers", type=int)
     parser.add_argument("seconds", type=int)
     options = parser.parse_args(arguments)
+    options.client_properties = read_client_properties(options.command_config) if options.command_config else {}
 
     async def wait(cluster: ClusterClient) -> int:
         while True:
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
             await asyncio.sleep(RETRY_S)
 
     try:
-        return with_cluster(options.bootstrap, wait, options.seconds * 1000)
+        return with_cluster(options, wait, options.seconds * 1000)
     except CommandFailed:
         print(f"Expected {options.brokers} brokers but not all were there within {options.seconds} s", file=sys.stderr)
         return 1

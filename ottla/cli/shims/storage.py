@@ -61,7 +61,7 @@ def _on_directories(options: argparse.Namespace) -> int:
     try:
         if options.command == "info":
             return info(directories_of(properties))
-        format_directories(OsFiles(), properties, options, SystemRandom())
+        print("\n".join(format_directories(OsFiles(), properties, options, SystemRandom())))
         return 0
     except (CannotFormat, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
         print(fault, file=sys.stderr)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from random import Random
 
+from ottla.cli.shims.add_scram import read_add_scram
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -35,6 +36,9 @@ from ottla.server.config.load import NodeConfig
 from ottla.storage.files import Files
 from ottla.storage.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 
+#: 3.5-IV2, the first that has UserScramCredentialRecord (KIP-900).
+SCRAM_METADATA_VERSION = metadata_version_level("3.5-IV2")
+
 
 class CannotFormat(Exception):
     """Nothing was formatted; the text says why."""
@@ -48,8 +52,10 @@ def directories_of(properties: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def format_directories(files: Files, properties: Mapping[str, str], options: argparse.Namespace, rng: Random) -> None:
-    """Check everything first, then write; prints what was done, in Kafka's words."""
+def format_directories(
+    files: Files, properties: Mapping[str, str], options: argparse.Namespace, rng: Random
+) -> list[str]:
+    """Check everything first, then write. Return lines about what was done, in Kafka's words."""
     node_id = _node_id(properties, options)
     # A file without process.roles is no node's configuration, but its directories are formatted, too.
     config = NodeConfig(properties) if "process.roles" in properties else None
@@ -58,23 +64,35 @@ def format_directories(files: Files, properties: Mapping[str, str], options: arg
     if voters is not None and (own := voters.get(node_id)) is not None:
         directory_id = own.key.directory_id
     levels = feature_levels(options.release_version, options.feature)
+    users = _users(options.add_scram or [], levels[METADATA_VERSION], rng)
     directories = directories_of(properties)
     missing = _not_formatted(files, directories, options)
     if not missing:
-        print("All of the log directories are already formatted.")
+        return ["All of the log directories are already formatted."]
+    lines = []
     for path in missing:
         is_metadata = path == directories[0]
         kind = "data" if not is_metadata else "metadata" if voters is None else "dynamic metadata"
         name = metadata_version_name(levels[METADATA_VERSION])
-        print(f"Formatting {kind} directory {path} with metadata.version {name}.")
+        lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.")
         files.make_dirs(path)
         if is_metadata and config is not None and config.is_controller:
-            write_bootstrap(files, path, _feature_records(levels), _now_ms())
+            write_bootstrap(files, path, _feature_records(levels) + users, _now_ms())
             if voters is not None:
                 write_initial_voters(files, f"{path}/{DIRECTORY}", voters, _now_ms())
         # Last: a directory is formatted once this file is there.
         identity = directory_id if is_metadata else new_directory_id(rng)
         write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
+    return lines
+
+
+def _users(arguments: list[str], metadata_version: int, rng: Random) -> list[bytes]:
+    if arguments and metadata_version < SCRAM_METADATA_VERSION:
+        raise CannotFormat("SCRAM is only supported in metadata.version 3.5-IV2 or later.")
+    try:
+        return [encode_record(read_add_scram(text, rng), 0) for text in arguments]
+    except ValueError as fault:
+        raise CannotFormat(str(fault)) from None
 
 
 def _now_ms() -> int:
@@ -82,10 +100,6 @@ def _now_ms() -> int:
 
 
 def _node_id(properties: Mapping[str, str], options: argparse.Namespace) -> int:
-    if options.add_scram:
-        raise CannotFormat(
-            "--add-scram is not supported: create users with AlterUserScramCredentials once the node runs"
-        )
     node_id = properties.get("node.id") or properties.get("broker.id")
     if node_id is None or not node_id.strip().isdecimal():
         raise CannotFormat(f"node.id is not set in {options.config}")

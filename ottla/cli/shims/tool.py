@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NoReturn
 
 from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import CommandFailed
-from ottla.server.world import RealWorld
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.world import RealWorld, World
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -45,8 +46,8 @@ class Parser(argparse.ArgumentParser):
             print(f"4.3.1 (Ottla {version('ottla')})")
             raise SystemExit(0)
         parsed = self.parse_args(arguments)
-        if getattr(parsed, "command_config", None):
-            check_client_properties(read_client_properties(parsed.command_config))
+        path = getattr(parsed, "command_config", None)
+        parsed.client_properties = read_client_properties(path) if path else {}
         return parsed
 
 
@@ -59,14 +60,6 @@ def read_client_properties(path: str) -> dict[str, str]:
     except (OSError, ValueError) as fault:
         print(f"{path}: {fault}", file=sys.stderr)
         raise SystemExit(1) from None
-
-
-def check_client_properties(properties: Mapping[str, str]) -> None:
-    """These tools speak plaintext; what asks for more must not be ignored."""
-    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        print(f"security.protocol={protocol} is not supported by this tool: use a PLAINTEXT listener", file=sys.stderr)
-        raise SystemExit(1)
 
 
 def pairs(values: list[str] | None) -> dict[str, str]:
@@ -83,18 +76,27 @@ def pairs(values: list[str] | None) -> dict[str, str]:
 
 
 def with_cluster(
-    bootstrap: str,
+    options: argparse.Namespace,
     work: Callable[[ClusterClient], Awaitable[int]],
     timeout_ms: int = TIMEOUT_MS,
     *,
     limited: bool = True,
 ) -> int:
-    """Run the coroutine on a cluster client. Raises CommandFailed, also when time is up."""
+    """Run the coroutine on a cluster client, which connects as --command-config says.
+
+    Raises:
+        CommandFailed: also when time is up.
+    """
 
     async def run() -> int:
-        addresses = parse_bootstrap(bootstrap)
+        addresses = parse_bootstrap(options.bootstrap_server)
         real = RealWorld(asyncio.get_running_loop())
-        cluster = ClusterClient(real.world, addresses, timeout_ms)
+        try:
+            security = _security(real.world, options)
+        except CommandFailed:
+            await real.close()
+            raise
+        cluster = ClusterClient(real.world, addresses, timeout_ms, security)
         try:
             async with asyncio.timeout(timeout_ms / 1000 if limited else None):
                 return await work(cluster)
@@ -106,6 +108,15 @@ def with_cluster(
             await real.close()
 
     return asyncio.run(run())
+
+
+def _security(world: World, options: argparse.Namespace) -> PeerSecurity:
+    if not options.client_properties:
+        return PLAINTEXT
+    # Not at the top: the tables of Kafka's properties and the mechanisms are slow to import.
+    from ottla.cli.client.security import peer_security
+
+    return peer_security(world, options.client_properties, options.command_config)
 
 
 def reason(failure: CommandFailed) -> str:

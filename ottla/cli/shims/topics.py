@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         made.error('Missing required argument "[topic]"')
     action = next(name for name in ACTIONS if getattr(options, name))
     try:
-        return with_cluster(options.bootstrap_server, lambda cluster: RUN[action](cluster, options))
+        return with_cluster(options, lambda cluster: RUN[action](cluster, options))
     except CommandFailed as failure:
         print(f"Error while executing topic command : {reason(failure)}")
         return 1

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.lifecycle import BrokerState, RegistrationRefused
+from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.cluster.registration import RegistrationRefused
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest

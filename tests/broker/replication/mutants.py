@@ -120,9 +120,9 @@ MUTANTS = (
     ),
     Mutant(
         "a follower keeps its log above the leader's end",
-        FETCHER,
-        "                if end < own_log.log_end_offset:\n",
-        "                if False:\n",
+        "broker/replication/follower_truncation.py",
+        "    if end < own_log.log_end_offset:\n",
+        "    if False:\n",
         UNITS + "test_fetcher_answers.py"
         "::test_a_log_that_is_out_of_the_leaders_range_is_truncated_to_its_end_or_restarted_at_its_start",
     ),

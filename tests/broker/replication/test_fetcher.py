@@ -15,12 +15,12 @@ from ottla.broker.replication.fetcher import (
     CONNECT_RETRY_MS_MIN,
     IN_FLIGHT_MAX,
     TURN_MS,
-    FetcherSettings,
     LeaderFetcher,
 )
+from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.server.network.client import ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from ottla.cli.local_nodes import HOST
 from tests.broker.conftest import eventually
@@ -49,6 +50,14 @@ def refused(*arguments: str) -> str:
     assert done.stderr.startswith("ottla: ") and "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 2, done.stderr
     return done.stderr
+
+
+def test_a_secure_cluster_prints_settings_with_which_a_client_logs_in_also_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        with dev("--base-port", "0", "--nodes", "1", "--secure", "--dir", str(tmp_path)) as (_, status):
+            settings = status["librdkafka"] | {"bootstrap.servers": status["bootstrap"]}
+            assert len(AdminClient(settings).list_topics(timeout=30).brokers) == 1
+            assert Path(status["config"]).exists()
 
 
 def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.client import Channel
 from ottla.server.network.login import LoginRules
 from ottla.server.network.peer_login import PeerLogin
 from ottla.server.network.peer_security import PeerSecurity

@@ -15,12 +15,14 @@ import psutil
 import pytest
 import uvloop
 
+from ottla.certificates import Authority, Issued
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.clock import Clock
 from ottla.server.network import listener as listeners
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
 from ottla.server.network.listener import HANDSHAKE_MS_MAX, Handshakes
 from ottla.server.network.peer_security import ClientTls, PeerSecurity
@@ -28,7 +30,6 @@ from ottla.server.network.route import Route
 from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.world import RealWorld
-from tests.certificates import Authority, Issued
 from tests.server.tiny_node import FETCH, PRODUCE, heartbeat, request, tiny_node, until
 
 AUTHORITY = Authority.create("test CA")

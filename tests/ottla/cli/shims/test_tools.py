@@ -158,12 +158,24 @@ def test_an_unreachable_bootstrap_server_is_an_error(tool: Tool) -> None:
     assert tool("kafka-broker-api-versions", "--bootstrap-server", "127.0.0.1:1").code == 1
 
 
-def test_a_protocol_that_is_not_spoken_is_refused_and_not_ignored(tool: Tool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("security.protocol=TLS\n", "security.protocol=TLS is unknown"),
+        ("security.protocol=SASL_PLAINTEXT\n", "sasl.mechanism=GSSAPI is not served"),
+        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", "sasl.jaas.config is missing"),
+        ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/none\n", "/none"),
+    ],
+)
+def test_a_client_file_that_cannot_be_used_is_an_error_that_names_the_property(
+    tool: Tool, tmp_path: Path, text: str, said: str
+) -> None:
     config = tmp_path / "client.properties"
-    config.write_text("security.protocol=SASL_SSL\n")
+    config.write_text(text)
     done = tool("kafka-topics", "--list", "--command-config", str(config))
     assert done.code == 1
-    assert "SASL_SSL" in done.err
+    assert said in done.out + done.err and str(config) in done.out + done.err
+    assert "Traceback" not in done.err
 
 
 def test_directories_are_formatted_once_for_one_cluster(tool: Tool, tmp_path: Path) -> None:

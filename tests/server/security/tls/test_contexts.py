@@ -7,10 +7,10 @@ import ssl
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from ottla.certificates import Authority
 from ottla.server.config.errors import ConfigError
 from ottla.server.security.tls.ciphers import openssl_names
 from ottla.server.security.tls.contexts import check_each_other, client_context, server_context
-from tests.certificates import Authority
 from tests.server.security.tls.store_files import properties
 
 AUTHORITY = Authority.create("test CA")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from ottla.certificates import Authority
 from ottla.server.config.load import NodeConfig
 from ottla.server.security.principal import ANONYMOUS
 from ottla.server.security.tls import node_tls
 from ottla.server.security.tls.node_tls import NodeTls
 from ottla.server.world import RealWorld
-from tests.certificates import Authority
 from tests.server.tiny_node import until
 
 AUTHORITY = Authority.create("test CA")

@@ -1,0 +1,20 @@
+"""How long delayed operations have waited: Kafka's RemoteTimeMs. Operations that are answered at once are not counted."""
+
+from __future__ import annotations
+
+from ottla.server.network.route import LATENCY_BUCKETS
+
+
+class DelayTimes:
+    __slots__ = ("buckets", "count", "total_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_ns = 0
+        # As a route's: by the bit length of units of 1024 ns.
+        self.buckets = [0] * LATENCY_BUCKETS
+
+    def add(self, elapsed_ns: int) -> None:
+        self.count += 1
+        self.total_ns += elapsed_ns
+        self.buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1

@@ -1,0 +1,115 @@
+"""How a command connects, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import Values
+from ottla.server.config.tables.sasl import SASL
+from ottla.server.config.tables.ssl import SSL
+from ottla.server.network.peer_login import PeerLogin
+from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
+from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
+from ottla.server.security.sasl.jaas import JaasError, read_module
+from ottla.server.security.sasl.listener import MECHANISMS, MODULES, OAUTHBEARER, PLAIN
+from ottla.server.world import World
+
+PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+BOOTSTRAP = "bootstrap.servers"
+NONCE_BITS = 130
+
+
+def read_client_properties(path: str) -> dict[str, str]:
+    """Read a file of client properties.
+
+    Raises:
+        CommandFailed: it cannot be read, or has a line that is no property.
+    """
+    from ottla.server.config.load import read_properties
+
+    try:
+        with open(path, "rb") as file:
+            return read_properties(file.read(), path)
+    except OSError as failure:
+        raise CommandFailed(
+            f"{path} cannot be read: {failure.strerror}", "--config wants a file of client properties", USAGE
+        ) from None
+    except ValueError as failure:
+        raise CommandFailed(str(failure), None, USAGE) from None
+
+
+def peer_security(world: World, properties: Mapping[str, str], path: str) -> PeerSecurity:
+    """Return what the properties ask for; `path` is named in error messages.
+
+    Raises:
+        CommandFailed: a property is missing, wrong or not served. The message never has the value of a secret.
+    """
+    protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise _wrong(path, f"{PROTOCOL}={protocol} is unknown", f"one of {', '.join(PROTOCOLS)}")
+    if protocol == "PLAINTEXT":
+        return PLAINTEXT
+    try:
+        values = {name: key.parse(properties.get(name, _text(key.default))) for name, key in {**SSL, **SASL}.items()}
+        return PeerSecurity(
+            _tls(world, values) if protocol.endswith("SSL") else None,
+            _login(world, values, properties, path) if protocol.startswith("SASL") else None,
+        )
+    except ConfigError as error:
+        raise _wrong(path, str(error), None) from None
+
+
+def _text(default: Any) -> str | None:
+    return ",".join(default) if isinstance(default, list) else None if default is None else str(default)
+
+
+def _tls(world: World, values: Values) -> ClientTls:
+    # Not at the top: a plaintext command would pay 60 ms for the libraries.
+    from ottla.server.security.tls.contexts import client_context
+    from ottla.server.security.tls.properties import TlsProperties
+
+    return ClientTls(client_context(TlsProperties(values, world.files.read)).context)
+
+
+def _login(world: World, values: Values, properties: Mapping[str, str], path: str) -> PeerLogin:
+    mechanism = properties.get(MECHANISM, "GSSAPI")
+    if mechanism not in MECHANISMS:
+        raise _wrong(path, f"{MECHANISM}={mechanism} is not served", f"{MECHANISM} with one of {', '.join(MECHANISMS)}")
+    remedy = f'{JAAS}={MODULES[mechanism]} required username="..." password="...";'
+    if JAAS not in properties:
+        raise _wrong(path, f"{JAAS} is missing", remedy)
+    try:
+        module = read_module(properties[JAAS])
+    except JaasError as error:
+        raise _wrong(path, f"{JAAS} cannot be read: {error}", remedy) from None
+    if mechanism.lower() not in module.mechanisms:
+        raise _wrong(path, f"{JAAS} has {module.class_name}, which does not serve {mechanism}", remedy)
+    options = module.values
+    if mechanism == OAUTHBEARER:
+        from ottla.server.security.sasl.oauth_listener import OAuthTokens
+
+        token = OAuthTokens(world).source("client", values, options)
+
+        async def with_token() -> ClientExchange:
+            return OAuthBearerClient(await token())
+
+        return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    user, password = options.get("username"), options.get("password")
+    if user is None or password is None:
+        raise _wrong(path, f"{JAAS} has no {'username' if user is None else 'password'}", remedy)
+
+    async def with_password() -> ClientExchange:
+        if mechanism == PLAIN:
+            return PlainClient(user, password)
+        nonce = f"{world.rng.getrandbits(NONCE_BITS):x}"
+        return ScramClient(mechanism, user, password, nonce, token=options.get("tokenauth", "").lower() == "true")
+
+    return PeerLogin(mechanism, with_password, world.workers, world.clock)
+
+
+def _wrong(path: str, what: str, hint: str | None) -> CommandFailed:
+    return CommandFailed(f"{path}: {what}", hint, USAGE)

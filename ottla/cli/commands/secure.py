@@ -1,0 +1,48 @@
+"""`ottla secure`: init."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla import secure_files
+from ottla.cli import application
+from ottla.cli.output import note
+from ottla.secure_files import ADMIN
+
+app = App(name="secure", version_flags=[], help="TLS and logins of a cluster.")
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+def main(arguments: Sequence[str]) -> int:
+    return application.run(app, arguments)
+
+
+@app.command
+def init(
+    directory: str,
+    /,
+    *,
+    node: Annotated[
+        list[str] | None,
+        Parameter(name="--node", help="NAME[=HOST,HOST...]; default node-1 on this machine.", negative=""),
+    ] = None,
+    user: Annotated[list[str] | None, Parameter(name="--user", help="A user besides admin.", negative="")] = None,
+) -> None:
+    """Make a development CA, certificates for the nodes, users, and client property files."""
+    nodes = {}
+    for text in node or ["node-1"]:
+        name, _, hosts = text.partition("=")
+        nodes[name] = [*LOCAL_HOSTS, *(part.strip() for part in hosts.split(",") if part.strip())]
+    files = secure_files.make(directory, nodes, user or [])
+    note(
+        f"{files.directory} has a CA, {len(nodes)} certificate(s) and {len(files.passwords)} user(s). Keep it private."
+    )
+    for name in nodes:
+        print(f"append {files.directory}/nodes/{name}.properties to the server.properties of {name}")
+    scram = " ".join(f"--add-scram '{each.split('password=')[0]}...]'" for each in files.add_scram)
+    print(f"format with the lines of {files.directory}/users: kafka-storage format ... {scram}")
+    print(f"connect with: ottla cluster info --config {files.client_file(ADMIN)}")

@@ -1,0 +1,52 @@
+"""TLS and logins of a local cluster (`ottla dev --secure`, `Cluster(secure=True)`): made once, kept in its directory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from random import SystemRandom
+
+from ottla import secure_files
+from ottla.cli.local_nodes import HOST, Node
+from ottla.cli.shims.storage_format import format_directories
+from ottla.secure_files import SecureFiles
+from ottla.storage.files import OsFiles
+from ottla.storage.log_dirs import read_meta_properties
+
+FOLDER = "secure"
+HOSTS = (HOST, "localhost", "::1")
+
+
+def secure(
+    nodes: Sequence[Node], directory: str, cluster_id: str, properties: Mapping[int, dict[str, str]]
+) -> SecureFiles:
+    """Add security to the properties of each node, and format new directories with the users in their metadata."""
+    folder = os.path.join(directory, FOLDER)
+    files = secure_files.opened(folder) or secure_files.make(folder, {_name(node): HOSTS for node in nodes})
+    for node in nodes:
+        own = properties[node.id]
+        own.update(files.node_properties(_name(node)))
+        own["listeners"] = own["listeners"].replace("PLAINTEXT://", "SASL_SSL://")
+        if read_meta_properties(OsFiles(), node.data_dir) is None:
+            _format(own, cluster_id, files)
+    return files
+
+
+def _name(node: Node) -> str:
+    return f"node-{node.id}"
+
+
+def _format(properties: Mapping[str, str], cluster_id: str, files: SecureFiles) -> None:
+    options = argparse.Namespace(
+        config="the local cluster",
+        cluster_id=cluster_id,
+        ignore_formatted=False,
+        add_scram=files.add_scram,
+        feature=[],
+        release_version=None,
+        standalone=False,
+        no_initial_controllers=False,
+        initial_controllers=None,
+    )
+    format_directories(OsFiles(), properties, options, SystemRandom())

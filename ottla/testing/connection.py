@@ -1,0 +1,76 @@
+"""A blocking connection to one node, for what a cluster says of itself: the requests of tests must not need an event loop."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import struct
+from types import TracebackType
+from typing import Any
+
+from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.headers import decode_response_header, encode_request_header
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.primitives import Pieces
+from ottla.secure_files import ADMIN, MECHANISM, SecureFiles
+from ottla.server.security.sasl.client import ScramClient
+
+CLIENT_ID = "ottla.testing"
+TIMEOUT_SECONDS = 5.0
+SASL_HANDSHAKE_VERSION, SASL_AUTHENTICATE_VERSION = 1, 2
+
+
+class Connection:
+    """Use it as a context manager. Raises OSError where the node cannot be reached, or does not accept the login."""
+
+    def __init__(self, host: str, port: int, secure: SecureFiles | None) -> None:
+        self._socket: socket.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
+        if secure is not None:
+            context = ssl.create_default_context(cafile=secure.ca)
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+            self._log_in(secure)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def request(self, request: object, api_key: ApiKey, version: int) -> Any:
+        """Return the response."""
+        api: Api = APIS[api_key]
+        parts: Pieces = [encode_request_header(api_key, version, 1, CLIENT_ID)]
+        encoder(type(request), version)(request, parts)
+        frame = b"".join(parts)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        (size,) = struct.unpack(">i", self._read(4))
+        data = self._read(size)
+        _, pos = decode_response_header(data, 0, size, api.flexible_from is not None and version >= api.flexible_from)
+        return decoder(api.response, version)(data, pos, size)[0]
+
+    def _log_in(self, secure: SecureFiles) -> None:
+        self.request(SaslHandshakeRequest(mechanism=MECHANISM), ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION)
+        exchange = ScramClient(MECHANISM, ADMIN, secure.passwords[ADMIN], secrets.token_hex(16))
+        token = exchange.answer(b"")
+        while token is not None:
+            answer = self.request(
+                SaslAuthenticateRequest(auth_bytes=token), ApiKey.SASL_AUTHENTICATE, SASL_AUTHENTICATE_VERSION
+            )
+            if answer.error_code != ErrorCode.NONE:
+                raise ConnectionError(answer.error_message)
+            token = exchange.answer(bytes(answer.auth_bytes))
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the node closed the connection")
+            data += piece
+        return data

@@ -1,0 +1,156 @@
+"""Keys and values of the records of streams groups (KIP-1071) in `__consumer_offsets`. Type 18 was never released."""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
+
+
+@message(key=17, versions="0", flexible="none")
+class StreamsGroupMetadataKey:
+    group_id: str = ""
+
+
+@struct
+class LastAssignmentConfig:
+    key: str = ""
+    value: str = ""
+
+
+@message(key=17, versions="0", flexible="0+")
+class StreamsGroupMetadataValue:
+    epoch: int32 = 0
+    metadata_hash: int64 = 0
+    validated_topology_epoch: int32 = v(tag=0, default=-1)
+    last_assignment_configs: list[LastAssignmentConfig] | None = v(tag=1, default=[])
+    stored_description_topology_epoch: int32 = v(tag=2, default=-1)
+    failed_description_topology_epoch: int32 = v(tag=3, default=-1)
+
+
+@message(key=19, versions="0", flexible="none")
+class StreamsGroupMemberMetadataKey:
+    group_id: str = ""
+    member_id: str = ""
+
+
+@struct
+class Endpoint:
+    host: str = ""
+    port: uint16 = 0
+
+
+@struct
+class KeyValue:
+    key: str = ""
+    value: str = ""
+
+
+@message(key=19, versions="0", flexible="0+")
+class StreamsGroupMemberMetadataValue:
+    instance_id: str | None = ""
+    rack_id: str | None = ""
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int32 = -1
+    topology_epoch: int32 = 0
+    process_id: str = ""
+    user_endpoint: Endpoint | None = None
+    client_tags: list[KeyValue] = v(default=[])
+
+
+@message(key=20, versions="0", flexible="none")
+class StreamsGroupTargetAssignmentMetadataKey:
+    group_id: str = ""
+
+
+@message(key=20, versions="0", flexible="0+")
+class StreamsGroupTargetAssignmentMetadataValue:
+    assignment_epoch: int32 = 0
+    assignment_timestamp: int64 = v(tag=0, default=0)
+
+
+@message(key=21, versions="0", flexible="none")
+class StreamsGroupTargetAssignmentMemberKey:
+    group_id: str = ""
+    member_id: str = ""
+
+
+@struct
+class TargetTaskIds:
+    subtopology_id: str = ""
+    partitions: list[int32] = v(default=[])
+
+
+@message(key=21, versions="0", flexible="0+")
+class StreamsGroupTargetAssignmentMemberValue:
+    active_tasks: list[TargetTaskIds] = v(default=[])
+    standby_tasks: list[TargetTaskIds] = v(default=[])
+    warmup_tasks: list[TargetTaskIds] = v(default=[])
+
+
+@message(key=22, versions="0", flexible="none")
+class StreamsGroupCurrentMemberAssignmentKey:
+    group_id: str = ""
+    member_id: str = ""
+
+
+@struct
+class CurrentTaskIds:
+    subtopology_id: str = ""
+    partitions: list[int32] = v(default=[])
+    assignment_epochs: list[int32] | None = v(tag=0, default=None)
+
+
+@message(key=22, versions="0", flexible="0+")
+class StreamsGroupCurrentMemberAssignmentValue:
+    member_epoch: int32 = 0
+    previous_member_epoch: int32 = 0
+    state: int8 = 0
+    active_tasks: list[CurrentTaskIds] = v(default=[])
+    standby_tasks: list[CurrentTaskIds] = v(default=[])
+    warmup_tasks: list[CurrentTaskIds] = v(default=[])
+    active_tasks_pending_revocation: list[CurrentTaskIds] = v(default=[])
+    standby_tasks_pending_revocation: list[CurrentTaskIds] = v(default=[])
+    warmup_tasks_pending_revocation: list[CurrentTaskIds] = v(default=[])
+
+
+@message(key=23, versions="0", flexible="none")
+class StreamsGroupTopologyKey:
+    group_id: str = ""
+
+
+@struct
+class TopicConfig:
+    key: str = ""
+    value: str = ""
+
+
+@struct
+class TopologyTopicInfo:
+    name: str = ""
+    partitions: int32 = 0
+    replication_factor: int16 = 0
+    topic_configs: list[TopicConfig] = v(default=[])
+
+
+@struct
+class CopartitionGroup:
+    source_topics: list[int16] = v(default=[])
+    source_topic_regex: list[int16] = v(default=[])
+    repartition_source_topics: list[int16] = v(default=[])
+
+
+@struct
+class Subtopology:
+    subtopology_id: str = ""
+    source_topics: list[str] = v(default=[])
+    source_topic_regex: list[str] = v(default=[])
+    state_changelog_topics: list[TopologyTopicInfo] = v(default=[])
+    repartition_sink_topics: list[str] = v(default=[])
+    repartition_source_topics: list[TopologyTopicInfo] = v(default=[])
+    copartition_groups: list[CopartitionGroup] = v(default=[])
+
+
+@message(key=23, versions="0", flexible="0+")
+class StreamsGroupTopologyValue:
+    epoch: int32 = 0
+    subtopologies: list[Subtopology] = v(default=[])

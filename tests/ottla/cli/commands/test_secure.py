@@ -1,0 +1,45 @@
+"""`ottla secure init`: what it makes is what a node and a client start with."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from ottla.server.config.load import NodeConfig, read_properties
+from ottla.server.security.tls.contexts import server_context
+from ottla.server.security.tls.properties import TlsProperties
+from ottla.storage.files import OsFiles
+from tests.ottla.conftest import command
+
+NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "SASL_SSL://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+}
+
+
+def init(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command("secure", "init", *words), capture_output=True, text=True, timeout=60)
+
+
+def test_the_properties_of_a_node_are_complete_and_its_key_can_be_used(tmp_path: Path) -> None:
+    done = init(str(tmp_path / "s"), "--node", "east=east.example", "--node", "west=west.example", "--user", "alice")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "s" / "nodes" / "west.properties"
+    config = NodeConfig({**NODE, **read_properties(path.read_bytes(), str(path))})
+    properties = TlsProperties(config.values, OsFiles().read)
+    made = server_context(properties, "none")
+    assert made.keys is not None
+    assert config.inter_broker_listener == "SASL_SSL"
+
+
+def test_no_password_is_printed_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    done = init(str(tmp_path / "s"))
+    users = (tmp_path / "s" / "users").read_text()
+    password = users.partition("password=")[2].partition("]")[0]
+    assert password and password not in done.stdout + done.stderr
+    again = init(str(tmp_path / "s"))
+    assert again.returncode == 2 and "is not empty" in again.stderr
+    assert (tmp_path / "s" / "users").read_text() == users

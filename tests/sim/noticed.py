@@ -1,0 +1,37 @@
+"""Which seed noticed which mutant, as `tests.sim.measure_mutants` has measured it: noticed.txt.
+
+Tests begin with that seed. Seeds change their meaning with the simulator: where it does not notice any more, they go on from
+0, which takes longer and proves the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+FILE = Path(__file__).with_name("noticed.txt")
+SEEDS_MAX = 200
+NOT_NOTICED = -1
+
+Row = tuple[str, str, int]
+
+
+def rows() -> list[Row]:
+    """Family, mutant, seed."""
+    lines = (line.split("\t") for line in FILE.read_text().splitlines())
+    return [(family, name, int(seed)) for family, name, seed in lines]
+
+
+def write(measured: Iterable[Row]) -> None:
+    """In place of the rows of the same mutants."""
+    kept = {row[:2]: row[2] for row in rows()} if FILE.exists() else {}
+    kept |= {row[:2]: row[2] for row in measured}
+    FILE.write_text("".join(f"{family}\t{name}\t{seed}\n" for (family, name), seed in sorted(kept.items())))
+
+
+def seeds_for(family: str, name: str, count: int = SEEDS_MAX) -> Iterator[int]:
+    """The known one, and all others behind it."""
+    known = {row[:2]: row[2] for row in rows()}.get((family, name), NOT_NOTICED)
+    if known != NOT_NOTICED:
+        yield known
+    yield from (seed for seed in range(count) if seed != known)
