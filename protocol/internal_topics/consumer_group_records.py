@@ -69,7 +69,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: int32 = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = v(tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = v(tag=0, factory=ClassicMemberMetadata)
 
 
 @message(key=6, versions="0", flexible="none")
@@ -110,7 +110,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class ConsumerGroupTopicPartitions:
     topic_id: uuid = ZERO_UUID
     partitions: list[int32] = v(default=[])
-    assignment_epochs: list[int32] | None = v(tag=0, default=None)
+    assignment_epochs: list[int32] | None = v(tag=0, default=[])
 
 
 @message(key=8, versions="0", flexible="0+")

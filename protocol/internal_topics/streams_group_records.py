@@ -97,7 +97,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 class CurrentTaskIds:
     subtopology_id: str = ""
     partitions: list[int32] = v(default=[])
-    assignment_epochs: list[int32] | None = v(tag=0, default=None)
+    assignment_epochs: list[int32] | None = v(tag=0, default=[])
 
 
 @message(key=22, versions="0", flexible="0+")

@@ -47,7 +47,6 @@ COVERED_BY: dict[str, str] = {
     "broker/groups/consumer/leave.py": "tests/broker/groups/consumer/test_transcripts.py",
     "broker/groups/consumer/member.py": "tests/broker/groups/consumer/test_transcripts.py",
     "broker/groups/consumer/reconcile.py": "tests/broker/groups/consumer/test_transcripts.py",
-    "broker/groups/consumer/records.py": "tests/broker/groups/consumer/test_transcripts.py",
     "broker/groups/consumer/request.py": "tests/broker/groups/consumer/test_transcripts.py",
     "broker/groups/consumer/sessions.py": "tests/broker/groups/consumer/test_transcripts.py",
     "broker/groups/consumer/state.py": "tests/broker/groups/consumer/test_transcripts.py",

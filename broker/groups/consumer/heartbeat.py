@@ -224,6 +224,7 @@ def _updated(
             before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
         ),
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic_member_metadata=None,
     )
 
 

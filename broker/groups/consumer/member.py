@@ -21,7 +21,10 @@ STATIC_LEAVING_EPOCH = -2
 #: Topic id -> partition -> the epoch at which the member got it (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
-EMPTY_METADATA = ConsumerGroupMemberMetadataValue(instance_id=None, rack_id=None, server_assignor=None)
+# Without classic_member_metadata=None the record would be that of a classic member: its default is not null.
+EMPTY_METADATA = ConsumerGroupMemberMetadataValue(
+    instance_id=None, rack_id=None, server_assignor=None, classic_member_metadata=None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def _holdings(topics: list[ConsumerGroupTopicPartitions], epoch: int) -> Holding
     """Records before Kafka 4.3 have no epochs of their own: the member's is one that no earlier commit has."""
     return {
         topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
-        if topic.assignment_epochs is not None
+        if topic.assignment_epochs
         else dict.fromkeys(topic.partitions, epoch)
         for topic in topics
         if topic.partitions
