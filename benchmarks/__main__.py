@@ -36,9 +36,11 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
     """One run of one load on one server: its figures, and the server's CPU per GB or per request in `cpu`."""
     # A consume run reads what the produce run of the same shape wrote; every other run gets a topic of its own.
     kind = row.load.replace("consume", "produce")
-    shape = "-".join(str(row.options.get(key, 0)) for key in ("size", "partitions", "batch", "connections"))
+    shape = "-".join(str(row.options.get(key, 0)) for key in ("size", "partitions", "batch", "connections", "tls"))
     topic = f"bench-{kind}-{shape}-{round_}"
     options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
+    if row.options.get("tls"):
+        options |= {"bootstrap": server.tls.bootstrap, "ca": server.tls.ca_file}
     if row.load != "consume":
         run_load("create", options)
     before = cpu_seconds(server.pids)

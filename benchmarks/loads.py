@@ -20,7 +20,7 @@ def create(o: Options) -> dict[str, float]:
     """Creates a topic and waits until its leaders are known."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": o["bootstrap"]})
+    admin = AdminClient({"bootstrap.servers": o["bootstrap"], **security(o)})
     topic = NewTopic(o["topic"], o["partitions"], o.get("replication", 1), config=o.get("configs", {}))
     admin.create_topics([topic])[o["topic"]].result(30)
     while True:
@@ -30,6 +30,10 @@ def create(o: Options) -> dict[str, float]:
         time.sleep(0.05)
 
 
+def security(o: Options) -> dict[str, str]:
+    return {"security.protocol": "SSL", "ssl.ca.location": o["ca"]} if "ca" in o else {}
+
+
 def produce(o: Options) -> dict[str, float]:
     from confluent_kafka import Producer
 
@@ -37,7 +41,7 @@ def produce(o: Options) -> dict[str, float]:
     producer = Producer({
         "bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": o.get("linger_ms", 5), "batch.size": o.get("batch", 65536),
         "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 400_000, "partitioner": "random",
-        "compression.type": o.get("compression", "none"), "enable.idempotence": o.get("idempotence", False),
+        "compression.type": o.get("compression", "none"), "enable.idempotence": o.get("idempotence", False), **security(o),
     })  # fmt: skip
     body, failed = os.urandom(size), 0
 
@@ -69,7 +73,7 @@ def consume(o: Options) -> dict[str, float]:
     consumer = Consumer({
         "bootstrap.servers": o["bootstrap"], "group.id": f"bench-{time.time()}", "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "fetch.max.bytes": 50 << 20, "max.partition.fetch.bytes": 1 << 20,
-        "queued.max.messages.kbytes": 200_000,
+        "queued.max.messages.kbytes": 200_000, **security(o),
     })  # fmt: skip
     consumer.assign([TopicPartition(o["topic"], p, 0) for p in range(o["partitions"])])
     got = size = 0

@@ -46,6 +46,8 @@ ROWS: dict[int, list[Row]] = {
         Row("one-record Produce, 1 connection", "one_record", ONE, "per_s", "req/s", 2.0, None, "request"),
         Row("one-record Produce, 64 connections", "one_record", MANY, "per_s", "req/s", 1.0, None, "request", 0.8),
         Row("end to end at 500 msg/s, p99", "end_to_end", STEADY, "p99_ms", "ms", None, 0.5),
+        Row("produce 1 KB over TLS", "produce", {**PRODUCE, "tls": 1}, "mb_per_s", "MB/s", 1.0, None, "GB", 0.7),
+        Row("consume 1 KB over TLS", "consume", {**PRODUCE, "tls": 1}, "mb_per_s", "MB/s", 1.0, None, "GB", 0.7),
     ],
     3: [
         Row("produce 1 KB, 6 partitions, 64 KB batches", "produce", PRODUCE_3, "mb_per_s", "MB/s", 1.0, None, "GB", 0.6),

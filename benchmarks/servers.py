@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cryptography.hazmat.primitives.asymmetric import rsa
+
 from benchmarks import raw
+from ottla.certificates import Authority
 from ottla.testing import Cluster
 from tools.apache_kafka import ApacheKafka
 
 KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "31092"))
+#: Of one node, whose listener with TLS is known beforehand; three nodes take free ports.
+OTTLA_PORT = int(os.environ.get("BENCH_OTTLA_PORT", "30092"))
 #: What `ottla dev` sets for three nodes, too: a topic made by asking for it has three replicas, two of which must be in sync.
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 START_SECONDS_MAX = 90
@@ -26,14 +32,50 @@ class Server:
 
     name: str
     bootstrap: str
+    #: Served by one node only.
+    tls: TlsListener
     pids: list[int]
     stop: Callable[[], None] = field(repr=False)
     #: Kills one node (-9) and starts it again, without waiting until it is ready.
     restart: Callable[[int], None] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class TlsListener:
+    """What one node of either server is given so that it serves TLS beside plaintext, with a certificate of RSA-2048."""
+
+    port: int
+    directory: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def ca_file(self) -> str:
+        return os.path.join(self.directory.name, "ca.pem")
+
+    def properties(self, port: int, controller_port: int) -> dict[str, str]:
+        authority = Authority.create("benchmarks")
+        node = authority.issue("node", ["127.0.0.1"], key=rsa.generate_private_key(65537, 2048))
+        file = os.path.join(self.directory.name, "node.pem")
+        for path, text in ((file, node.key_pem + node.chain_pem), (self.ca_file, authority.pem)):
+            with open(path, "w") as out:
+                out.write(text)
+        clients = f"PLAINTEXT://127.0.0.1:{port},SSL://{self.bootstrap}"
+        return {
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": clients,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": file,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+        }
+
+
 def start_ottla(nodes: int = 1) -> Server:
-    cluster = Cluster(nodes)
+    tls = TlsListener(OTTLA_PORT + 50)
+    own = {1: tls.properties(OTTLA_PORT, OTTLA_PORT + 100)} if nodes == 1 else None
+    cluster = Cluster(nodes, base_port=OTTLA_PORT if nodes == 1 else 0, per_node=own)
     cluster.__enter__()
 
     def restart(index: int) -> None:
@@ -41,12 +83,15 @@ def start_ottla(nodes: int = 1) -> Server:
         cluster.start(index + 1)
         server.pids[index] = cluster.pid(index + 1)
 
-    server = Server("ottla", cluster.bootstrap, [cluster.pid(i + 1) for i in range(nodes)], cluster.close, restart)
+    pids = [cluster.pid(i + 1) for i in range(nodes)]
+    server = Server("ottla", cluster.bootstrap, tls, pids, cluster.close, restart)
     return server
 
 
 def start_kafka(nodes: int = 1) -> Server:
-    kafka = ApacheKafka(KAFKA_PORT, nodes)
+    tls = TlsListener(KAFKA_PORT + 150)
+    own = tls.properties(KAFKA_PORT, KAFKA_PORT + 100) if nodes == 1 else None
+    kafka = ApacheKafka(KAFKA_PORT, nodes, properties=own)
     kafka.__enter__()  # stops what it has started if not all of it does
 
     def restart(index: int) -> None:
@@ -59,7 +104,7 @@ def start_kafka(nodes: int = 1) -> Server:
         )
         server.pids[index] = kafka.processes[index].pid
 
-    server = Server("kafka", kafka.bootstrap, kafka.pids, kafka.stop, restart)
+    server = Server("kafka", kafka.bootstrap, tls, kafka.pids, kafka.stop, restart)
     return server
 
 

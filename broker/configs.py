@@ -33,6 +33,11 @@ class BrokerConfigs:
     def __getitem__(self, name: str) -> Any:
         return self.node[name]
 
+    def setting(self, name: str) -> Any:
+        """A property of Kafka, or one of our own."""
+        own = self.node.own
+        return own[name] if name in own else self.node[name]
+
     @property
     def levels(self) -> Levels:
         return self.node.levels

@@ -5,6 +5,7 @@ throttle_time_ms, brokers, cluster_id, controller_id | count of topics | topics 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import TypeAlias
@@ -26,6 +27,15 @@ class EncodedMetadata:
     def __init__(self, head: MetadataResponse, rows: Rows) -> None:
         self.head = head
         self.rows = rows
+
+    @property
+    def throttle_time_ms(self) -> int:
+        return self.head.throttle_time_ms
+
+    @throttle_time_ms.setter
+    def throttle_time_ms(self, wait_ms: int) -> None:
+        self.head = copy.copy(self.head)
+        self.head.throttle_time_ms = wait_ms
 
     def only(self, is_visible: Callable[[str], bool]) -> EncodedMetadata:
         """Return a copy without the topics that the caller may not describe."""

@@ -32,6 +32,7 @@ from ottla.broker.scheduled_tasks import ScheduledTasks
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
@@ -54,6 +55,7 @@ class BrokerNode:
         controller: ControllerChannel,
         lifecycle: BrokerLifecycle,
         unadvertised_listeners: frozenset[str],
+        quotas: ClientQuotas,
         authorizer: Authorizer | None = None,
         security: PeerSecurity = PLAINTEXT,
     ) -> None:
@@ -96,6 +98,7 @@ class BrokerNode:
             held_answers=held_answers,
             long_work=LongWork(world),
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.parts, view)),
+            quotas=quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self.routes: list[Route] = broker_routes(self.parts)

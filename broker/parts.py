@@ -17,6 +17,7 @@ from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
@@ -41,5 +42,6 @@ class BrokerParts:
     held_answers: HeldAnswers
     long_work: LongWork
     all_topics: AllTopics
+    quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

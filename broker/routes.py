@@ -57,6 +57,7 @@ from ottla.broker.handlers import (
     delete_groups,
     delete_records,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -210,6 +211,8 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
     Answered(ApiKey.OFFSET_DELETE, offset_delete.handle, offset_delete_guard.guard),
     Forwarded(ApiKey.DESCRIBE_QUORUM),
+    Answered(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_client_quotas.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
+    Forwarded(ApiKey.ALTER_CLIENT_QUOTAS),
     Answered(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         describe_user_scram_credentials.handle,

@@ -52,6 +52,7 @@ from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.world import World
 
@@ -171,6 +172,7 @@ class ControllerNode:
         endpoints: Sequence[Endpoint],
         *,
         authorizer: Authorizer | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         """`endpoints`: the advertised endpoints of this controller's listeners."""
         self.world = world
@@ -185,6 +187,7 @@ class ControllerNode:
             scheduled_tasks=self.scheduled_tasks,
             configs=ConfigDecisions(schema),
             quorum=metadata.raft,
+            quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
         )
         self._channel: Channel | None = None

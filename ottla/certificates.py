@@ -72,6 +72,11 @@ class Authority:
     def pem(self) -> str:
         return pem(self.certificate)
 
+    def pkcs12(self, password: str) -> bytes:
+        """A trust store of the type PKCS12."""
+        encryption = serialization.BestAvailableEncryption(password.encode())
+        return pkcs12.serialize_key_and_certificates(None, None, None, [self.certificate], encryption)
+
     def issue(
         self,
         name: str | x509.Name,

@@ -23,12 +23,14 @@ from ottla.closing import close_logs
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from ottla.controller.metadata.quota_publisher import QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
 from ottla.node_logins import NodeUsers, logins_of
 from ottla.node_parts import (
     authorizer,
+    client_quotas,
     control_settings,
     detoured,
     raft_config,
@@ -48,6 +50,8 @@ from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusEndpoint
+from ottla.server.quotas.connections import ConnectionQuotas
+from ottla.server.quotas.metrics import quota_metrics
 from ottla.server.security.authorizer import StandardAuthorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
@@ -79,16 +83,18 @@ class Node(NodeState):
         log_ignored(self.config)
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
+        self.quotas = client_quotas(self.config, self.world)
         self._security = NodeSecurity(self.world, self.config)
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
-        self.limits = ConnectionLimits()
+        self.limits = ConnectionLimits(quotas=ConnectionQuotas(self.quotas.connection_rate, self.quotas.windows))
         for endpoint in self.config.endpoints:
             self.limits.of(endpoint.name)
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
+        self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
         self._prometheus: PrometheusEndpoint | None = None
         self._request_metrics: list[Route] = []
         self._inbox = ReceiveBuffer()
@@ -121,7 +127,7 @@ class Node(NodeState):
             if config.is_broker:
                 await self._start_broker(self.logs)
             if (metrics_port := config.own["ottla.metrics.port"]) is not None:
-                self._prometheus = PrometheusEndpoint(self.metrics, "", metrics_port)
+                self._prometheus = PrometheusEndpoint(self.metrics, "0.0.0.0", metrics_port)
                 await self._prometheus.start()
         except (Exception, asyncio.CancelledError):
             # Not at GeneratorExit: the loop has dropped this coroutine, and nothing can be awaited any more.
@@ -144,6 +150,7 @@ class Node(NodeState):
             on_failure=self.fail,
             security=self._security.to_controllers,
         )
+        self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
             loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.image.offset + 1 >= raft.high_watermark))
@@ -155,6 +162,7 @@ class Node(NodeState):
                 TableSchema(config.node_id, config.values, config.static),
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
+                quotas=self.quotas,
             )
             await self.metadata.raft.open()
             for listener in await self._bind(config.controller_endpoints, self.controller.routes()):
@@ -214,6 +222,7 @@ class Node(NodeState):
             channel,
             lifecycle,
             frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
+            self.quotas,
             self.authorizer,
             self._security.to_brokers,
         )
@@ -267,7 +276,8 @@ class Node(NodeState):
             # Of the broker's routes where there are two tables: both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
-        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn)
+        # The clients of controllers are nodes, which no quota holds back; their forwarded mutations are counted by the handlers.
+        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, None if broker is None else self.quotas)
         made = []
         for endpoint in endpoints:
             listener = Listener(

@@ -17,6 +17,8 @@ from ottla.server.config.key import LONG_MAX
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.detours import Detours, read_ways
 from ottla.server.network.listener import Endpoint
+from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.quotas.rate import Windows
 from ottla.server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
 from ottla.server.security.principal import ANONYMOUS
 from ottla.server.world import World
@@ -101,6 +103,14 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         properties=config.static,
+    )
+
+
+def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
+    return ClientQuotas(
+        world.clock,
+        Windows(config["quota.window.num"], config["quota.window.size.seconds"] * 1_000),
+        Windows(config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1_000),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from ottla.server.quotas.bounds import GROUPS, Bound
 
 MINUTE_MS = 60_000
 
@@ -21,6 +23,8 @@ class GroupCoordinatorConfig:
     offsets_commit_timeout_ms: int = 5_000
     consumer_group_max_size: int = 2**31 - 1
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
+    # How many groups one partition may have: no setting of Kafka.
+    groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
@@ -49,5 +53,6 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
-    """From parsed broker properties by their Kafka names."""
-    return GroupCoordinatorConfig(**{field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()})
+    """From parsed broker properties by their names."""
+    values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
+    return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))

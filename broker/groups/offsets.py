@@ -98,6 +98,8 @@ def commit_transactional(
         group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=True)
     elif generation >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    else:
+        shard.config.groups.check(len(shard.groups))
     records: list[CoordinatorRecord] = []
     topics = []
     for topic in request.topics:
@@ -132,6 +134,7 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
     if group is None:
         if generation < 0:
             # A "simple" group: replaying its first offset creates it.
+            shard.config.groups.check(len(shard.groups))
             return None
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION

@@ -43,7 +43,7 @@ def group_coordinator(
         return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
 
     return GroupCoordinator(
-        from_properties(lambda name: configs[name]),
+        from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),

@@ -9,6 +9,7 @@ from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
 from ottla.server.metrics import Family, gauge
 from ottla.server.network.network_metrics import Times, time_metrics
+from ottla.server.quotas.bounds import bound_metrics
 
 #: Name after kafka_server_replicamanager_, what it says, which partitions count.
 PARTITION_GAUGES: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
@@ -25,6 +26,7 @@ def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
     partitions = list(broker.replicas)
     for name, doc, counts in PARTITION_GAUGES:
         yield gauge(f"kafka_server_replicamanager_{name}", doc, sum(map(counts, partitions)))
+    yield from bound_metrics([broker.groups.config.groups, broker.transactions.coordinator.config.transactional_ids])
     sessions = broker.fetch_sessions
     cache = "kafka_server_fetchsessioncache"
     yield gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))

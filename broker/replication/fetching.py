@@ -44,6 +44,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
@@ -61,6 +62,7 @@ class FetchedBroker(Protocol):
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     fetch_max_bytes: int
+    quotas: ClientQuotas
 
 
 class Fetching:
@@ -70,6 +72,7 @@ class Fetching:
         "_broker",
         "_context",
         "_delayed_at_ns",
+        "_is_metered",
         "_opens_session",
         "_rack",
         "_ready_bytes",
@@ -100,6 +103,11 @@ class Fetching:
         )
         self._rack = self._rack_of(request)
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        #: Followers have quotas of their own (throttle.py).
+        self._is_metered = broker.quotas.active and not self.reader.is_follower
+        if self._is_metered:
+            quota_bytes = broker.quotas.fetch_bytes_max(context.connection.principal.name, context.client_id)
+            self.max_bytes = self.max_bytes if quota_bytes is None else min(self.max_bytes, quota_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.must_answer = False
         self._results: dict[FetchPartition, PartitionData] = {}
@@ -330,6 +338,12 @@ class Fetching:
         response = FetchResponse()
         session = self.session
         is_incremental = session.id != INVALID_SESSION_ID
+        if self._is_metered:
+            found = sum(len(data.records or b"") for data in self._results.values())
+            principal = self._context.connection.principal
+            response.throttle_time_ms = self._broker.quotas.fetched(principal.name, self._context.client_id, found)
+            if response.throttle_time_ms:
+                return self._nothing(response)
         if is_incremental or (
             self._opens_session and self._broker.fetch_sessions.open(session, self._broker.world.clock.mono_ms())
         ):
@@ -340,6 +354,14 @@ class Fetching:
         response.responses = by_topic(self._results, by_id=self._uses_topic_ids)
         if self.must_answer and self._context.api_version >= 16:
             response.node_endpoints = endpoints_of_leaders(self._results, self._broker.metadata, self._context)
+        return response
+
+    def _nothing(self, response: FetchResponse) -> FetchResponse:
+        """As Kafka answers a throttled consumer: no partitions. The session stays as it was; a new one is not opened."""
+        if self.session.id == INVALID_SESSION_ID:
+            self.session.close()
+        else:
+            response.session_id = self.session.id
         return response
 
     def _settle(self, session: FetchSession, is_incremental: bool) -> None:

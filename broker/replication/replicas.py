@@ -29,6 +29,7 @@ from ottla.controller.metadata.topics import TopicDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.work import Turn, Work
+from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
 from ottla.storage.errors import DamagedPartition, StorageFailure
 from ottla.storage.log import Log
@@ -100,8 +101,11 @@ class Replicas:
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
-        self._leader_throttle = Throttle(world.clock)
-        self._follower_throttle = Throttle(world.clock)
+        windows = Windows(
+            configs["replication.quota.window.num"], configs["replication.quota.window.size.seconds"] * 1_000
+        )
+        self._leader_throttle = Throttle(world.clock, windows)
+        self._follower_throttle = Throttle(world.clock, windows)
         self._group_flush = GroupFlush(world)
         self.log_removal = LogRemoval(world, logs)
         self.log_start_writes = LogStartWrites(world, logs)

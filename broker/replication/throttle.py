@@ -14,26 +14,25 @@ from __future__ import annotations
 from collections import deque
 
 from ottla.server.clock import Clock
+from ottla.server.quotas.rate import DEFAULT_WINDOWS, Windows
 
-#: replication.quota.window.num and replication.quota.window.size.seconds, by default.
-WINDOWS = 11
-WINDOW_MS = 1_000
 UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
     """The rate of one direction over the last windows."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, windows: Windows = DEFAULT_WINDOWS) -> None:
         self.bytes_per_second = UNLIMITED
         self._clock = clock
+        self._num, self._window_ms = windows
         self._windows: deque[list[int]] = deque()  # [began ms, bytes]
         self._total = 0
 
     def record(self, size: int) -> None:
         now_ms = self._clock.mono_ms()
         self._forget(now_ms)
-        if not self._windows or now_ms - self._windows[-1][0] >= WINDOW_MS:
+        if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
             self._windows.append([now_ms, 0])
         self._windows[-1][1] += size
         self._total += size
@@ -45,15 +44,15 @@ class Throttle:
         now_ms = self._clock.mono_ms()
         self._forget(now_ms)
         if self.bytes_per_second == 0:
-            return WINDOW_MS
+            return self._window_ms
         if not self._windows:
             return 0
-        elapsed_ms = max(WINDOW_MS, now_ms - self._windows[0][0])
+        elapsed_ms = max(self._window_ms, now_ms - self._windows[0][0])
         needed_ms = self._total * 1_000 // self.bytes_per_second
         return max(0, needed_ms - elapsed_ms)
 
     def _forget(self, now_ms: int) -> None:
-        while self._windows and now_ms - self._windows[0][0] >= WINDOWS * WINDOW_MS:
+        while self._windows and now_ms - self._windows[0][0] >= self._num * self._window_ms:
             self._total -= self._windows.popleft()[1]
 
 

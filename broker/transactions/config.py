@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from ottla.server.quotas.bounds import TRANSACTIONAL_IDS, Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,8 @@ class TransactionConfig:
     add_partitions_retry_backoff_ms: int = 20
     add_partitions_retry_backoff_max_ms: int = 100
     request_timeout_ms: int = 30_000
+    # How many ids one partition may have: no setting of Kafka.
+    transactional_ids: Bound = field(default_factory=lambda: Bound(TRANSACTIONAL_IDS, 100_000))
 
 
 # Field -> Kafka's name.
@@ -33,5 +37,6 @@ PROPERTIES = {
 
 
 def from_properties(value_of: Callable[[str], Any]) -> TransactionConfig:
-    """From parsed broker properties by their Kafka names."""
-    return TransactionConfig(**{field: value_of(name) for field, name in PROPERTIES.items()})
+    """From parsed broker properties by their names."""
+    values = {field: value_of(name) for field, name in PROPERTIES.items()}
+    return TransactionConfig(**values, transactional_ids=Bound(TRANSACTIONAL_IDS, value_of(TRANSACTIONAL_IDS)))

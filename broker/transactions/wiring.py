@@ -58,7 +58,7 @@ def transactions(
     writer = MarkerWriter(replicas, groups, world.clock, wheel, configs["request.timeout.ms"])
     routes = MarkerRoutes(configs.node_id, leader_of, writer.write, channels.request, world.spawn, world.clock)
     coordinator = TransactionCoordinator(
-        from_properties(lambda name: configs[name]),
+        from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         routes,
         producer_ids,

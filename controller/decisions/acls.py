@@ -17,6 +17,7 @@ from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
 from ottla.protocol.primitives import new_uuid
 from ottla.server.security.acl import AccessControlEntry, matches_filter
+from ottla.server.security.hosts import CIDR, read_network
 from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_NAME,
@@ -84,6 +85,9 @@ def _check(creation: AclCreation) -> None:
     permission = PERMISSIONS.get(creation.permission_type, "UNKNOWN")
     if permission in ("UNKNOWN", "ANY"):
         raise refuse(f"Invalid permissionType {permission}")
+    if CIDR in creation.host and read_network(creation.host) is None:
+        # A DENY for it would never match.
+        raise refuse(f"Invalid host {creation.host}: a network is written as address/bits, such as 10.0.0.0/8")
     if not creation.resource_name:
         raise refuse("Invalid empty resource name")
     if creation.resource_type == CLUSTER and creation.resource_name != CLUSTER_NAME:

@@ -39,10 +39,12 @@ def one_by_one(
     partitions: Callable[[Topic], int],
     *,
     validate_only: bool,
+    charge: Callable[[int], None],
 ) -> Outcome[list[Result] | None]:
     """An invalid topic does not hinder the others. Returns None if topics are left for the next turn.
 
-    `partitions`: how many the topic asks for, which counts for a refused one, too.
+    `partitions`: how many the topic asks for, which counts for a refused one, too. `charge` raises KafkaError where these are
+    more than the client's quota allows; what fails otherwise is not charged.
     """
     records: list[MetadataRecord] = []
     spent = 0
@@ -53,6 +55,7 @@ def one_by_one(
         try:
             new, result = decide(topic)
             check_records_max(progress.records + len(new))
+            charge(partitions(topic))
         except KafkaError as error:
             result = refused(topic, error)
         else:

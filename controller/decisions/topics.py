@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
@@ -19,7 +19,10 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, Cre
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.server.quotas.mutations import unlimited
 
+#: Counts partitions against the client's quota (KIP-599); raises KafkaError where they are too many.
+Charge = Callable[[int], None]
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
 
 
@@ -32,6 +35,7 @@ def create_topics(
     validate_only: bool,
     describable: frozenset[str],
     progress: Progress[CreatableTopicResult] | None = None,
+    charge: Charge = unlimited,
 ) -> Outcome[list[CreatableTopicResult] | None]:
     """Creates topics in turns: see one_by_one.py. `describable`: topics whose configs the caller may read."""
     return one_by_one(
@@ -46,6 +50,7 @@ def create_topics(
             or (state.settings.num_partitions if topic.num_partitions == NO_DEFAULT else topic.num_partitions)
         ),
         validate_only=validate_only,
+        charge=charge,
     )
 
 
@@ -145,16 +150,23 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
     return {index: _new_partition(state, replicas) for index, replicas in enumerate(placed)}
 
 
-def delete_topics(state: ControlState, topics: Sequence[tuple[str, bytes]]) -> Outcome[list[DeletableTopicResult]]:
+def delete_topics(
+    state: ControlState, topics: Sequence[tuple[str, bytes]], charge: Charge = unlimited
+) -> Outcome[list[DeletableTopicResult]]:
     """Deletes the topics, given as (name, id), which exist and which the caller may delete."""
     records: list[MetadataRecord] = []
     results = []
     for name, topic_id in topics:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
-        if state.image.topics.by_id(topic_id) is None:
+        topic = state.image.topics.by_id(topic_id)
+        if topic is None:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         else:
-            records.append(RemoveTopicRecord(topic_id=topic_id))
+            try:
+                charge(len(topic.partitions))
+                records.append(RemoveTopicRecord(topic_id=topic_id))
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, own_words(error)
         results.append(result)
     check_records_max(len(records))
     return Outcome(records, results)
@@ -167,6 +179,7 @@ def create_partitions(
     *,
     validate_only: bool,
     progress: Progress[CreatePartitionsTopicResult] | None = None,
+    charge: Charge = unlimited,
 ) -> Outcome[list[CreatePartitionsTopicResult] | None]:
     """In turns, as `create_topics`."""
 
@@ -183,6 +196,7 @@ def create_partitions(
         ),
         additional,
         validate_only=validate_only,
+        charge=charge,
     )
 
 

@@ -11,6 +11,7 @@ from ottla.controller.decisions.topics import create_partitions
 from ottla.controller.handlers.authorization import allowed_topics
 from ottla.controller.handlers.deadlines import refuse_timed_out
 from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -43,12 +44,15 @@ def handle(
     ]
     wanted = [topic for topic in request.topics if topic.name in alterable]
 
+    quota = mutation_quota(parts, context, strict_since=3)
     progress: Progress[CreatePartitionsTopicResult] = Progress()
 
     def decide(state: ControlState) -> Outcome[CreatePartitionsResponse | None]:
         records, results = create_partitions(
-            state, wanted, parts.world.rng, validate_only=request.validate_only, progress=progress
+            state, wanted, parts.world.rng, validate_only=request.validate_only, progress=progress, charge=quota.charge
         )
-        return Outcome(records, None if results is None else CreatePartitionsResponse(results=refused + results))
+        if results is None:
+            return Outcome(records, None)
+        return Outcome(records, CreatePartitionsResponse(throttle_time_ms=quota.wait_ms(), results=refused + results))
 
     return parts.controller.write_in_turns(decide)

@@ -16,6 +16,7 @@ from ottla.controller.decisions.topics import create_topics
 from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from ottla.controller.handlers.deadlines import refuse_timed_out
 from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.network.context import RequestContext
@@ -45,6 +46,7 @@ def handle(
             refused.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
     wanted = [topic for topic in request.topics if topic.name in creatable]
 
+    quota = mutation_quota(parts, context, strict_since=6)
     progress: Progress[CreatableTopicResult] = Progress()
 
     def decide(state: ControlState) -> Outcome[CreateTopicsResponse | None]:
@@ -56,8 +58,11 @@ def handle(
             validate_only=request.validate_only,
             describable=describable,
             progress=progress,
+            charge=quota.charge,
         )
-        return Outcome(records, None if results is None else CreateTopicsResponse(topics=results + refused))
+        if results is None:
+            return Outcome(records, None)
+        return Outcome(records, CreateTopicsResponse(throttle_time_ms=quota.wait_ms(), topics=results + refused))
 
     return parts.controller.write_in_turns(decide)
 

@@ -10,6 +10,7 @@ from ottla.controller.decisions.topics import delete_topics, not_found
 from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from ottla.controller.handlers.deadlines import refuse_timed_out
 from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.primitives import ZERO_UUID
@@ -28,11 +29,12 @@ def handle(
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     results: list[DeletableTopicResult] = []
     names, ids = _named(request, results)
+    quota = mutation_quota(parts, context, strict_since=5)
 
     def decide(state: ControlState) -> Outcome[DeleteTopicsResponse]:
         found = _found(parts, context, state, names, ids, results)
-        records, deleted = delete_topics(state, found)
-        return Outcome(records, DeleteTopicsResponse(responses=results + deleted))
+        records, deleted = delete_topics(state, found, quota.charge)
+        return Outcome(records, DeleteTopicsResponse(throttle_time_ms=quota.wait_ms(), responses=results + deleted))
 
     return parts.controller.write(decide)
 

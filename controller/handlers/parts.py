@@ -8,6 +8,7 @@ from typing import Protocol
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.world import World
 
@@ -32,6 +33,7 @@ class ControllerParts:
     scheduled_tasks: ScheduledTasks
     configs: ConfigDecisions
     quorum: Quorum
+    quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
     # broker id -> the connection of its last heartbeat
     heartbeat_connections: dict[int, str] = field(default_factory=dict)

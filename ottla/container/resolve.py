@@ -77,7 +77,7 @@ def resolve(environment: Environment, read: ReadFile, dialect: str | None = None
         for name, value in read_file(mounted, places.properties).items():
             resolution.set(name, value, places.properties)
     if resolution.dialect == bitnami.BITNAMI:
-        _from_bitnami(environment, resolution, mounted is not None)
+        _from_bitnami(environment, resolution, read, mounted is not None)
     else:
         _from_kafka(environment, resolution, read, mounted is not None)
     _adopt_zookeeper_era(resolution)
@@ -117,17 +117,17 @@ def _from_kafka(environment: Environment, resolution: Resolution, read: ReadFile
     _set_jaas(environment, resolution, read)
 
 
-def _from_bitnami(environment: Environment, resolution: Resolution, mounted: bool) -> None:
+def _from_bitnami(environment: Environment, resolution: Resolution, read: ReadFile, mounted: bool) -> None:
     if mounted:
         resolution.notes.append(f"{BITNAMI_PLACES.properties} is mounted: KAFKA_CFG_ variables are not read")
         return
     bitnami.map_variables(environment, resolution)
     for name, value in BITNAMI_PACKAGED.items():
         resolution.set_default(name, value, IMAGE_DEFAULT)
-    _set_bitnami_stores(environment, resolution)
+    _set_bitnami_stores(environment, resolution, read)
 
 
-def _set_bitnami_stores(environment: Environment, resolution: Resolution) -> None:
+def _set_bitnami_stores(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
     """Keystore and truststore where that image looks for them, if a listener needs them."""
     text = f"{resolution.get('listeners')},{resolution.get('listener.security.protocol.map')}"
     if "SSL" not in text:
@@ -136,7 +136,14 @@ def _set_bitnami_stores(environment: Environment, resolution: Resolution) -> Non
     ending = "pem" if kind == "PEM" else "jks"
     folder = BITNAMI_MOUNTED_CERTIFICATES
     resolution.set_default("ssl.keystore.type", kind, "KAFKA_TLS_TYPE")
-    resolution.set_default("ssl.keystore.location", f"{folder}/kafka.keystore.{ending}", IMAGE_DEFAULT)
+    key = read(f"{folder}/kafka.keystore.key") if kind == "PEM" else None
+    chain = read(f"{folder}/kafka.keystore.pem") if kind == "PEM" else None
+    if key is None or chain is None:
+        resolution.set_default("ssl.keystore.location", f"{folder}/kafka.keystore.{ending}", IMAGE_DEFAULT)
+    else:
+        # Two files there, where Kafka's own property for a file wants both in one.
+        resolution.set_default("ssl.keystore.key", key.decode(), f"{folder}/kafka.keystore.key")
+        resolution.set_default("ssl.keystore.certificate.chain", chain.decode(), f"{folder}/kafka.keystore.pem")
     resolution.set_default("ssl.truststore.type", kind, "KAFKA_TLS_TYPE")
     trusted = environment.get("KAFKA_TLS_TRUSTSTORE_FILE") or f"{folder}/kafka.truststore.{ending}"
     resolution.set_default("ssl.truststore.location", trusted, "KAFKA_TLS_TRUSTSTORE_FILE")
@@ -144,7 +151,8 @@ def _set_bitnami_stores(environment: Environment, resolution: Resolution) -> Non
         "ssl.client.auth", environment.get("KAFKA_TLS_CLIENT_AUTH", "required"), "KAFKA_TLS_CLIENT_AUTH"
     )
     if password := environment.get("KAFKA_CERTIFICATE_PASSWORD"):
-        for name in ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password"):
+        stores = () if kind == "PEM" else ("ssl.keystore.password", "ssl.truststore.password")
+        for name in ("ssl.key.password", *stores):
             resolution.set_default(name, password, "KAFKA_CERTIFICATE_PASSWORD")
 
 

@@ -32,7 +32,6 @@ class Refusal(NamedTuple):
 
 _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
-_WINDOW = "quotas are measured over a window that cannot be changed here"
 
 #: Rejected with any value but the default.
 REFUSED: dict[str, Refusal] = {
@@ -59,7 +58,9 @@ REFUSED: dict[str, Refusal] = {
             "sasl.oauthbearer.jwt.validator.class",
         )
     },
-    "client.quota.callback.class": Refusal("quotas of clients are not enforced", _LEAVE_OUT),
+    "client.quota.callback.class": Refusal(
+        "Java callbacks are not run: Kafka's own rules say which quota counts", _LEAVE_OUT
+    ),
     "config.providers": Refusal(
         "values such as ${file:...} would be taken as they are written, passwords among them",
         "leave it out, and write the values themselves, or pass them with --override",
@@ -73,11 +74,6 @@ REFUSED: dict[str, Refusal] = {
     "remote.log.storage.system.enable": Refusal(
         "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
     ),
-    **{
-        name: Refusal(_WINDOW, _LEAVE_OUT)
-        for family in ("", "replication.", "alter.log.dirs.replication.", "controller.")
-        for name in (f"{family}quota.window.num", f"{family}quota.window.size.seconds")
-    },
 }
 
 #: Whole families without effect, because their feature is missing. Rows of `REFUSED` and names that are used are excepted.
@@ -128,18 +124,22 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
     ),
+    "replicas are not moved between log directories": (
+        "replica.alter.log.dirs.io.max.bytes.per.second", "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
+    ),
     "tokens of OAUTHBEARER are fetched when a connection needs one": (
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
         "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
         "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
     ),
-    "replicas are not moved between log directories": ("replica.alter.log.dirs.io.max.bytes.per.second",),
     "metrics are exposed for Prometheus": ("metric.reporters",),
+    "controllers' listeners open before the authorizer has its entries, those of brokers do not": ("early.start.listeners",),
     "TLS comes from the system's OpenSSL": (
         "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     ),
     "no such feature": (
-        "early.start.listeners", "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
+        "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
         "unstable.feature.versions.enable", "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",
     ),
 }

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
+from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import RequestContext
 from ottla.server.network.foreign_bytes import describe_foreign_bytes
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
@@ -95,6 +96,7 @@ class Acceptor(Protocol):
     bytes_in: int
     bytes_out: int
 
+    def is_too_fast(self, connection: Connection) -> bool: ...
     def admit(self, connection: Connection) -> str | None: ...
     def forget(self, connection: Connection) -> None: ...
     def linger(self, connection: Connection) -> None: ...
@@ -105,7 +107,7 @@ class Connection(FrameProtocol):
     """Made by a `Listener` for each client."""
 
     __slots__ = (
-        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_out", "_out_bytes", "_paused", "_serving",
+        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused", "_serving",
         "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
         "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host", "peer_port", "principal",
         "request_bytes_max", "stamp_ns", "transport",
@@ -124,6 +126,8 @@ class Connection(FrameProtocol):
         self._out_bytes = 0
         self._paused = 0
         self._serving = False
+        self._muted: TimerHandle | None = None
+        self._muted_until_ns = 0
         self._close_callbacks: list[Callable[[], None]] = []
         self.closed = False
         self.principal: Principal = ANONYMOUS
@@ -190,6 +194,10 @@ class Connection(FrameProtocol):
         if local:
             self.local_host, self.local_port = plain_host(local[0]), local[1]
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        if self.listener.is_too_fast(self):
+            self.closed = True
+            self.transport.pause_reading()
+            return
         refusal = self.listener.admit(self)
         if refusal is not None:
             self.closed = True
@@ -201,6 +209,8 @@ class Connection(FrameProtocol):
         self.drop_received()
         self._out.clear()
         self.contexts.clear()  # they refer back to the connection
+        if self._muted is not None:
+            self._muted.cancel()
         self.listener.forget(self)
         held, self._held = self._held, deque()
         callbacks, self._close_callbacks = self._close_callbacks, []
@@ -308,6 +318,21 @@ class Connection(FrameProtocol):
                 self._serving = False
         if not self._paused and not self.closed:
             self.transport.resume_reading()
+
+    def mute(self, wait_ms: int, clock: Clock) -> None:
+        """Read nothing for so long, after what has been answered (KIP-219)."""
+        until_ns = clock.mono_ns() + wait_ms * 1_000_000
+        if self.closed or until_ns <= self._muted_until_ns:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted_until_ns = until_ns
+        self._muted = clock.call_later(wait_ms, self._unmute)
+        self.pause(Pause.THROTTLED)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.resume(Pause.THROTTLED)
 
     # Replies
 

@@ -12,6 +12,7 @@ The path of a request that is answered at once makes no task, no future and no e
 
 from __future__ import annotations
 
+import copy
 import logging
 from struct import Struct
 from typing import Any
@@ -20,6 +21,7 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
 from ottla.server.network.connection import CONTEXTS_MAX, Connection, Held, Pause
@@ -27,8 +29,17 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.reply import Reply
-from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route, RouteTable, make_codec
+from ottla.server.network.route import (
+    LATENCY_BUCKETS,
+    Codec,
+    Route,
+    RouteTable,
+    begins_with_throttle,
+    make_codec,
+    read_throttle,
+)
 from ottla.server.network.turn import Turn
+from ottla.server.quotas.clients import EXEMPT, FETCH, ClientMeters, ClientQuotas
 from ottla.server.service import Spawn
 
 log = logging.getLogger(__name__)
@@ -42,14 +53,15 @@ API_VERSIONS = int(ApiKey.API_VERSIONS)
 class Dispatcher:
     """One per node and kind of listener: the routes served there."""
 
-    __slots__ = ("_by_key", "clock", "mono_ns", "routes", "spawn", "turn")
+    __slots__ = ("_by_key", "clock", "mono_ns", "quotas", "routes", "spawn", "turn")
 
-    def __init__(self, routes: RouteTable, clock: Clock, spawn: Spawn) -> None:
+    def __init__(self, routes: RouteTable, clock: Clock, spawn: Spawn, quotas: ClientQuotas | None = None) -> None:
         self.routes = routes
         self.clock = clock
         self.mono_ns = clock.mono_ns
         self.turn = Turn(clock)
         self.spawn = spawn
+        self.quotas = ClientQuotas(clock) if quotas is None else quotas
         self._by_key = routes.by_key
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
@@ -95,9 +107,10 @@ class Dispatcher:
             answer = route.handler(request, context)
         except Exception as error:
             answer = failure_reply(route, version, request, error)
+        meters = self._metered(connection, route, request, context, end - pos) if self.quotas.active else None
         if answer.__class__ is Reply:
             if not answer.done:
-                pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
+                pending = PendingReply(self, connection, route, codec, correlation_id, request, answer, meters)
                 answer.attach(pending)
                 connection.wait(pending, answer.kept_bytes)
                 connection.stamp_ns = self.mono_ns()
@@ -105,6 +118,7 @@ class Dispatcher:
             answer = answer.take()
             if isinstance(answer, KafkaError):
                 answer = failure_reply(route, version, request, answer)
+        answer = answer if meters is None else self.throttled(connection, route, version, meters, answer)
         if answer is not None:
             parts: Pieces = []
             try:
@@ -127,6 +141,31 @@ class Dispatcher:
         """Close the connection after an internal error: an error response would need the same encoder."""
         log.exception("Response %r does not fit %s v%d", answer, route.name, version)
         connection.refuse(f"the response to {route.name} v{version} could not be encoded")
+
+    def _metered(
+        self, connection: Connection, route: Route, request: Any, context: RequestContext, size: int
+    ) -> ClientMeters | None:
+        """Count what a request has taken; None: it is not held back by any quota."""
+        if route.api_key in EXEMPT or (route.api_key == FETCH and is_of_follower(request, context.api_version)):
+            return None
+        meters = self.quotas.of(connection.principal.name, context.client_id)
+        self.quotas.take(meters, route.api_key, size, self.mono_ns() - connection.stamp_ns)
+        return meters
+
+    def throttled(self, connection: Connection, route: Route, version: int, meters: ClientMeters, answer: Any) -> Any:
+        """The answer with its throttle time; once it has been written the connection is not read for so long (KIP-219)."""
+        if answer.__class__ is memoryview:
+            wait_ms = read_throttle(answer) if begins_with_throttle(route.api_key, version) else 0
+        elif route.api_key == FETCH and answer is not None:
+            wait_ms = answer.throttle_time_ms  # decided before the records were read
+        else:
+            wait_ms = self.quotas.wait_ms(meters, route.api_key, is_asked=answer is not None)
+            if wait_ms and hasattr(answer, "throttle_time_ms"):
+                answer = copy.copy(answer)  # an answer may be shared by many clients
+                answer.throttle_time_ms = wait_ms
+        if wait_ms > 0:
+            connection.mute(wait_ms, self.clock)
+        return answer
 
     def _skip_tags(self, connection: Connection, buf: Buffer, pos: int, end: int, tags: int) -> int:
         try:
@@ -161,7 +200,8 @@ class Dispatcher:
     ) -> None:
         """Start an async handler; the connection goes on when it has answered."""
         reply: Reply[Any] = Reply()
-        pending = PendingReply(self, connection, route, codec, correlation_id, request, reply)
+        meters = self._metered(connection, route, request, context, 0) if self.quotas.active else None
+        pending = PendingReply(self, connection, route, codec, correlation_id, request, reply, meters)
         reply.attach(pending)
         connection.wait(pending, 0)
         connection.pause(Pause.HANDLER)
@@ -223,7 +263,17 @@ class Dispatcher:
 class PendingReply(Held):
     """The place of a reply among its connection's replies. `parts` is None until it is ready."""
 
-    __slots__ = ("codec", "connection", "correlation_id", "dispatcher", "reply", "request", "route", "started_ns")
+    __slots__ = (
+        "codec",
+        "connection",
+        "correlation_id",
+        "dispatcher",
+        "meters",
+        "reply",
+        "request",
+        "route",
+        "started_ns",
+    )
 
     def __init__(
         self,
@@ -234,6 +284,7 @@ class PendingReply(Held):
         correlation_id: int,
         request: object,
         reply: Reply[Any],
+        meters: ClientMeters | None,
     ) -> None:
         self.dispatcher = dispatcher
         self.connection = connection
@@ -242,6 +293,7 @@ class PendingReply(Held):
         self.correlation_id = correlation_id
         self.request = request
         self.reply = reply
+        self.meters = meters
         self.started_ns = connection.stamp_ns
         self.parts = None
         self.nbytes = 0
@@ -253,6 +305,8 @@ class PendingReply(Held):
             return
         if isinstance(response, KafkaError):
             response = failure_reply(route, codec.version, self.request, response)
+        if self.meters is not None:
+            response = self.dispatcher.throttled(connection, route, codec.version, self.meters, response)
         parts: Pieces = []
         if response is not None:
             try:
@@ -276,6 +330,10 @@ class PendingReply(Held):
     def cancel(self) -> None:
         """The connection has gone."""
         self.reply.cancel()
+
+
+def is_of_follower(request: FetchRequest, version: int) -> bool:
+    return (request.replica_state.replica_id if version >= 15 else request.replica_id) >= 0
 
 
 def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ottla.server.config.key import Values
 from ottla.server.network.connection_rate import ConnectionRate
 from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions
+from ottla.server.quotas.connections import ConnectionQuotas
 
 INT_MAX = 2**31 - 1
 
@@ -36,6 +37,7 @@ class ConnectionLimits:
     idle_ms_max: int = 600_000
     socket_options: SocketOptions = DEFAULT_OPTIONS
     rate: ConnectionRate = field(default_factory=ConnectionRate)
+    quotas: ConnectionQuotas = field(default_factory=ConnectionQuotas)
     by_listener: dict[str, ListenerLimits] = field(default_factory=dict)
     open_by_ip: dict[str, int] = field(default_factory=dict)
     open_total: int = 0

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.login import Logins
-from ottla.server.network.tls_stream import CIPHERTEXT_BYTES, HANDSHAKES_TURN_NS, TlsStream
+from ottla.server.network.tls_stream import Handshakes, TlsStream
 from ottla.server.network.transport import Server
-from ottla.server.network.turn import Turn
 from ottla.server.security.principal import Principal
 from ottla.server.timer_wheel import TimerWheel
 
@@ -60,14 +58,6 @@ class ServerTls(Protocol):
         """The principal of a client with this certificate (DER), which has been verified; raises ValueError for none."""
 
 
-class Handshakes:
-    """What the TLS connections of a node share: the buffer into which they read, and the turns of their handshakes."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.inbox = memoryview(bytearray(CIPHERTEXT_BYTES))
-        self.turn = Turn(clock, HANDSHAKES_TURN_NS)
-
-
 class Listener:
     """Accepts connections for one endpoint."""
 
@@ -93,6 +83,7 @@ class Listener:
         # Counted in plain ints, read at a scrape.
         self.accepted = 0
         self.rejected = 0
+        self.throttled = 0
         self.refused = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -162,13 +153,15 @@ class Listener:
             self._world.clock,
             on_secured=partial(self._secured, connection),
             on_failed=connection.refuse,
-            inbox=self._tls.handshakes.inbox,
-            turn=self._tls.handshakes.turn,
+            handshakes=self._tls.handshakes,
         )
 
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
         """The TLS handshake is complete: who is it?"""
         assert self._tls is not None
+        if stream.asked_name is not None:
+            # Where no address is advertised, clients are answered with this one: certificates are for names.
+            connection.local_host = stream.asked_name
         if self.logins is not None:
             return  # SASL_SSL: the principal is SASL's
         try:
@@ -177,6 +170,15 @@ class Listener:
             connection.refuse(str(error))
 
     # The connection's side
+
+    def is_too_fast(self, connection: Connection) -> bool:
+        """Whether its address has used up its connection_creation_rate: then it is closed later, so that its client does not come at once."""
+        wait_ms = self.limits.quotas.wait_ms(connection.peer_host, self._dispatcher.mono_ns() // NS_PER_MS)
+        if not wait_ms:
+            return False
+        self.throttled += 1
+        self._wheel.add(connection, wait_ms)
+        return True
 
     def admit(self, connection: Connection) -> str | None:
         """Count the connection in, or say why it may not stay."""

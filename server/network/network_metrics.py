@@ -77,6 +77,7 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield Family(f"{prefix}_connection_count", GAUGE, "Connections open now", open_now)
     yield each("connection_creation", COUNTER, "Connections accepted", "accepted")
     yield each("connection_rejected", COUNTER, "Connections above a limit", "rejected")
+    yield each("connection_throttled", COUNTER, "Connections above the quota of their address", "throttled")
     yield each("connection_refused_input", COUNTER, "Connections closed because of what came in", "refused")
     logins = [(listener.name, listener.logins.counts) for listener in listeners if listener.logins is not None]
     for name, doc, attribute in LOGIN_COUNTS:

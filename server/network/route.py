@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from struct import Struct
 from typing import Any
 
@@ -12,6 +13,7 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.headers import request_header_version, response_header_version
 from ottla.protocol.primitives import Pieces
+from ottla.protocol.schema import fields
 from ottla.server.network.context import RequestContext
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -114,6 +116,17 @@ def make_codec(api_key: int, version: int) -> Codec:
         pack_head=_FLEXIBLE_HEAD.pack if flexible_response else _HEAD.pack,
         head_bytes=5 if flexible_response else 4,
     )
+
+
+@cache
+def begins_with_throttle(api_key: int, version: int) -> bool:
+    """Whether a response's body starts with throttle_time_ms: of forwarded requests that is all that is read."""
+    first = next((each for each in fields(APIS[ApiKey(api_key)].response) if version in each.versions), None)
+    return first is not None and first.name == "throttle_time_ms"
+
+
+def read_throttle(body: memoryview) -> int:
+    return int.from_bytes(body[:4], "big", signed=True)
 
 
 def leave_encoded(buf: Any, pos: int, end: int) -> tuple[None, int]:

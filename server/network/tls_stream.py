@@ -24,7 +24,9 @@ from ottla.server.clock import Clock
 from ottla.server.network.turn import Turn
 
 #: What handshakes may take in one turn of the event loop, so that requests are served between them.
-HANDSHAKES_TURN_NS = 2_000_000
+HANDSHAKES_TURN_NS = 1_000_000
+#: Those that have begun and are not complete.
+HANDSHAKES_MAX = 2_000
 #: What one read of the transport can take.
 CIPHERTEXT_BYTES = 256 * 1024
 #: A channel to another node, or of a command, has a buffer of its own.
@@ -48,6 +50,41 @@ def nothing(*_: object) -> None:
     """What is called when nothing is to be done."""
 
 
+class ServerSide(tls.SSLObject):
+    """The server's end, which keeps the name by which the client asked for the server (SNI)."""
+
+    asked_name: str | None = None
+
+
+def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> None:
+    """The `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
+    if isinstance(end, ServerSide):
+        end.asked_name = name
+
+
+class Handshakes:
+    """What the TLS connections of a node share: the buffer into which they read, and the turns of their handshakes.
+
+    A handshake that has begun and waits for the client costs 46 KB. There are HANDSHAKES_MAX of them at most: the oldest is
+    given up for a new one, so that clients that stop in the middle take neither the memory nor the way of others.
+    """
+
+    __slots__ = ("_begun", "inbox", "turn")
+
+    def __init__(self, clock: Clock) -> None:
+        self.inbox = memoryview(bytearray(CIPHERTEXT_BYTES))
+        self.turn = Turn(clock, HANDSHAKES_TURN_NS)
+        self._begun: dict[TlsStream, None] = {}  # the oldest first
+
+    def begin(self, stream: TlsStream) -> None:
+        self._begun[stream] = None
+        if len(self._begun) > HANDSHAKES_MAX:
+            next(iter(self._begun)).fail("SSL handshake failed: it was not complete, and too many others had begun")
+
+    def end(self, stream: TlsStream) -> None:
+        self._begun.pop(stream, None)
+
+
 class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
 
@@ -56,8 +93,8 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     """
 
     __slots__ = (
-        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_hello_bytes", "_inbox", "_incoming",
-        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_raw", "_raw_full", "_server_name", "_sslobj", "_turn",
+        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_hello_bytes", "_inbox", "_incoming",
+        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read", "_server_name", "_sslobj",
         "is_secured",
     )  # fmt: skip
 
@@ -69,25 +106,26 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         *,
         on_secured: Callable[[TlsStream], object],
         on_failed: Callable[[str], object],
-        inbox: memoryview | None = None,
-        turn: Turn | None = None,
+        handshakes: Handshakes | None = None,
         server_name: str | None = None,
     ) -> None:
-        """A client has the server's name, a server the buffer and the turn that its connections share."""
+        """A client has the server's name, a server what its connections share."""
         super().__init__()
         self._app = app
         self._context = context
         self._clock = clock
         self._on_secured = on_secured
         self._on_failed = on_failed
-        self._inbox = memoryview(bytearray(CHANNEL_CIPHERTEXT_BYTES)) if inbox is None else inbox
-        self._turn = turn
+        self._handshakes = handshakes
+        self._inbox = memoryview(bytearray(CHANNEL_CIPHERTEXT_BYTES)) if handshakes is None else handshakes.inbox
         self._hello_bytes = 0
         self._server_name = server_name
         self._incoming = tls.MemoryBIO()
         self._outgoing = tls.MemoryBIO()
         self._sslobj: tls.SSLObject | None = None  # a connection that sends nothing costs none
         self._raw: asyncio.Transport
+        self._read: Callable[[int, memoryview], int]
+        self._pending: Callable[[], int]
         self._backlog: deque[Piece] = deque()
         self._backlog_bytes = 0
         self._limit = CIPHERTEXT_HIGH_BYTES
@@ -102,6 +140,11 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER, which has been verified; None without one."""
         return None if self._sslobj is None else self._sslobj.getpeercert(binary_form=True)
+
+    @property
+    def asked_name(self) -> str | None:
+        """The host name to which the client believes to be connected; None if it sent none, such as for an address."""
+        return self._sslobj.asked_name if isinstance(self._sslobj, ServerSide) else None
 
     # The transport's calls
 
@@ -122,6 +165,8 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             _NO_PROTOCOL,
         )  # the protocol refers to its transport: no cycle is left to the collector
         self._on_secured = self._on_failed = nothing
+        if self._handshakes is not None:
+            self._handshakes.end(self)
         app.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -133,19 +178,19 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         self._incoming.write(self._inbox[:nbytes])
         if self.is_secured:
             self._deliver()
-        elif self._turn is None:
+        elif self._handshakes is None:
             self.next_turn()
         elif self._sslobj is not None or self._has_hello(nbytes):
             # Reading stops until then: what waits is what one read took.
             self._raw.pause_reading()
-            self._turn.wait(self)
+            self._handshakes.turn.wait(self)
 
     def _has_hello(self, nbytes: int) -> bool:
         """Returns True when the first record is there: until then a connection costs only what it has sent."""
         if self._hello_bytes == 0:
             first = bytes(self._inbox[: min(nbytes, RECORD_HEADER_BYTES)])
             if first[0] != HANDSHAKE_RECORD:
-                self._fail(f"SSL handshake failed: {not_tls(first)}")
+                self.fail(f"SSL handshake failed: {not_tls(first)}")
                 return False
             # Less than a header goes to OpenSSL, which waits for the rest.
             self._hello_bytes = RECORD_HEADER_BYTES + int.from_bytes(first[3:5], "big") if len(first) == 5 else 1
@@ -154,7 +199,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def eof_received(self) -> bool:
         if not self._closing:
             if not self.is_secured and self._sslobj is not None:
-                self._fail("SSL handshake failed: the peer closed the connection")
+                self.fail("SSL handshake failed: the peer closed the connection")
             self._app.eof_received()
             self.close()
         return True  # the transport stays open for what is still to be written; `close` closes it
@@ -180,6 +225,11 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 server_side=self._server_name is None,
                 server_hostname=self._server_name,
             )
+            # The methods of the object within: Python's own wrapper costs as much as the decryption of a small record.
+            within: Any = getattr(self._sslobj, "_sslobj", self._sslobj)
+            self._read, self._pending = within.read, within.pending
+            if self._handshakes is not None:
+                self._handshakes.begin(self)
         try:
             self._sslobj.do_handshake()
         except tls.SSLWantReadError:
@@ -187,7 +237,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             self._raw.resume_reading()
         except (tls.SSLError, ValueError) as error:
             self._send()  # the alert
-            self._fail(f"SSL handshake failed: {reason_of(error)}")
+            self.fail(f"SSL handshake failed: {reason_of(error)}")
         else:
             self._send()
             self.is_secured = True
@@ -195,10 +245,14 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             self._encrypt()
             self._resume()
         finally:
-            if self._turn is not None:
-                self._turn.spend(self._clock.mono_ns() - began_ns)
+            if self._handshakes is not None:
+                if self.is_secured:
+                    self._handshakes.end(self)
+                self._handshakes.turn.spend(self._clock.mono_ns() - began_ns)
 
-    def _fail(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
+        if self._handshakes is not None:
+            self._handshakes.end(self)
         on_failed, self._on_failed = self._on_failed, nothing
         on_failed(reason)
 
@@ -206,31 +260,30 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _deliver(self) -> None:
         """Decrypt what has arrived into the protocol's buffers."""
-        sslobj, incoming = self._sslobj, self._incoming
-        assert sslobj is not None
-        read, pending = sslobj.read, sslobj.pending
+        incoming, read, pending = self._incoming, self._read, self._pending
         has_ended = False
         try:
             while not self._paused and (incoming.pending or pending()):
                 buffer = cast(memoryview, self._app.get_buffer(-1))
                 have, room = 0, len(buffer)
-                # Asking what is pending costs less than the exception at the end of what has come.
-                while have < room and (incoming.pending or pending()):
-                    try:
-                        got = read(room - have, cast(bytearray, buffer[have:]))
-                    except tls.SSLWantReadError:
-                        break
-                    if not got:
-                        has_ended = True  # close_notify
-                        break
-                    have += cast(int, got)
+                try:
+                    # One call takes one record, and librdkafka makes one of each message. Asking what is pending costs less than
+                    # the exception at the end of what has come.
+                    while have < room and (incoming.pending or pending()):
+                        got = read(room - have, buffer[have:])
+                        if not got:
+                            has_ended = True  # close_notify
+                            break
+                        have += got
+                except tls.SSLWantReadError:
+                    room = have + 1  # a part of a record is left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
                     break
         except tls.SSLError as error:
             self._send()
-            self._fail(f"SSL failed: {reason_of(error)}")
+            self.fail(f"SSL failed: {reason_of(error)}")
             return
         if self._outgoing.pending:
             self._send()
@@ -287,7 +340,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 while done < len(piece):
                     done += self._sslobj.write(cast(bytes, memoryview(piece)[done:]))
             except tls.SSLError as error:
-                self._fail(f"SSL failed: {reason_of(error)}")
+                self.fail(f"SSL failed: {reason_of(error)}")
                 self.abort()
                 return
             self._send()

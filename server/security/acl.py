@@ -3,8 +3,8 @@
 The decision is that of Kafka's StandardAuthorizer, for an operation of a principal on a host, on a resource:
 
     1   entries count whose pattern covers the name:   literal, the same name · literal "*", every name · prefixed, its beginning
-    2   of those, entries match whose principal is the caller's or "User:*", whose host is the caller's or "*", and whose
-        operation is the requested one or ALL; to allow DESCRIBE, one of IMPLIES_DESCRIBE is enough, to allow DESCRIBE_CONFIGS
+    2   of those, entries match whose principal is the caller's or "User:*", whose host is the caller's, a network with it or "*"
+        (KIP-1276: 10.0.0.0/8), and whose operation is the requested one or ALL; to allow DESCRIBE, one of IMPLIES_DESCRIBE is enough, to allow DESCRIBE_CONFIGS
         also ALTER_CONFIGS (a denial implies nothing)
     3   one DENY that matches: denied · otherwise one ALLOW that matches: allowed
     4   nothing matches: denied; but if no pattern covers the name, allow.everyone.if.no.acl.found decides
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ottla.server.security.hosts import CIDR, is_in_network
 from ottla.server.security.operations import (
     ALL,
     ALLOW,
@@ -61,6 +62,17 @@ class Decision(Enum):
     NO_ACL = "no entry for the resource"
 
 
+class Verdict(NamedTuple):
+    """A decision, and the entry that made it."""
+
+    decision: Decision
+    entry: AccessControlEntry | None = None
+
+
+NO_ACL = Verdict(Decision.NO_ACL)
+NO_MATCH = Verdict(Decision.NO_MATCH)
+
+
 class AclIndex:
     """All entries. A lookup costs one dictionary access per length of prefixes, not per entry."""
 
@@ -91,21 +103,22 @@ class AclIndex:
         self._by_type.clear()
         self._count = 0
 
-    def decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Decision:
+    def decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Verdict:
         names = self._by_type.get(resource_type)
         if names is None:
-            return Decision.NO_ACL
-        allowed = covered = False
+            return NO_ACL
+        allowed: AccessControlEntry | None = None
+        covered = False
         for entry in names.covering(name):
             covered = True
             if not matches_caller(entry, principal, host) or not matches_operation(entry, operation):
                 continue
             if entry.permission_type != ALLOW:
-                return Decision.DENIED
-            allowed = True
-        if allowed:
-            return Decision.ALLOWED
-        return Decision.NO_MATCH if covered else Decision.NO_ACL
+                return Verdict(Decision.DENIED, entry)
+            allowed = allowed or entry
+        if allowed is not None:
+            return Verdict(Decision.ALLOWED, allowed)
+        return NO_MATCH if covered else NO_ACL
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Returns True if the operation is allowed on any resource of the type (KIP-679). As in Kafka, no operation implies another here."""
@@ -172,7 +185,9 @@ class _Names:
 
 
 def matches_caller(entry: AccessControlEntry, principal: str, host: str) -> bool:
-    return entry.principal in (principal, WILDCARD_PRINCIPAL) and entry.host in (host, WILDCARD)
+    if entry.principal not in (principal, WILDCARD_PRINCIPAL):
+        return False
+    return entry.host in (host, WILDCARD) or (CIDR in entry.host and is_in_network(host, entry.host))
 
 
 def matches_operation(entry: AccessControlEntry, operation: int) -> bool:

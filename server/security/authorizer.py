@@ -7,25 +7,26 @@ Decisions are cached until the entries change, so that a produce request costs o
 publisher passes the entries to `change`; before its first call only super users are allowed (Kafka's
 AuthorizerNotReadyException), because a DENY entry might not have been read yet.
 
-A denial is logged when it is first decided, and not again until the entries change: a client that retries must not fill the log.
+A decision is logged when it is first made, and not again until the entries change: a client that retries must not fill the log.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
-from ipaddress import IPv6Address
 from typing import Protocol
 
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.config.errors import ConfigError
 from ottla.server.network.context import RequestContext
 from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision
+from ottla.server.security.hosts import java_host
 from ottla.server.security.operations import (
     LITERAL,
     OPERATIONS,
     PATTERN_TYPES,
+    PERMISSIONS,
     RESOURCE_TYPES,
     SUPPORTED_OPERATIONS,
     bit_field,
@@ -149,22 +150,24 @@ class StandardAuthorizer:
         known = self._decisions.get(key)
         if known is not None:
             return known
-        decision, why = self._decide(peer.principal, peer.peer_host, operation, resource_type, name)
-        if not decision and audited:
-            self._audit(context, operation, resource_type, name, why)
-        return self._keep(key, decision)
+        allowed, rule = self._decide(peer.principal, peer.peer_host, operation, resource_type, name)
+        if audited:
+            self._audit(context, operation, resource_type, name, allowed, rule)
+        return self._keep(key, allowed)
 
     def _decide(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
+        """The decision, and its rule in Kafka's words."""
         if self.is_super_user(principal):
-            return True, "super user"
+            return True, "SuperUser"
         if not self.ready:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
-        decision = self._index.decide(str(principal), java_host(host), operation, resource_type, name)
-        if decision is Decision.NO_ACL:
-            return self._allow_if_no_acl, decision.value
-        return decision is Decision.ALLOWED, decision.value
+        decision, entry = self._index.decide(str(principal), java_host(host), operation, resource_type, name)
+        if entry is not None:
+            return decision is Decision.ALLOWED, f"MatchingAcl(acl={java_acl(entry)})"
+        allowed = decision is Decision.NO_ACL and self._allow_if_no_acl
+        return allowed, "DefaultAllow" if allowed else "DefaultDeny"
 
     def _keep(self, key: _Key, decision: bool) -> bool:
         if len(self._decisions) >= DECISIONS_MAX:
@@ -198,29 +201,33 @@ class StandardAuthorizer:
             ]
         )
 
-    def _audit(self, context: RequestContext, operation: int, resource_type: int, name: str, why: str) -> None:
-        audit_log.info(
-            "Principal = %s is Denied operation = %s from host = %s on resource = %s:%s:%s for request = %s based on rule %s",
+    def _audit(
+        self, context: RequestContext, operation: int, resource_type: int, name: str, allowed: bool, rule: str
+    ) -> None:
+        """Kafka's levels: INFO for what was denied, DEBUG for what was allowed."""
+        audit_log.log(
+            logging.DEBUG if allowed else logging.INFO,
+            "Principal = %s is %s operation = %s from host = %s on resource = %s:%s:%s for request = %s "
+            "with resourceRefCount = 1 based on rule %s",
             context.connection.principal,
+            "Allowed" if allowed else "Denied",
             OPERATIONS[operation],
-            context.connection.peer_host,
-            RESOURCE_TYPES[resource_type],
+            java_host(context.connection.peer_host),
+            RESOURCE_TYPES[resource_type].title().replace("_", ""),
             PATTERN_TYPES[LITERAL],
             name,
-            ApiKey(context.api_key).name,
-            why,
+            APIS[ApiKey(context.api_key)].name,
+            rule,
         )
 
 
-def java_host(host: str) -> str:
-    """Formats an address as in Java and in entries: IPv6 in full, without leading zeros or "::"."""
-    if ":" not in host:
-        return host
-    address = IPv6Address(host.partition("%")[0])
-    mapped = address.ipv4_mapped
-    if mapped is not None:
-        return str(mapped)
-    return ":".join(f"{int(part, 16):x}" for part in address.exploded.split(":"))
+def java_acl(entry: AccessControlEntry) -> str:
+    """An entry as Kafka's StandardAcl prints it."""
+    return (
+        f"StandardAcl(resourceType={RESOURCE_TYPES[entry.resource_type]}, resourceName={entry.resource_name}, "
+        f"patternType={PATTERN_TYPES[entry.pattern_type]}, principal={entry.principal}, host={entry.host}, "
+        f"operation={OPERATIONS[entry.operation]}, permissionType={PERMISSIONS[entry.permission_type]})"
+    )
 
 
 # -- From a node's configuration -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.crc import crc32c
 from tests.broker.conftest import ROOT, Node, start_node, stop_node
 from tests.broker.records import batch
+from tests.ports import free_ports
 
 
 def with_broken_record() -> bytes:
@@ -46,11 +48,24 @@ def test_records_inside_a_batch_are_checked_when_the_broker_is_configured_so(
         stop_node(node)
 
 
+def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    node = start_node(tmp_path / "data", ottla_metrics_port=str(port))
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            assert b"kafka_server_replicamanager_partitioncount" in answer.read()
+    finally:
+        stop_node(node)
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [
         ("ottla.metrics.port=soon", "ottla.metrics.port"),
-        ("listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT", "SASL_SSL is not served"),
+        (
+            "listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol",
+        ),
     ],
 )
 def test_what_cannot_be_served_stops_the_start_with_one_sentence(tmp_path: Path, override: str, says: str) -> None:

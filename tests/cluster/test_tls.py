@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +16,18 @@ from pathlib import Path
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -120,6 +133,7 @@ def test_stock_clients_produce_and_consume_with_certificates(secured: Secured) -
     python_producer.send("t", b"1000").get(WAIT_S)
     python_producer.close()
     asyncio.run(check_aiokafka(secured))
+    assert {each.host for each in admin.list_topics(timeout=WAIT_S).brokers.values()} == {"localhost"}
     for number in (1, 2, 3):
         assert "ERROR" not in secured.cluster.log(number)
 
@@ -145,6 +159,33 @@ def test_a_client_without_a_certificate_or_with_one_of_another_authority_is_not_
     for reason in ("peer did not return a certificate", "the peer's certificate is not accepted: self-signed"):
         wait_for(lambda reason=reason: f"SSL handshake failed: {reason}" in secured.cluster.log(1))
     assert SECRET not in secured.cluster.log(1)
+
+
+def test_the_command_line_takes_the_client_properties_of_kafkas_tools(secured: Secured) -> None:
+    file = secured.directory / "client.properties"
+    file.write_text(
+        "security.protocol=SSL\nssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={secured.ca}\nssl.keystore.location={secured.directory / 'client-store.pem'}\n"
+    )
+    (secured.directory / "client-store.pem").write_text(
+        Path(secured.key).read_text() + Path(secured.certificate).read_text()
+    )
+    ottla = [sys.executable, "-m", "ottla.main", "topic", "list", "--bootstrap", secured.bootstrap]
+    topics = [
+        sys.executable,
+        "-m",
+        "ottla.cli.shims",
+        "kafka-topics",
+        "--bootstrap-server",
+        secured.bootstrap,
+        "--list",
+    ]
+    for command in ([*ottla, "--config"], [*topics, "--command-config"]):
+        done = subprocess.run([*command, str(file)], capture_output=True, text=True, timeout=WAIT_S)
+        assert done.returncode == 0 and "t" in done.stdout.split(), done.stderr
+    plain = subprocess.run([*ottla, "--timeout", "5"], capture_output=True, text=True, timeout=WAIT_S)
+    assert plain.returncode != 0
+    wait_for(lambda: "the client speaks plaintext, but this listener wants SSL" in secured.cluster.log(1))
 
 
 @contextmanager
@@ -267,3 +308,38 @@ def test_a_key_store_is_replaced_by_the_dynamic_configuration(secured: Secured) 
         future.result(WAIT_S)
     wait_for(lambda: serial_number(secured.ports[1], secured) == issued.certificate.serial_number)
     assert exchange(secured, secured.context())
+
+
+def test_access_is_decided_by_the_name_in_the_certificate(tmp_path: Path) -> None:
+    """Nodes are super users by the names in theirs, also on the controllers' listener."""
+    authority = Authority.create("test CA")
+    (base, *_) = free_ports(150)
+    properties = node_properties(tmp_path, 1, authority) | {
+        "listeners": f"PLAINTEXT://127.0.0.1:{base},TLS://localhost:{base + 50},CONTROLLER://127.0.0.1:{base + 100}",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:CN=node-1;User:ADMIN",
+        "ssl.principal.mapping.rules": "RULE:^CN=(adm.*)$/$1/U,DEFAULT",
+    }
+    with Cluster(1, directory=str(tmp_path / "cluster"), base_port=base, per_node={1: properties}) as cluster:
+        people = {}
+        for name in ("admin", "app"):
+            issued = authority.issue(name)
+            (tmp_path / f"{name}.pem").write_text(issued.chain_pem + issued.key_pem)
+            people[name] = {
+                "bootstrap.servers": f"localhost:{base + 50}",
+                "security.protocol": "SSL",
+                "ssl.ca.location": str(tmp_path / "ca.pem"),
+                "ssl.certificate.location": str(tmp_path / f"{name}.pem"),
+                "ssl.key.location": str(tmp_path / f"{name}.pem"),
+            }
+        admin, app = AdminClient(people["admin"]), AdminClient(people["app"])
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WAIT_S)
+        with pytest.raises(confluent_kafka.KafkaException, match="AUTHORIZATION_FAILED"):
+            app.create_topics([NewTopic("mine", 1, 1)])["mine"].result(WAIT_S)
+        entry = AclBinding(
+            ResourceType.TOPIC, "mine", ResourcePatternType.LITERAL, "User:CN=app", "*",
+            AclOperation.CREATE, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        admin.create_acls([entry])[entry].result(WAIT_S)
+        app.create_topics([NewTopic("mine", 1, 1)])["mine"].result(WAIT_S)
+        assert "ERROR" not in cluster.log(1)

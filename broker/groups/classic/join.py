@@ -39,6 +39,7 @@ def join(
         return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    shard.config.groups.check(len(shard.groups) + len(shard.consumer_groups))
     # The group is in the log before a member gets an id. A consumer group without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     records = [] if consumer_group is None else list(group_tombstones(consumer_group))

@@ -84,6 +84,7 @@ def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     classic = shard.groups.get(request.group_id)
     if classic is None:
+        shard.config.groups.check(len(shard.groups) + len(shard.consumer_groups))
         return []
     if classic.state is not EMPTY or classic.pending_members:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")

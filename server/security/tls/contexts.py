@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ottla.server.network.tls_stream import reason_of
+from ottla.server.network.tls_stream import ServerSide, keep_asked_name, reason_of
 from ottla.server.security.tls.ciphers import check_suites, openssl_names
 from ottla.server.security.tls.properties import TlsProperties
 from ottla.server.security.tls.stores import KeyStore, key_store, trusted_certificates
@@ -38,6 +38,8 @@ def server_context(properties: TlsProperties, client_auth: str) -> Made:
             "ssl.keystore.certificate.chain with ssl.keystore.type=PEM",
         )
     context = _context(properties, ssl.PROTOCOL_TLS_SERVER, keys)
+    context.sslobject_class = ServerSide
+    context.sni_callback = keep_asked_name
     context.verify_mode = CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         _trust(properties, context)

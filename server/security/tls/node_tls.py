@@ -16,8 +16,8 @@ from cryptography import x509
 from ottla.server.clock import TimerHandle
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
-from ottla.server.network.listener import Handshakes
 from ottla.server.network.peer_security import ClientTls
+from ottla.server.network.tls_stream import Handshakes
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.security.tls.contexts import Made, check_each_other, client_context, server_context
 from ottla.server.security.tls.distinguished_names import rfc2253
@@ -37,8 +37,8 @@ class ListenerTls:
     """The server's side of one listener (`server.network.listener.ServerTls`)."""
 
     def __init__(self, context: ssl.SSLContext, handshakes: Handshakes, rules: str) -> None:
-        self.context = context
         self.handshakes = handshakes
+        self.context = context
         self._rules = read_rules(rules)
 
     def principal(self, certificate: bytes | None) -> Principal:
@@ -147,31 +147,37 @@ class NodeTls:
 
     def _look(self) -> None:
         try:
-            for side in self._sides:
-                if side.files and self._file_states(self.properties(side.listener)) != side.files:
-                    self._replace(side, "its files have changed")
+            changed = [side for side in self._sides if side.files != self._file_states(self.properties(side.listener))]
+            self._replace(changed, "their files have changed")
         finally:
             self._look_later()
 
     def _configured(self, changed: frozenset[str]) -> None:
-        for side in self._sides:
-            prefix = f"listener.name.{side.listener.lower()}.ssl."
-            if any(name.startswith((prefix, "ssl.")) for name in changed):
-                self._replace(side, "its configuration has changed")
+        def concerns(side: Side) -> bool:
+            return any(name.startswith((f"listener.name.{side.listener.lower()}.ssl.", "ssl.")) for name in changed)
 
-    def _replace(self, side: Side, reason: str) -> None:
-        properties = self.properties(side.listener)
-        # Of what is tried now: a file that is wrong is reported once, not at each look.
-        side.files = self._file_states(properties)
-        try:
-            made = side.make(properties)
-            self._check_change(side, properties, made)
-        except ConfigError as error:
-            log.error("The certificates of %s stay as they are: %s (%s)", side.name, error, error.what_to_try)
-            return
-        side.holder.context, side.keys = made.context, made.keys
-        log.info("The certificates of %s have been replaced: %s", side.name, reason)
-        self._note(side.name, made.keys)
+        self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
+
+    def _replace(self, sides: list[Side], reason: str) -> None:
+        replaced: list[str] = []
+        refused: dict[str, list[str]] = {}
+        for side in sides:
+            properties = self.properties(side.listener)
+            # Of what is tried now: a file that is wrong is reported once, not at each look.
+            side.files = self._file_states(properties)
+            try:
+                made = side.make(properties)
+                self._check_change(side, properties, made)
+            except ConfigError as error:
+                refused.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
+                continue
+            side.holder.context, side.keys = made.context, made.keys
+            replaced.append(side.name)
+            self._note(side.name, made.keys)
+        for why, names in refused.items():
+            log.error("The certificates of %s stay as they are: %s", ", ".join(names), why)
+        if replaced:
+            log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
 
     def _check_change(self, side: Side, properties: TlsProperties, made: Made) -> None:
         if side.keys is not None and made.keys is None:

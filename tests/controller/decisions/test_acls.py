@@ -104,3 +104,11 @@ def test_a_filter_with_an_unknown_type_deletes_nothing() -> None:
     (result,) = cluster.decide(delete_acls(cluster.state, [everything(operation=0)]))
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert names(cluster) == ["a"]
+
+
+def test_a_host_may_be_a_network_and_what_looks_like_one_and_is_none_is_refused() -> None:
+    cluster = DecisionHarness()
+    hosts = ["10.0.0.0/8", "2001:db8::/32", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/255.0.0.0", "/", "*"]
+    results = create(cluster, *(acl("a", host=host) for host in hosts))
+    assert [code for code, _ in results] == [0, 0, *[ErrorCode.INVALID_REQUEST] * 4, 0]
+    assert "10.0.0.0/33" in str(results[2][1])

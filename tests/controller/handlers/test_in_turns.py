@@ -19,6 +19,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.server.network.context import RequestContext
+from ottla.server.quotas.clients import ClientQuotas
 from tests.broker.cluster.test_lifecycle import Client
 from tests.controller.decisions.test_brokers import registration
 from tests.controller.test_runtime import Quorum, active, refusal, register, topic, write_partitions
@@ -28,7 +29,9 @@ MANY = 5 * PARTITIONS_PER_TURN
 
 def parts_of(quorum: Quorum) -> ControllerParts:
     unused = cast("Any", None)
-    return ControllerParts(unused, quorum.controller, quorum.scheduled_tasks, unused, unused)
+    return ControllerParts(
+        unused, quorum.controller, quorum.scheduled_tasks, unused, unused, ClientQuotas(quorum.clock)
+    )
 
 
 def context(api_key: ApiKey) -> RequestContext:

@@ -21,13 +21,14 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.clock import Clock
 from ottla.server.network import listener as listeners
+from ottla.server.network import tls_stream
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
-from ottla.server.network.listener import HANDSHAKE_MS_MAX, Handshakes
+from ottla.server.network.listener import HANDSHAKE_MS_MAX
 from ottla.server.network.peer_security import ClientTls, PeerSecurity
 from ottla.server.network.route import Route
-from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
+from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES, HANDSHAKES_MAX, Handshakes
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import FETCH, PRODUCE, heartbeat, request, tiny_node, until
@@ -200,6 +201,28 @@ async def test_a_thousand_half_handshakes_cost_little_and_others_still_get_in(sh
         for each in sockets:
             each.close()
         first.close()
+
+
+async def test_of_too_many_unfinished_handshakes_the_oldest_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert HANDSHAKES_MAX * 46_000 < 100_000_000
+    monkeypatch.setattr(tls_stream, "HANDSHAKES_MAX", 3)
+    hello = truncated_hello()
+    async with tiny_node(tls=Tls) as node:
+        stalled = []
+        for number in range(5):
+            client = await node.client()
+            client.send(hello)
+            assert await client.reader.read(1) == b"\x16"  # the node's first flight
+            stalled.append(client)
+            await until(lambda number=number: node.listener.refused == max(0, number - 2))
+        for client in stalled[:2]:
+            assert b"\x16" not in (await client.reader.read())[-1:]
+        other = await node.client(client_context())
+        other.send(heartbeat("m", 7))
+        assert await other.correlation_ids(1) == [7]
+        assert "it was not complete, and too many others had begun" in caplog.text
 
 
 class TestChannel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 from ottla.server.security.acl import AccessControlEntry, Decision
 
@@ -20,8 +21,21 @@ def covers(entry: AccessControlEntry, resource_type: int, name: str) -> bool:
     return entry.resource_name in ("*", name)
 
 
+def is_host(pattern: str, host: str) -> bool:
+    """KIP-1276, bit by bit."""
+    if "/" not in pattern or "*" in (pattern, host):
+        return pattern in ("*", host)
+    try:
+        network, address = ip_address(pattern.split("/")[0]), ip_address(host)
+        bits = int(pattern.split("/")[1])
+    except ValueError:
+        return False
+    shift = address.max_prefixlen - bits
+    return network.version == address.version and shift >= 0 and int(network) >> shift == int(address) >> shift
+
+
 def matches(entry: AccessControlEntry, principal: str, host: str, operation: int) -> bool:
-    if entry.principal not in ("User:*", principal) or entry.host not in ("*", host):
+    if entry.principal not in ("User:*", principal) or not is_host(entry.host, host):
         return False
     enough = {operation, ALL}
     if entry.permission_type == ALLOW:
@@ -50,7 +64,7 @@ def allows_any(
         for entry in entries
         if entry.resource_type == resource_type
         and entry.principal in ("User:*", principal)
-        and entry.host in ("*", host)
+        and is_host(entry.host, host)
         and entry.operation in (operation, ALL)
     ]
     denied = [entry for entry in mine if entry.permission_type == DENY]

@@ -16,9 +16,9 @@ from ottla.server.security.authorizer import (
     SUPER_USERS,
     AllowAll,
     StandardAuthorizer,
-    java_host,
     make_authorizer,
 )
+from ottla.server.security.hosts import java_host
 from ottla.server.security.operations import (
     ALL,
     ALLOW,
@@ -101,8 +101,34 @@ def test_a_denial_is_logged_once_and_names_everything(caplog: pytest.LogCaptureF
             authorizer.allows(caller(), WRITE, TOPIC, "t")
         authorizer.authorized_operations(caller(), TOPIC, "t")
     assert [record.getMessage() for record in caplog.records] == [
-        "Principal = User:ANONYMOUS is Denied operation = WRITE from host = 10.0.0.1 on resource = TOPIC:LITERAL:t "
-        "for request = PRODUCE based on rule no entry allows it"
+        "Principal = User:ANONYMOUS is Denied operation = WRITE from host = 10.0.0.1 on resource = Topic:LITERAL:t "
+        "for request = Produce with resourceRefCount = 1 based on rule DefaultDeny"
+    ]
+
+
+def test_the_audit_log_has_kafkas_levels_and_names_the_entry_that_decided(caplog: pytest.LogCaptureFixture) -> None:
+    authorizer = loaded(entry("t", READ), entry("secret", ALL, DENY, "User:*"), super_users="User:root")
+    with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
+        authorizer.allows(caller(ALICE), READ, TOPIC, "t")
+        authorizer.allows(caller(ALICE, host="::1"), WRITE, TOPIC, "secret")
+        authorizer.allows(caller(Principal("User", "root")), WRITE, TOPIC, "secret")
+    acl = "StandardAcl(resourceType=TOPIC, resourceName={}, patternType=LITERAL, principal={}, host=*, operation={}, permissionType={})"
+    assert [(record.levelname, record.getMessage().partition(" is ")[2]) for record in caplog.records] == [
+        (
+            "DEBUG",
+            "Allowed operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:t for request = Produce "
+            f"with resourceRefCount = 1 based on rule MatchingAcl(acl={acl.format('t', 'User:alice', 'READ', 'ALLOW')})",
+        ),
+        (
+            "INFO",
+            "Denied operation = WRITE from host = 0:0:0:0:0:0:0:1 on resource = Topic:LITERAL:secret for request = Produce "
+            f"with resourceRefCount = 1 based on rule MatchingAcl(acl={acl.format('secret', 'User:*', 'ALL', 'DENY')})",
+        ),
+        (
+            "DEBUG",
+            "Allowed operation = WRITE from host = 10.0.0.1 on resource = Topic:LITERAL:secret for request = Produce "
+            "with resourceRefCount = 1 based on rule SuperUser",
+        ),
     ]
 
 

@@ -87,7 +87,7 @@ async def test_a_file_that_cannot_be_used_is_reported_once_and_the_next_one_is_t
     renewed = AUTHORITY.issue("node", ["localhost", "also.example"], days=3)
     (tmp_path / "node.pem").write_text(renewed.key_pem + renewed.chain_pem)
     await until(lambda: listener.context is not before)
-    assert "have been replaced: its files have changed" in caplog.text
+    assert "have been replaced: their files have changed" in caplog.text
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert "(CN=node) is valid until" in warning.getMessage()
     tls.stop()

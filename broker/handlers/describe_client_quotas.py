@@ -1,0 +1,78 @@
+"""DescribeClientQuotas (48): the quotas of the entities that fit a filter (KIP-546).
+
+A component asks for one type: one name, the default, or any. Strict: entities with a type that was not asked for do not fit.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ottla.server.network.context import RequestContext
+from ottla.server.quotas.table import CLIENT_ID, IP, USER, Entity
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+def handle(
+    broker: BrokerParts, request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse:
+    asked = _asked(request.components)
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+        )
+        for entity, values in broker.metadata.image.client_quotas.entities.items()
+        if _fits(entity, asked, strict=request.strict)
+    ]
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _asked(components: list[ComponentData]) -> dict[str, ComponentData]:
+    asked: dict[str, ComponentData] = {}
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise _refuse("Invalid empty entity type.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
+        if kind in asked:
+            raise _refuse(f"Entity type {kind} cannot appear more than once in the filter.")
+        if component.match_type == EXACT and component.match is None:
+            raise _refuse("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        if component.match_type in (DEFAULT, ANY) and component.match is not None:
+            name = "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT else "MATCH_TYPE_SPECIFIED"
+            raise _refuse(f"Request specified {name}, but also specified a match string.")
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            raise _refuse(f"Unknown match type {component.match_type}")
+        asked[kind] = component
+    if IP in asked and len(asked) > 1:
+        raise _refuse(
+            "Invalid entity filter component combination, IP filter component should not be used with user or clientId filter component."
+        )
+    return asked
+
+
+def _fits(entity: Entity, asked: dict[str, ComponentData], *, strict: bool) -> bool:
+    parts = dict(entity)
+    if strict and len(parts) != len(asked):
+        return False
+    return all(kind in parts and _is_wanted(component, parts[kind]) for kind, component in asked.items())
+
+
+def _is_wanted(component: ComponentData, name: str | None) -> bool:
+    if component.match_type == EXACT:
+        return name == component.match
+    return component.match_type == ANY or name is None
+
+
+def _refuse(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

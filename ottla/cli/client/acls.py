@@ -1,0 +1,86 @@
+"""Reading and changing access control entries."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.server.security.acl import AccessControlEntry
+from ottla.server.security.operations import ANY, MATCH
+
+
+class AclFilter(NamedTuple):
+    """What entries must have; what is left out may be anything."""
+
+    resource_type: int = ANY
+    resource_name: str | None = None
+    pattern_type: int = ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission_type: int = ANY
+
+    def fields(self) -> dict[str, Any]:
+        """As requests name them."""
+        return {
+            "resource_type_filter": self.resource_type,
+            "resource_name_filter": self.resource_name,
+            "pattern_type_filter": self.pattern_type,
+            "principal_filter": self.principal,
+            "host_filter": self.host,
+            "operation": self.operation,
+            "permission_type": self.permission_type,
+        }
+
+
+def applying_to(resource_type: int, name: str) -> AclFilter:
+    """All entries that count for a resource."""
+    return AclFilter(resource_type, name, MATCH)
+
+
+async def describe_acls(cluster: ClusterClient, wanted: AclFilter) -> list[AccessControlEntry]:
+    cluster.doing = "reading the access control entries"
+    answer: DescribeAclsResponse = await cluster.request(DescribeAclsRequest(**wanted.fields()))
+    check("access control entries", answer.error_code, answer.error_message)
+    return sorted(
+        AccessControlEntry(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for resource in answer.resources
+        for acl in resource.acls
+    )
+
+
+async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:
+    creation = AclCreation(
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        resource_pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission_type,
+    )
+    cluster.doing = "adding an access control entry"
+    answer: CreateAclsResponse = await cluster.request(CreateAclsRequest(creations=[creation]))
+    check("access control entry", answer.results[0].error_code, answer.results[0].error_message)
+
+
+async def delete_acls(cluster: ClusterClient, wanted: AclFilter) -> int:
+    """How many there were."""
+    cluster.doing = "removing access control entries"
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted.fields())])
+    answer: DeleteAclsResponse = await cluster.request(request)
+    (result,) = answer.filter_results
+    check("access control entries", result.error_code, result.error_message)
+    return len(result.matching_acls)

@@ -1,0 +1,44 @@
+"""Bounds that Kafka leaves open: how many things clients may make a broker remember. Each counts what it has refused.
+
+The defaults are far above what is of use, so that only a client in a loop, or one that means harm, meets them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.metrics import COUNTER, Family, Sample
+
+log = logging.getLogger(__name__)
+
+GROUPS = "ottla.groups.per.partition.max"
+TRANSACTIONAL_IDS = "ottla.transactional.ids.per.partition.max"
+
+
+class Bound:
+    """`name` is the property that sets it."""
+
+    __slots__ = ("limit", "name", "refused")
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.limit = limit
+        self.refused = 0
+
+    def check(self, count: int) -> None:
+        """One more than `count` is wanted. Raises KafkaError if these are as many as there may be."""
+        if count < self.limit:
+            return
+        self.refused += 1
+        if self.refused.bit_count() == 1:  # the first, and each time that they have doubled
+            log.warning(
+                "There are %d already, and %d more were refused: %s=%d", count, self.refused, self.name, self.limit
+            )
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {count} already ({self.name})")
+
+
+def bound_metrics(bounds: Iterable[Bound]) -> Iterator[Family]:
+    samples = [Sample({"property": bound.name}, bound.refused) for bound in bounds]
+    yield Family("ottla_bound_refusals", COUNTER, "What was refused because a bound was reached", samples)

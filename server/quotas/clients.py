@@ -1,0 +1,189 @@
+"""What clients have used of their quotas, and how long they wait: `ClientQuotas` is asked by the dispatcher, Fetch and the controller.
+
+    take      a request came: its bytes (Produce), and what it took of the event loop (request_percentage, of one core)
+    fetched   a consumer is about to get bytes: counted, or nothing is sent while bytes are owed
+    wait_ms   the answer leaves: how long its connection is not read from then on
+
+Without quotas of users and client ids `active` is False, and a request pays for the look at it. With quotas a client costs one look
+into a dictionary, and each of its meters one addition. Meters are made when a client first comes, and forgotten when they are idle.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.api import ApiKey
+from ottla.server.clock import Clock
+from ottla.server.quotas.mutations import MutationQuota
+from ottla.server.quotas.rate import DEFAULT_WINDOWS, Bucket, Rate, Windows
+from ottla.server.quotas.table import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    Entities,
+    Share,
+    connection_rate,
+    find_quota,
+)
+
+#: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
+METERS_MAX = 10_000
+NS_PER_PERCENT = 10_000_000
+#: Never held back, as in Kafka: what brokers do for each other, and what comes before a client has a name.
+EXEMPT = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+
+
+class Meter:
+    """One quota's use by those who share it."""
+
+    __slots__ = ("bucket", "limit", "rate", "throttled_ms", "throttles")
+
+    def __init__(self, windows: Windows, burst_ms: int) -> None:
+        self.bucket = Bucket(burst_ms)
+        self.rate = Rate(windows)
+        self.limit = 1.0
+        self.throttled_ms = 0
+        self.throttles = 0
+
+    def take(self, value: float, now_ms: int) -> None:
+        self.bucket.take(value, self.limit, now_ms)
+        self.rate.record(value, now_ms)
+
+    def throttled(self, wait_ms: int) -> None:
+        self.throttled_ms += wait_ms
+        self.throttles += 1
+
+
+class ClientMeters:
+    """The meters of one client; None where it has no quota."""
+
+    __slots__ = ("fetch", "mutation", "produce", "request")
+
+    def __init__(
+        self, produce: Meter | None, fetch: Meter | None, request: Meter | None, mutation: Meter | None
+    ) -> None:
+        self.produce = produce
+        self.fetch = fetch
+        self.request = request
+        self.mutation = mutation
+
+
+class ClientQuotas:
+    """All quotas of clients on one node."""
+
+    __slots__ = ("_clients", "_clock", "_entities", "_mutation_windows", "active", "meters", "meters_max", "windows")
+
+    def __init__(
+        self, clock: Clock, windows: Windows = DEFAULT_WINDOWS, mutation_windows: Windows = DEFAULT_WINDOWS
+    ) -> None:
+        self._clock = clock
+        self.windows = windows
+        self._mutation_windows = mutation_windows
+        self._entities: Entities = {}
+        self._clients: dict[tuple[str, str | None], ClientMeters] = {}
+        self.active = False
+        self.meters: dict[tuple[str, Share], Meter] = {}
+        self.meters_max = METERS_MAX
+
+    def update(self, entities: Entities) -> None:
+        """The cluster's quotas are these from now on. What has been used stays used."""
+        self._entities = entities
+        self._clients.clear()
+        self.active = any(kind in (USER, CLIENT_ID) for entity in entities for kind, _ in entity)
+
+    def connection_rate(self, host: str) -> float | None:
+        return connection_rate(self._entities, host)
+
+    # -- Clients -----------------------------------------------------------------------------------------------------
+
+    def of(self, user: str, client_id: str | None) -> ClientMeters:
+        found = self._clients.get((user, client_id))
+        if found is None:
+            if len(self._clients) >= METERS_MAX or len(self.meters) >= self.meters_max:
+                self._forget_idle()
+            found = self._clients[user, client_id] = ClientMeters(
+                *(
+                    self._meter(key, user, client_id or "")
+                    for key in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+                )
+            )
+        return found
+
+    def _meter(self, key: str, user: str, client_id: str) -> Meter | None:
+        quota = find_quota(self._entities, key, user, client_id)
+        if quota is None:
+            return None
+        share, limit = quota
+        meter = self.meters.get((key, share))
+        if meter is None:
+            windows = self._mutation_windows if key == CONTROLLER_MUTATION_RATE else self.windows
+            # KIP-599 lets all windows' worth of mutations pass at once: one request may create many partitions.
+            burst_ms = windows.size_ms * (windows.num if key == CONTROLLER_MUTATION_RATE else 1)
+            meter = self.meters[key, share] = Meter(windows, burst_ms)
+        meter.limit = limit
+        return meter
+
+    def _forget_idle(self) -> None:
+        now_ms = self._clock.mono_ms()
+        self._clients.clear()
+        self.meters = {
+            key: meter
+            for key, meter in self.meters.items()
+            if not meter.rate.is_idle(now_ms) or meter.bucket.wait_ms(now_ms)
+        }
+        # Where all of them are in use, not each new client looks at all again.
+        self.meters_max = max(METERS_MAX, 2 * len(self.meters))
+
+    def mutations(self, user: str, client_id: str | None, *, strict: bool) -> MutationQuota:
+        meter = self.of(user, client_id).mutation if self.active else None
+        return MutationQuota(meter, self._clock, strict=strict)
+
+    # -- Requests ----------------------------------------------------------------------------------------------------
+
+    def take(self, meters: ClientMeters, api_key: int, size: int, spent_ns: int) -> None:
+        """A request of `size` bytes, which took the loop for so long."""
+        now_ms = self._clock.mono_ms()
+        if meters.request is not None:
+            meters.request.take(spent_ns / NS_PER_PERCENT, now_ms)
+        if meters.produce is not None and api_key == PRODUCE:
+            meters.produce.take(size, now_ms)
+
+    def wait_ms(self, meters: ClientMeters, api_key: int, *, is_asked: bool) -> int:
+        """How long the connection of an answered request is not read. `is_asked`: whether an answer is sent (not for acks=0)."""
+        wait_ms, meter = self._request_wait_ms(meters) if is_asked else (0, None)
+        if api_key == PRODUCE and meters.produce is not None:
+            produce_ms = meters.produce.bucket.wait_ms(self._clock.mono_ms())
+            if produce_ms > wait_ms:
+                wait_ms, meter = produce_ms, meters.produce
+        if meter is not None:
+            meter.throttled(wait_ms)
+        return wait_ms
+
+    def fetched(self, user: str, client_id: str | None, size: int) -> int:
+        """How long a consumer has to wait instead of getting these bytes; 0: it gets them."""
+        meters = self.of(user, client_id)
+        wait_ms, meter = self._request_wait_ms(meters)
+        if meters.fetch is not None:
+            now_ms = self._clock.mono_ms()
+            fetch_ms = meters.fetch.bucket.wait_ms(now_ms) if size else 0
+            if fetch_ms > wait_ms:
+                wait_ms, meter = fetch_ms, meters.fetch
+            elif not wait_ms:
+                meters.fetch.take(size, now_ms)
+        if meter is not None:
+            meter.throttled(wait_ms)
+        return wait_ms
+
+    def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
+        """The most that one answer should have: what the quota gives in one window, so that the waits are no longer than that."""
+        meter = self.of(user, client_id).fetch
+        return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
+
+    def _request_wait_ms(self, meters: ClientMeters) -> tuple[int, Meter | None]:
+        if meters.request is None:
+            return 0, None
+        # One window at most, as in Kafka: heartbeats are held back by it, too.
+        wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
+        return wait_ms, meters.request if wait_ms else None

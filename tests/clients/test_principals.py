@@ -1,0 +1,158 @@
+"""Who has logged in has quotas and access of its own, also on connections that are open when these change."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+
+from tests.ports import free_ports
+
+READY = "Kafka Server started"
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+USERS = {"ann": "planted-ann", "ben": "planted-ben"}
+
+
+class Node(NamedTuple):
+    plaintext: str
+    sasl: str
+    log: Path
+
+    def ottla(self, *words: str) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "ottla.main", *words, "-b", self.plaintext],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+
+    def create(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.plaintext})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+
+    def producer(self, user: str) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self.sasl,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": user,
+                "sasl.password": USERS[user],
+                "linger.ms": 0,
+                "batch.size": 20_000,
+                "message.timeout.ms": 20_000,
+            }
+        )
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with an authorizer; who comes without a login may do everything, so that the tests can change it."""
+    directory = tmp_path_factory.mktemp("principals")
+    plaintext, controller, sasl = free_ports(3)
+    users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{plaintext},CONTROLLER://127.0.0.1:{controller},CLIENTS://127.0.0.1:{sasl}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": f"{LOGIN} {users};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    file, log = directory / "server.properties", directory / "log"
+    file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ottla.main", "start", str(file)], stdout=output, stderr=output
+        )
+    try:
+        until(lambda: READY in log.read_text() or process.poll() is not None, 30)
+        assert process.poll() is None, log.read_text()
+        yield Node(f"127.0.0.1:{plaintext}", f"127.0.0.1:{sasl}", log)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0, "the node did not stop cleanly"
+
+
+def until(condition: Callable[[], object], seconds: float) -> float:
+    """How long it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, f"waited {seconds} s"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def send(producer: Producer, topic: str, size: int = 10) -> KafkaError | None:
+    """What the client is answered."""
+    outcome: list[KafkaError | None] = []
+    producer.produce(topic, bytes(size), on_delivery=lambda error, message: outcome.append(error))
+    producer.flush(30)
+    return outcome[0]
+
+
+def test_an_entry_counts_at_once_and_its_removal_also_on_an_open_connection(node: Node) -> None:
+    node.create("guarded")
+    refused = send(node.producer("ben"), "guarded")
+    assert refused is not None and refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    node.ottla("acl", "add", "ben", "write", "topic:guarded")
+    ben = node.producer("ben")
+    assert send(ben, "guarded") is None
+    node.ottla("acl", "remove", "ben", "write", "topic:guarded")
+    assert until(lambda: send(ben, "guarded") is not None, 10) < 1
+    lines = node.log.read_text()
+    assert (
+        "Principal = User:ben is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = Topic:LITERAL:guarded"
+        in lines
+    )
+    assert "with resourceRefCount = 1 based on rule DefaultDeny" in lines
+    assert not any(password in lines for password in USERS.values())
+
+
+def test_a_consumer_that_may_not_read_does_not_see_the_topic(node: Node) -> None:
+    node.create("read")
+    node.ottla("acl", "add", "ann", "read", "topic:rea", "--prefixed", "--host", "127.0.0.0/8")
+    answers = []
+    for user in ("ann", "ben"):
+        consumer = KafkaConsumer(
+            bootstrap_servers=node.sasl,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username=user,
+            sasl_plain_password=USERS[user],
+        )
+        answers.append(consumer.partitions_for_topic("read"))
+        consumer.close()
+    assert answers == [{0}, set()]
+
+
+def test_a_quota_of_a_user_holds_back_that_user_alone(node: Node) -> None:
+    node.create("shared")
+    for user in USERS:
+        node.ottla("acl", "add", user, "write", "topic:shared")
+    node.ottla("quota", "set", "--user", "ann", "producer_byte_rate=20000")
+    seconds = {}
+    for user in USERS:
+        producer = node.producer(user)
+        until(lambda producer=producer: send(producer, "shared") is None, 10)
+        began = time.monotonic()
+        for _ in range(6):
+            assert send(producer, "shared", 15_000) is None
+        seconds[user] = time.monotonic() - began
+    assert seconds["ann"] > 2, "six requests, of which the second's worth and the last do not wait"
+    assert seconds["ben"] < seconds["ann"] / 2

@@ -1,0 +1,127 @@
+"""What clients have used, and how long they wait: the time is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.protocol.api import ApiKey
+from ottla.server.clock import Clock, TimerHandle
+from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.quotas.rate import Windows
+
+PRODUCE, HEARTBEAT = int(ApiKey.PRODUCE), int(ApiKey.HEARTBEAT)
+ANN = (("user", "ann"),)
+DEFAULT_CLIENT = (("client-id", None),)
+
+
+class HandClock(Clock):
+    """The time is what the test says."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def mono_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        raise NotImplementedError
+
+    def mono_ns(self) -> int:
+        raise NotImplementedError
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> TimerHandle:
+        raise NotImplementedError
+
+
+def made(entities: Any = None) -> tuple[ClientQuotas, HandClock]:
+    clock = HandClock()
+    quotas = ClientQuotas(clock, Windows(), Windows())
+    quotas.update(entities or {})
+    return quotas, clock
+
+
+def produce(quotas: ClientQuotas, user: str, size: int, client_id: str = "c", *, is_asked: bool = True) -> int:
+    meters = quotas.of(user, client_id)
+    quotas.take(meters, PRODUCE, size, 0)
+    return quotas.wait_ms(meters, PRODUCE, is_asked=is_asked)
+
+
+def test_without_quotas_of_clients_nothing_is_active() -> None:
+    quotas, _ = made({(("ip", None),): {"connection_creation_rate": 1.0}})
+    assert not quotas.active
+    assert quotas.connection_rate("10.0.0.1") == 1
+    quotas.update({ANN: {"producer_byte_rate": 1.0}})
+    assert quotas.active
+    quotas.update({})
+    assert not quotas.active
+
+
+def test_a_producer_waits_for_what_is_above_one_second_of_its_quota() -> None:
+    quotas, clock = made({ANN: {"producer_byte_rate": 1_000.0}})
+    assert produce(quotas, "ann", 1_000) == 0
+    assert produce(quotas, "ann", 500) == 500
+    clock.now_ms = 500
+    assert produce(quotas, "ann", 0) == 0
+    assert produce(quotas, "bob", 1_000_000) == 0
+
+
+def test_clients_of_one_user_share_its_quota_and_each_client_id_has_the_default_for_itself() -> None:
+    quotas, _ = made({ANN: {"producer_byte_rate": 1_000.0}})
+    produce(quotas, "ann", 2_000, "first")
+    assert produce(quotas, "ann", 0, "second") == 1_000
+    quotas, _ = made({DEFAULT_CLIENT: {"producer_byte_rate": 1_000.0}})
+    produce(quotas, "ann", 2_000, "first")
+    assert produce(quotas, "ann", 0, "second") == 0
+
+
+def test_what_has_been_used_stays_used_when_quotas_change() -> None:
+    quotas, _ = made({ANN: {"producer_byte_rate": 1_000.0}})
+    produce(quotas, "ann", 3_000)
+    quotas.update({ANN: {"producer_byte_rate": 2_000.0}})
+    assert produce(quotas, "ann", 2_000) == 3_000
+    quotas.update({})
+    assert produce(quotas, "ann", 2_000) == 0
+
+
+def test_a_consumer_gets_nothing_while_bytes_are_owed_and_these_are_not_counted() -> None:
+    quotas, clock = made({ANN: {"consumer_byte_rate": 1_000.0}})
+    assert quotas.fetched("ann", "c", 3_000) == 0
+    assert [quotas.fetched("ann", "c", 3_000) for _ in range(5)] == [2_000] * 5
+    assert quotas.fetched("ann", "c", 0) == 0, "an empty poll waits for nothing"
+    clock.now_ms = 2_000
+    assert quotas.fetched("ann", "c", 3_000) == 0
+    assert quotas.fetch_bytes_max("ann", "c") == 1_000
+    assert quotas.fetch_bytes_max("bob", "c") is None
+
+
+def test_time_of_the_loop_is_counted_in_percent_and_waits_are_one_window_at_most() -> None:
+    quotas, clock = made({ANN: {"request_percentage": 10.0}})
+    meters = quotas.of("ann", "c")
+    quotas.take(meters, HEARTBEAT, 0, 150_000_000)  # 15 % of a second, of which 10 may come at once
+    assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 500
+    assert quotas.fetched("ann", "c", 0) == 500
+    quotas.take(meters, HEARTBEAT, 0, 5_000_000_000)
+    assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 1_000
+    assert quotas.wait_ms(meters, PRODUCE, is_asked=False) == 0, "acks=0 is not held back by it"
+    clock.now_ms = 60_000
+    assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 0
+
+
+def test_throttle_times_are_counted_for_the_quota_that_caused_them() -> None:
+    quotas, _ = made({ANN: {"producer_byte_rate": 1_000.0, "request_percentage": 50.0}})
+    produce(quotas, "ann", 2_000)
+    counted = {key: (meter.throttles, meter.throttled_ms) for (key, _), meter in quotas.meters.items()}
+    assert counted == {"producer_byte_rate": (1, 1_000), "request_percentage": (0, 0)}
+
+
+def test_meters_of_idle_clients_are_forgotten_when_there_are_too_many(monkeypatch: Any) -> None:
+    monkeypatch.setattr("ottla.server.quotas.clients.METERS_MAX", 100)
+    quotas, clock = made({DEFAULT_CLIENT: {"producer_byte_rate": 1_000.0}})
+    produce(quotas, "ann", 100_000, "owing")
+    for number in range(99):
+        produce(quotas, "ann", 10, f"idle-{number}")
+    clock.now_ms = 12_000
+    produce(quotas, "ann", 10, "new")
+    assert {share.client_id for _, share in quotas.meters} == {"owing", "new"}
+    assert produce(quotas, "ann", 0, "owing") == 87_000
