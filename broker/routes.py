@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.authorization import (
     add_partitions_to_txn_guard,
+    consumer_group_guard,
     describe_topic_partitions_guard,
     fetch_guard,
     init_producer_id_guard,
@@ -52,6 +53,8 @@ from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_replica_log_dirs,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     delete_records,
     describe_acls,
@@ -157,6 +160,12 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
     ),
     Answered(ApiKey.LIST_GROUPS, list_groups.handle, (After(only_visible_groups),)),
+    Answered(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat.handle, consumer_group_guard.guard_heartbeat),
+    Answered(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        consumer_group_describe.handle,
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(consumer_group_guard.without_hidden_topics)),
+    ),
     Forwarded(ApiKey.CREATE_TOPICS),
     Forwarded(ApiKey.DELETE_TOPICS),
     Answered(ApiKey.DELETE_RECORDS, delete_records.handle, (Each("topics", "topics", on_topic(DELETE)),)),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.server.quotas.bounds import GROUPS, Bound
 
@@ -21,6 +21,8 @@ class GroupCoordinatorConfig:
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
+    consumer_group_max_size: int = 2**31 - 1
+    consumer_group_assignors: Sequence[str] = ("uniform", "range")
     # How many groups one partition may have: no setting of Kafka.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
@@ -37,7 +39,17 @@ PROPERTIES = {
     "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
     "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
     "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
+    "consumer_group_max_size": ("group.consumer.max.size", 1),
+    "consumer_group_assignors": ("group.consumer.assignors", 1),
 }
+
+
+class ConsumerGroupSettings(NamedTuple):
+    """What may differ from group to group."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:

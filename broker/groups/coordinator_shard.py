@@ -12,6 +12,8 @@ from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.classic.state import CAN_REBALANCE, DEAD
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.sessions import keep_alive
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -19,6 +21,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 EXPIRY_KEY = "expire-group-metadata"
 SESSIONS_KEY = "sessions-after-load"
+CONSUMER_SESSIONS_KEY = "consumer-sessions-after-load"
 #: To begin a session schedules a timer, which takes as long as this many looks of a sweep.
 SESSION_LOOKS = 4
 
@@ -31,6 +34,7 @@ class GroupCoordinatorShard(GroupShard):
         self._is_loaded = True
         self._schedule_expiry()
         sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)
+        sweep(self.timers, CONSUMER_SESSIONS_KEY, self._consumers(), self._begin_consumer_session)
         return offsets.delete_of_unknown_topics(self)
 
     def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:
@@ -40,6 +44,18 @@ class GroupCoordinatorShard(GroupShard):
                     self.timers.schedule(("size", group.group_id), 0, partial(self._rebalance_too_large, group))
                 for member in list(group.members.values()):
                     yield group, member
+
+    def _consumers(self) -> Iterator[tuple[ConsumerGroup, str]]:
+        for group in list(self.consumer_groups.values()):
+            if group.group_id not in self.unreadable:
+                for member_id in list(group.members):
+                    yield group, member_id
+
+    def _begin_consumer_session(self, of: tuple[ConsumerGroup, str], records: list[CoordinatorRecord]) -> int:
+        group, member_id = of
+        if self.consumer_groups.get(group.group_id) is group and member_id in group.members:
+            keep_alive(self, group, group.members[member_id])
+        return SESSION_LOOKS
 
     def _begin_session(self, of: tuple[ClassicGroup, Member], records: list[CoordinatorRecord]) -> int:
         """Other requests are served between the turns: a member that has left meanwhile gets no session."""

@@ -9,6 +9,8 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, STABLE
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -19,6 +21,7 @@ from ottla.protocol.messages.list_groups import ListedGroup
 log = logging.getLogger(__name__)
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
@@ -26,17 +29,18 @@ def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> 
     return [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
         if group_id in shard.unreadable
-        else _describe_one(shard.groups.get(group_id), group_id, error_since)
+        else _describe_one(shard.any_group(group_id), group_id, error_since)
         for group_id in group_ids
     ]
 
 
-def _describe_one(group: ClassicGroup | None, group_id: str, error_since: bool) -> DescribedGroup:
-    if group is None:
+def _describe_one(group: ClassicGroup | ConsumerGroup | None, group_id: str, error_since: bool) -> DescribedGroup:
+    if not isinstance(group, ClassicGroup):
         described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
         if error_since:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            why = "not found" if group is None else "is not a classic group"
+            described.error_message = f"Group {group_id} {why}."
         return described
     stable = group.state is STABLE
     return DescribedGroup(
@@ -62,13 +66,25 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
     """List the shard's groups in one of the states and of one of the types; an empty filter matches all, case is ignored."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
-    if wanted_types and CLASSIC not in wanted_types:
-        return []
-    return [
-        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-        for group in shard.groups.values()
-        if not wanted_states or group.state.value.lower() in wanted_states
-    ]
+    listed = []
+    if not wanted_types or CLASSIC in wanted_types:
+        listed += [
+            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+            for group in shard.groups.values()
+        ]
+    if not wanted_types or CONSUMER in wanted_types:
+        listed += [
+            ListedGroup(group.group_id, CONSUMER, group.state.value, CONSUMER)
+            for group in shard.consumer_groups.values()
+        ]
+    return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
+
+
+def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> Iterable[CoordinatorRecord]:
+    """The group's own: its offsets' come first."""
+    if isinstance(group, ConsumerGroup):
+        return group_tombstones(group)
+    return [group_metadata_record(group_id, None)]
 
 
 def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
@@ -82,14 +98,14 @@ def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[
         result = DeletableGroupResult(group_id=group_id)
         try:
             unreadable = shard.unreadable.get(group_id, {})
-            group = shard.groups.get(group_id)
+            group = shard.any_group(group_id)
             if group is None and not unreadable:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             if group is not None and not unreadable:
                 group.validate_delete()
             records.extend((key, None) for key in unreadable.values())
             records.extend(offsets.tombstones(shard, group_id))
-            records.append(group_metadata_record(group_id, None))
+            records.extend(tombstones(group_id, group))
         except KafkaError as error:
             result.error_code = error.code
         results.append(result)

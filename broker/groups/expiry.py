@@ -4,6 +4,7 @@
     Empty, had members                        the group became Empty
     Stable, consumers, topic not subscribed   it was committed
     simple: no members ever                   it was committed
+    of the consumer protocol, not subscribed  it was committed
     any other                                 never
 
 An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
@@ -19,7 +20,10 @@ from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import EMPTY, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
-from ottla.broker.groups.records import group_metadata_record, offset_commit_record
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.describe import tombstones
+from ottla.broker.groups.records import offset_commit_record
 from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
@@ -32,22 +36,25 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
     """Tombstones for everything that is due in this shard, some groups in one turn of the loop."""
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
-        group = shard.groups.get(group_id)
+        group = shard.any_group(group_id)
         if group is None or group_id in shard.unreadable:
             return 1
         before = len(records)
         is_over = _expire_offsets(shard, group, now_ms, records)
         if len(records) > before:
             log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
-        if is_over and group.state is EMPTY:
-            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation)
-            records.append(group_metadata_record(group_id, None))
+        if is_over and group.state in (EMPTY, GroupState.EMPTY):
+            generation = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, generation)
+            records.extend(tombstones(group_id, group))
         return 1 + shard.offsets.count(group_id)
 
-    return sweep(shard.timers, SWEEP_KEY, iter(list(shard.groups)), look)
+    return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups, *shard.consumer_groups]), look)
 
 
-def _expire_offsets(shard: GroupShard, group: ClassicGroup, now_ms: int, records: list[CoordinatorRecord]) -> bool:
+def _expire_offsets(
+    shard: GroupShard, group: ClassicGroup | ConsumerGroup, now_ms: int, records: list[CoordinatorRecord]
+) -> bool:
     """Add the group's tombstones; True when no offset stays."""
     topics = shard.offsets.of_group(group.group_id)
     if not topics:
@@ -72,9 +79,9 @@ def _expire_offsets(shard: GroupShard, group: ClassicGroup, now_ms: int, records
     return all_expired and group.group_id not in shard.offsets.open_transactions
 
 
-def _since(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+def _since(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
     """From when the retention of the group's offsets counts."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return _commit_time
     if group.state is EMPTY:
         # Records before v2 have no time of the state's change.

@@ -5,7 +5,7 @@ Names and ids of topics were resolved before: a request's topics carry both wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
 from ottla.broker.coordinator.sweep import sweep
@@ -13,6 +13,7 @@ from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.records import offset_commit_record
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -89,9 +90,11 @@ def commit_transactional(
     shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
     """Offsets that stay apart until the producer's marker (KIP-98)."""
-    group = shard.groups.get(request.group_id)
+    group = shard.any_group(request.group_id)
     generation = request.generation_id_or_member_epoch
-    if group is not None:
+    if isinstance(group, ConsumerGroup):
+        group.validate_offset_commit(request.member_id, generation, None, ())
+    elif group is not None:
         group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=True)
     elif generation >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -122,8 +125,12 @@ def commit_transactional(
 
 
 def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
+    """The classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
     generation = request.generation_id_or_member_epoch
-    group = shard.groups.get(request.group_id)
+    group = shard.any_group(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        group.validate_offset_commit(request.member_id, generation, api_version, _partitions(request))
+        return None
     if group is None:
         if generation < 0:
             # A "simple" group: replaying its first offset creates it.
@@ -136,12 +143,20 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
     return group
 
 
+def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[bytes, int]]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield topic.topic_id, partition.partition_index
+
+
 # ---- fetch
 
 
 def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
     """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
-    group = shard.groups.get(request.group_id)
+    group = shard.any_group(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        group.validate_offset_fetch(request.member_id, request.member_epoch)
     found = group is not None and group.state is not DEAD
     offsets = shard.offsets.of_group(request.group_id) if found else {}
     wanted: Iterable[tuple[str, bytes, Iterable[int]]]
@@ -183,7 +198,7 @@ def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
 
 def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
     """Tombstones for what is there; topics the group is subscribed to are refused (KIP-496)."""
-    group = shard.groups.get(request.group_id)
+    group = shard.any_group(request.group_id)
     if group is None or group.state is DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     group.validate_offset_delete()

@@ -12,6 +12,13 @@ from typing import Any, TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.protocol.errors import ProtocolError
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from ottla.protocol.internal_topics.coordinator_records import (
     UnknownRecord,
     decode_key,
@@ -28,15 +35,28 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitValue,
 )
 
-#: The key and value types that the shard replays.
-GroupKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
+ClassicKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
+ConsumerKey: TypeAlias = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupCurrentMemberAssignmentKey
+)
+#: The key types that the shard replays.
+GroupKey: TypeAlias = ClassicKey | ConsumerKey
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_EXPIRING_VERSION = 1
+CONSUMER_GROUP_VERSION = 0
 
 # The types that the shard replays. The types of the other group protocols will be added here.
-RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2)}
+RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8)}
+
+
+def group_of(key: GroupKey) -> str:
+    return key.group if isinstance(key, ClassicKey) else key.group_id
 
 
 def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
@@ -73,7 +93,7 @@ def value_version(value: object) -> int:
     """The version a value is written in."""
     if isinstance(value, OffsetCommitValue):
         return OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_EXPIRING_VERSION
-    return GROUP_METADATA_VERSION
+    return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else CONSUMER_GROUP_VERSION
 
 
 def _modern(key: object, value: Any) -> CoordinatorRecord:

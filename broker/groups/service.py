@@ -19,11 +19,18 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.groups import describe, offsets
 from ottla.broker.groups.classic import heartbeat, join, leave, sync
 from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.consumer import describe as consumer_describe
+from ottla.broker.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.listing import Listing
 from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.shard import Client, ClusterView, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -58,8 +65,8 @@ FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
 class GroupCoordinator:
-    """`partition_count()` is that of the topic, or the number it will be created with; `topic_exists(topic_id)` asks
-    the newest metadata; `new_uuid()` gives text for member ids.
+    """`partition_count()` is that of the topic, or the number it will be created with; `cluster` asks the
+    newest metadata; `new_uuid()` gives text for member ids.
     """
 
     def __init__(
@@ -69,7 +76,7 @@ class GroupCoordinator:
         clock: Clock,
         new_uuid: Callable[[], str],
         partition_count: Callable[[], int],
-        topic_exists: Callable[[bytes], bool],
+        cluster: ClusterView,
         load_queue: LoadQueue | None = None,
     ) -> None:
         self.config = config
@@ -79,7 +86,7 @@ class GroupCoordinator:
             partition_log,
             clock,
             GroupRecordCodec(),
-            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, topic_exists),
+            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster),
             config.offsets_commit_timeout_ms,
             load_queue,
         )
@@ -180,6 +187,11 @@ class GroupCoordinator:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self._write(request.group_id, leave.leave, _leave_error, request)
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> Answer[ConsumerGroupHeartbeatResponse]:
+        return self._write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
+
     # ---- offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
@@ -221,6 +233,15 @@ class GroupCoordinator:
                 return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in part]
 
             return self.runtime.read(partition, describe.describe, on_error, part, error_since)
+
+        return self._by_partition(group_ids, ask)
+
+    def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
+        def ask(partition: int, part: list[str]) -> Answer[list[DescribedConsumerGroup]]:
+            def on_error(error: KafkaError) -> list[DescribedConsumerGroup]:
+                return [DescribedConsumerGroup(error.code, error.message, group_id) for group_id in part]
+
+            return self.runtime.read(partition, consumer_describe.describe, on_error, part)
 
         return self._by_partition(group_ids, ask)
 
@@ -295,3 +316,7 @@ def _heartbeat_error(error: KafkaError) -> HeartbeatResponse:
 
 def _leave_error(error: KafkaError) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error.code)
+
+
+def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

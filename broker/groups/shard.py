@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` as state: its groups and their committed offsets.
 
-`replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`classic/`, `offsets`,
-`describe`, `expiry`), which import this one; what the runtime calls is coordinator_shard.py.
+`replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`classic/`, `consumer/`,
+`offsets`, `describe`, `expiry`), which import this one; what the runtime calls is coordinator_shard.py.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.records import GroupKey
+from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
 
 
@@ -27,6 +36,13 @@ class Client(NamedTuple):
     host: str
 
 
+class ClusterView(NamedTuple):
+    """What groups read of the newest metadata."""
+
+    topics: Callable[[], TopicsImage]
+    consumer_settings: Callable[[str], ConsumerGroupSettings]
+
+
 class GroupShard:
     """`wall_ms` is for what timers set off; requests bring their own time."""
 
@@ -36,14 +52,16 @@ class GroupShard:
         config: GroupCoordinatorConfig,
         wall_ms: Callable[[], int],
         new_uuid: Callable[[], str],
-        topic_exists: Callable[[bytes], bool],
+        cluster: ClusterView,
     ) -> None:
         self.timers = timers
         self.config = config
         self.wall_ms = wall_ms
         self.new_uuid = new_uuid
-        self.topic_exists = topic_exists
+        self.cluster = cluster
+        # An id is that of a group of one kind: these two have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
@@ -59,10 +77,12 @@ class GroupShard:
             self._is_readable_again(key)
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, value)
+        elif isinstance(key, ConsumerKey):
+            self._replay_consumer_group(key, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
-            if key.group not in self.groups:
+            if key.group not in self.groups and key.group not in self.consumer_groups:
                 self.groups[key.group] = ClassicGroup(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
@@ -75,15 +95,45 @@ class GroupShard:
         else:
             self.groups[group_id] = recorded_group(group_id, value)
 
+    def _replay_consumer_group(self, key: ConsumerKey, value: Any) -> None:
+        """Any record makes the group, as compaction may have taken the ones before it; the group's own tombstone ends it."""
+        group = self.consumer_groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            self.groups.pop(key.group_id, None)
+            group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
+        match key:
+            case ConsumerGroupMetadataKey() if value is None:
+                del self.consumer_groups[key.group_id]
+                if self.offsets.of_group(key.group_id):
+                    self.groups[key.group_id] = ClassicGroup(key.group_id)
+            case ConsumerGroupMetadataKey():
+                group.replay_group(value)
+            case ConsumerGroupMemberMetadataKey():
+                group.replay_member(key.member_id, value)
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                group.replay_assignment_epoch(value)
+            case ConsumerGroupTargetAssignmentMemberKey():
+                group.replay_target(key.member_id, value)
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                group.replay_current_assignment(key.member_id, value)
+
+    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+
+    def topic_exists(self, topic_id: bytes) -> bool:
+        return self.cluster.topics().by_id(topic_id) is not None
+
     def replay_failed(self, key: GroupKey) -> None:
-        self.unreadable.setdefault(key.group, {})[repr(key)] = key
+        self.unreadable.setdefault(group_of(key), {})[repr(key)] = key
 
     def _is_readable_again(self, key: GroupKey) -> None:
-        keys = self.unreadable.get(key.group)
+        keys = self.unreadable.get(group_of(key))
         if keys is not None:
             keys.pop(repr(key), None)
             if not keys:
-                del self.unreadable[key.group]
+                del self.unreadable[group_of(key)]
 
     def check_readable(self, group_id: str) -> None:
         """KafkaError while a record of the group could not be replayed: members and offsets would be guesses.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.groups.config import from_properties
+from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
+from ottla.broker.groups.shard import ClusterView
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
@@ -14,7 +15,15 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.primitives import new_uuid
+from ottla.server.config.group import group_values
 from ottla.server.world import World
+
+#: The broker's defaults of what a group may have of its own, in the order of ConsumerGroupSettings.
+CONSUMER_SETTINGS = (
+    "group.consumer.session.timeout.ms",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.assignment.interval.ms",
+)
 
 
 def group_coordinator(
@@ -26,13 +35,20 @@ def group_coordinator(
         topic = metadata.image.topics.by_name(TOPIC)
         return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
 
+    def consumer_settings(group_id: str) -> ConsumerGroupSettings:
+        overrides = metadata.image.configs.for_group(group_id)
+        if not overrides:
+            return ConsumerGroupSettings(*(configs[name] for name in CONSUMER_SETTINGS))
+        values = group_values(overrides, configs.values)
+        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
+
     return GroupCoordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
-        lambda topic_id: metadata.image.topics.by_id(topic_id) is not None,
+        ClusterView(lambda: metadata.image.topics, consumer_settings),
     )
 
 

@@ -1,10 +1,13 @@
-"""The handlers of group APIs share this: the client's fields, and how a Reply is given to the connection."""
+"""The handlers of group APIs share this: the client's fields, and whether the cluster has consumer groups."""
 
 from __future__ import annotations
 
 from ipaddress import IPv6Address
 
 from ottla.broker.groups.shard import Client
+from ottla.broker.parts import BrokerParts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import GROUP_VERSION
 from ottla.server.network.context import RequestContext
 
 
@@ -14,3 +17,9 @@ def client_of(context: RequestContext) -> Client:
     if ":" in host:
         host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
     return Client(context.api_version, context.client_id or "", f"/{host}")
+
+
+def check_consumer_groups(broker: BrokerParts) -> None:
+    """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
+    if broker.metadata.image.features.level(GROUP_VERSION) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

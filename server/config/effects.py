@@ -81,7 +81,7 @@ FAMILIES: dict[str, str] = {
     "remote.": "tiered storage",
     "log.remote.": "tiered storage",
     "log.local.": "tiered storage",
-    "group.consumer.": "the consumer protocol of KIP-848",
+    "group.consumer.": "regular expressions and changes of protocol in consumer groups (KIP-848)",
     "group.share.": "share groups",
     "group.streams.": "the streams protocol of KIP-1071",
     "share.coordinator.": "share groups",
@@ -96,7 +96,14 @@ FAMILIES: dict[str, str] = {
 READ_OF_FAMILIES = frozenset(
     f"share.coordinator.state.topic.{name}"
     for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
-) | {"internal.metadata.log.segment.bytes"}
+) | {
+    "internal.metadata.log.segment.bytes",
+    "group.consumer.assignment.interval.ms",
+    "group.consumer.assignors",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.max.size",
+    "group.consumer.session.timeout.ms",
+}
 
 # fmt: off
 #: Single names without effect, by reason.

@@ -111,3 +111,27 @@ def test_the_quorum_the_features_and_the_api_versions_are_described(tool: Tool) 
     assert "LeaderId:" in tool("kafka-metadata-quorum", "describe", "--status")
     assert "metadata.version" in tool("kafka-features", "describe")
     assert "Produce(0): 0 to 13 [usable: 13]" in tool("kafka-broker-api-versions")
+
+
+def test_a_java_consumer_of_the_consumer_protocol_reads_commits_and_leaves(
+    tool: Tool, bootstrap: str, topic: str
+) -> None:
+    """KIP-848: the group's type, state and offsets as the tools show them after the consumer has left."""
+    group = f"{topic}-g"
+    tool("kafka-topics", "--create", "--topic", topic, "--partitions", "3")
+    tool("kafka-console-producer", "--topic", topic, stdin="".join(f"line {i}\n" for i in range(10)))
+    read = run_tool(
+        "kafka-console-consumer", "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning",
+        "--max-messages", "10", "--group", group, "--timeout-ms", "30000",
+        "--command-property", "group.protocol=consumer",
+    ).stdout  # fmt: skip
+    assert sorted(read.split("\n")[:10]) == sorted(f"line {i}" for i in range(10))
+    state = tool("kafka-consumer-groups", "--describe", "--group", group, "--state", "--verbose")
+    assert "Empty" in state and "uniform" in state, state
+    rows = [line.split() for line in tool("kafka-consumer-groups", "--describe", "--group", group).splitlines()]
+    assert sum(int(row[3]) for row in rows if topic in row) == 10, rows
+    assert any(
+        row[:3] == [group, "Consumer", "consumer"]
+        for row in map(str.split, tool("kafka-groups", "--list").splitlines())
+    )
+    tool("kafka-consumer-groups", "--delete", "--group", group)

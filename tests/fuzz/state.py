@@ -15,6 +15,7 @@ from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import describe, expiry, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.consumer import describe as consumer_describe
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.transactions import describe as describe_transactions
@@ -48,6 +49,7 @@ from ottla.protocol.internal_topics.transaction_records import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.protocol.schema import info_of
+from tests.broker.groups.cluster import cluster_of
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import encode_versioned, golden
 
@@ -125,11 +127,12 @@ class Shard(NamedTuple):
 
 def groups(data: bytes) -> None:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    shard = GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", lambda topic_id: False)
+    shard = GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", cluster_of())
     loading = Shard(shard, GroupRecordCodec())
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
-    names = list(shard.groups)
+    names = [*shard.groups, *shard.consumer_groups]
+    consumer_describe.describe(shard, names)
     describe.describe(shard, names, True)
     describe.list_groups(shard, [], [])
     for name in names:

@@ -11,6 +11,7 @@ from typing import Any
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.classic import state as classic
+from ottla.broker.groups.consumer import state as consumer
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered
 from ottla.broker.transactions import state as transactions
@@ -59,6 +60,13 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
         classic,
         classic.TRANSITIONS,
         classic.EMPTY,
+    ),
+    (
+        "Members of consumer groups",
+        "How far a member has come towards its target (KIP-848). The state is in the log; a step is checked where it is decided.",
+        consumer,
+        consumer.TRANSITIONS,
+        consumer.STABLE,
     ),
     (
         "Transactions",

@@ -9,6 +9,8 @@ import pytest
 
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_acls import CreateAclsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -62,6 +64,7 @@ from tests.broker.authorization.entries import (
     TOPIC_REFUSED,
     acl,
     create,
+    delete,
     denied,
     error_codes,
 )
@@ -156,6 +159,12 @@ def test_a_topic_of_another_principal_is_refused_and_an_open_one_is_not(
         assert not error_codes(wire.request(build("open", ids, version), version)) & REFUSED, version
 
 
+def consumer_heartbeat(group: str, topic: str) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=[topic], topic_partitions=[]
+    )
+
+
 ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "OffsetCommit": (lambda group, v: commit(group, "open"), (2, 8, 9)),
     "OffsetFetch": (lambda group, v: offset_fetch("open", group, v, ZERO_UUID), (1, 2, 7, 8, 9)),
@@ -173,6 +182,8 @@ ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "Heartbeat": (lambda group, v: HeartbeatRequest(group_id=group), (0, 4)),
     "LeaveGroup": (lambda group, v: LeaveGroupRequest(group_id=group), (0, 5)),
     "DescribeGroups": (lambda group, v: DescribeGroupsRequest(groups=[group]), (0, 5, 6)),
+    "ConsumerGroupHeartbeat": (lambda group, v: consumer_heartbeat(group, "open"), (0, 1)),
+    "ConsumerGroupDescribe": (lambda group, v: ConsumerGroupDescribeRequest(group_ids=[group]), (0, 1)),
     "DeleteGroups": (lambda group, v: DeleteGroupsRequest(groups_names=[group]), (0, 2)),
     "OffsetDelete": (lambda group, v: OffsetDeleteRequest(group_id=group), (0,)),
     "DescribeConfigs": (
@@ -188,6 +199,19 @@ def test_a_group_of_another_principal_is_refused_and_an_open_one_is_not(api: str
     for version in versions:
         assert error_codes(wire.request(build("secret-1", version), version)) == {GROUP_REFUSED}, version
         assert not error_codes(wire.request(build("g2", version), version)) & REFUSED, version
+
+
+def test_members_of_consumer_groups_need_their_topics_and_descriptions_do_not_disclose_them(wire: Wire) -> None:
+    group = "g-consumers"
+    assert wire.request(consumer_heartbeat(group, "hidden")).error_code == TOPIC_REFUSED
+    assert not wire.request(consumer_heartbeat(group, "open")).error_code
+    describe = ConsumerGroupDescribeRequest(group_ids=[group])
+    assert not wire.request(describe).groups[0].error_code
+    entry = acl(TOPIC, "open", DESCRIBE, DENY)
+    create(wire, entry)
+    answer = wire.request(describe).groups[0]
+    delete(wire, entry)
+    assert (answer.error_code, answer.members) == (TOPIC_REFUSED, [])
 
 
 ON_CLUSTER: dict[str, tuple[Callable[[], Any], int]] = {

@@ -8,6 +8,7 @@ from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import Client, GroupShard
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -26,6 +27,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, Offset
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.network.reply import Reply
 from tests.broker.coordinator.harness import CoordinatorHarness
+from tests.broker.groups.cluster import cluster_of, topics_image
 
 TP = (TOPIC, 0)
 PARKED = "parked"
@@ -46,12 +48,22 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
         self.topic_ids: set[bytes] = set()
+        self.topics: dict[str, int] = {}
+        self._image = topics_image({})
+        self._image_of: object = None
         super().__init__()
 
     def _coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
-            self.config, self.log, self.clock, self._new_uuid, lambda: 1, lambda topic_id: topic_id in self.topic_ids
+            self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster_of(self.topics_image)
         )
+
+    def topics_image(self) -> TopicsImage:
+        """The same object until a topic changes."""
+        made_of = (frozenset(self.topic_ids), tuple(self.topics.items()))
+        if made_of != self._image_of:
+            self._image, self._image_of = topics_image(self.topics, self.topic_ids), made_of
+        return self._image
 
     def _codec(self) -> GroupRecordCodec:
         return GroupRecordCodec()

@@ -7,11 +7,12 @@ from typing import Any
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
+from tests.broker.groups.cluster import cluster_of
 
 
 def empty_shard() -> GroupCoordinatorShard:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    return GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", lambda topic_id: True)
+    return GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", cluster_of())
 
 
 def replayed(records: list[tuple[int, Any, Any]]) -> GroupCoordinatorShard:

@@ -1,0 +1,75 @@
+"""ConsumerGroupDescribe: epochs, members, what each has and what it shall have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import Member as GroupMember
+from ottla.broker.groups.consumer.member import partitions_of
+from ottla.broker.groups.modern.assignment import Assignment as Partitions
+from ottla.broker.groups.shard import GroupShard
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+
+#: The type of a member that speaks the consumer protocol; 0 is a classic one's.
+CONSUMER_MEMBER = 1
+
+
+def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
+    return [_describe_one(shard, group_id) for group_id in group_ids]
+
+
+def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
+    if group_id in shard.unreadable:
+        return DescribedGroup(ErrorCode.NOT_COORDINATOR, None, group_id)
+    group = shard.consumer_groups.get(group_id)
+    if group is None:
+        why = "is not a consumer group" if group_id in shard.groups else "not found"
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", group_id)
+    topics = shard.cluster.topics()
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor_name(shard.config.consumer_group_assignors[0]),
+        members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: GroupMember, topics: TopicsImage) -> Member:
+    metadata = member.metadata
+    return Member(
+        member_id=member.member_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        subscribed_topic_regex=metadata.subscribed_topic_regex,
+        assignment=_assignment(_held(member), topics),
+        target_assignment=_assignment(group.target(member.member_id), topics),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _held(member: GroupMember) -> Partitions:
+    """Also what it has to give up, and may have still."""
+    held = dict(partitions_of(member.current.assigned))
+    for topic_id, partitions in partitions_of(member.current.pending_revocation).items():
+        held[topic_id] = held.get(topic_id, frozenset()) | partitions
+    return held
+
+
+def _assignment(assignment: Partitions, topics: TopicsImage) -> Assignment:
+    """Topics that were deleted since are left out."""
+    return Assignment(
+        [
+            TopicPartitions(topic_id, topic.name, sorted(partitions))
+            for topic_id, partitions in assignment.items()
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+    )

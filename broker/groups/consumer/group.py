@@ -1,0 +1,210 @@
+"""A consumer group: what its records in the log say, and what follows from that.
+
+Everything here is hard state but `seen_topics`. Replay alone changes it, and takes records in any order, as
+compaction leaves them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ottla.broker.groups.consumer.member import (
+    CurrentAssignment,
+    Holdings,
+    Member,
+    partitions_of,
+    recorded_assignment,
+)
+from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+#: Members of Kafka 4 commit with their epoch from this version of OffsetCommit on.
+MEMBER_EPOCH_SINCE = 9
+
+
+class ConsumerGroup:
+    """Made empty, at epoch 0."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        self.assignment_timestamp_ms = 0
+        self.members: dict[str, Member] = {}
+        # group.instance.id -> member id
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Assignment] = {}
+        # Topic id -> partition -> the member that holds it, or still has to give it up.
+        self._holders: dict[bytes, dict[int, str]] = {}
+        # ---- soft: the metadata that the hash was last compared with
+        self.seen_topics: object = None
+
+    # ---- replay
+
+    def replay_group(self, value: ConsumerGroupMetadataValue) -> None:
+        self.epoch = value.epoch
+        self.metadata_hash = value.metadata_hash
+
+    def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+        if value is None:
+            self.replay_current_assignment(member_id, None)
+            member = self.members.pop(member_id, None)
+            if member is not None and self.static_members.get(member.metadata.instance_id or "") == member_id:
+                del self.static_members[member.metadata.instance_id or ""]
+            return
+        self._member(member_id).metadata = value
+        if value.instance_id is not None:
+            self.static_members[value.instance_id] = member_id
+
+    def replay_assignment_epoch(self, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        self.assignment_epoch = 0 if value is None else value.assignment_epoch
+        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+    def replay_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = assignment_of(value.topic_partitions)
+
+    def replay_current_assignment(
+        self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> None:
+        if value is None and member_id not in self.members:
+            return
+        member = self._member(member_id)
+        self._release(member_id, member.current.assigned)
+        self._release(member_id, member.current.pending_revocation)
+        member.current = CurrentAssignment() if value is None else recorded_assignment(value)
+        self._hold(member_id, member.current.assigned)
+        self._hold(member_id, member.current.pending_revocation)
+
+    def _member(self, member_id: str) -> Member:
+        member = self.members.get(member_id)
+        if member is None:
+            member = self.members[member_id] = Member(member_id)
+        return member
+
+    def _hold(self, member_id: str, holdings: Holdings) -> None:
+        for topic_id, partitions in holdings.items():
+            self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+
+    def _release(self, member_id: str, holdings: Holdings) -> None:
+        for topic_id, partitions in holdings.items():
+            holders = self._holders.get(topic_id, {})
+            for partition in partitions:
+                if holders.get(partition) == member_id:
+                    del holders[partition]
+            if not holders:
+                self._holders.pop(topic_id, None)
+
+    # ---- what follows
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def is_free(self, topic_id: bytes, partition: int) -> bool:
+        return partition not in self._holders.get(topic_id, ())
+
+    def target(self, member_id: str) -> Assignment:
+        return self.targets.get(member_id, NOTHING)
+
+    def assignor_name(self, default: str) -> str:
+        """The assignor that most members ask for."""
+        votes = Counter(member.metadata.server_assignor for member in self.members.values())
+        del votes[None]
+        return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default
+
+    def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
+        """The names of all members' topics, as if those in `changed` were subscribed to these instead."""
+        names = {
+            tuple(member.metadata.subscribed_topic_names)
+            for member_id, member in self.members.items()
+            if member_id not in changed
+        }
+        return {name for topics in (*names, *changed.values()) for name in topics}
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in member.metadata.subscribed_topic_names for member in self.members.values())
+
+    # ---- requests of members
+
+    def member(self, member_id: str) -> Member:
+        """KafkaError UNKNOWN_MEMBER_ID if there is none."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def validate_offset_commit(
+        self, member_id: str, epoch: int, api_version: int | None, partitions: Iterable[tuple[bytes, int]]
+    ) -> None:
+        """`api_version` is that of OffsetCommit, None for a transaction's; KafkaError where the member may not commit.
+
+        A member may be an epoch behind: its commits are taken for what it has held since that epoch (KIP-1251).
+        """
+        if epoch < 0 and not self.members:
+            # An admin client, or a consumer that assigns its partitions by itself.
+            return
+        member = self.member(member_id)
+        if api_version is not None and api_version < MEMBER_EPOCH_SINCE:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the modern group protocol",
+            )
+        current = member.current
+        if epoch == current.epoch:
+            return
+        held = (current.assigned, current.pending_revocation)
+        if api_version is None or epoch > current.epoch or not all(
+            any(partition in h.get(topic_id, {}) and h[topic_id][partition] <= epoch for h in held)
+            for topic_id, partition in partitions
+        ):  # fmt: skip
+            raise _stale(epoch, current.epoch)
+
+    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.current.epoch:
+            raise _stale(epoch, member.current.epoch)
+
+    def validate_offset_delete(self) -> None:
+        """A group with members may lose offsets of topics that it is not subscribed to."""
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+
+def _stale(received: int, expected: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"The received member epoch {received} does not match the expected member epoch {expected}.",
+    )
+
+
+def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:
+    """Whether a member says what it has, and that is not more than it was given."""
+    if owned is None:
+        return False
+    given = partitions_of(assigned)
+    return all(partitions <= given.get(topic_id, frozenset()) for topic_id, partitions in owned.items())

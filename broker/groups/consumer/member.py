@@ -1,0 +1,91 @@
+"""One member of a consumer group: what it asked for, and what it holds. All of it is hard state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ottla.broker.groups.consumer.state import STABLE, MemberState, member_state
+from ottla.broker.groups.modern.assignment import Assignment
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTopicPartitions,
+)
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+STATIC_LEAVING_EPOCH = -2
+
+#: Topic id -> partition -> the epoch at which the member got it (KIP-1251).
+Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
+
+# Without classic_member_metadata=None the record would be that of a classic member: its default is not null.
+EMPTY_METADATA = ConsumerGroupMemberMetadataValue(
+    instance_id=None, rack_id=None, server_assignor=None, classic_member_metadata=None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment:
+    """How far the member has come: ConsumerGroupCurrentMemberAssignmentValue."""
+
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = JOINING_EPOCH
+    state: MemberState = STABLE
+    assigned: Holdings = field(default_factory=dict)
+    pending_revocation: Holdings = field(default_factory=dict)
+
+    def value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state.value,
+            assigned_partitions=_structs(self.assigned),
+            partitions_pending_revocation=_structs(self.pending_revocation),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    member_id: str
+    metadata: ConsumerGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
+    current: CurrentAssignment = CurrentAssignment()
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.current.state is STABLE and self.current.epoch == assignment_epoch
+
+
+def recorded_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
+    return CurrentAssignment(
+        value.member_epoch,
+        value.previous_member_epoch,
+        member_state(value.state),
+        _holdings(value.assigned_partitions, value.member_epoch),
+        _holdings(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def partitions_of(holdings: Holdings) -> Assignment:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in holdings.items()}
+
+
+def _holdings(topics: list[ConsumerGroupTopicPartitions], epoch: int) -> Holdings:
+    """Records before Kafka 4.3 have no epochs of their own: the member's is one that no earlier commit has."""
+    return {
+        topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
+        if topic.assignment_epochs
+        else dict.fromkeys(topic.partitions, epoch)
+        for topic in topics
+        if topic.partitions
+    }
+
+
+def _structs(holdings: Holdings) -> list[ConsumerGroupTopicPartitions]:
+    structs = []
+    for topic_id in sorted(holdings):
+        partitions = sorted(holdings[topic_id])
+        epochs = [holdings[topic_id][partition] for partition in partitions]
+        structs.append(ConsumerGroupTopicPartitions(topic_id, partitions, epochs))
+    return structs

@@ -1,0 +1,149 @@
+"""The uniform assignor: every member gets as many partitions as any other, and no partition moves without need.
+
+Members of one subscription each get the whole number of partitions per member, and some one more: those that have more
+already are the first to keep it. With different subscriptions no subscriber of a partition has two partitions less than the
+member that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+
+from ottla.broker.groups.modern.assignment import Assignment, Subscriber, without_empty
+
+Owned = dict[str, dict[bytes, set[int]]]
+Partition = tuple[bytes, int]
+
+
+def assign(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    if not members:
+        return {}
+    owned, free = _kept(members, partition_counts)
+    if len({member.topics for member in members.values()}) == 1:
+        _divide_equally(owned, free)
+    else:
+        _give_to_the_least_loaded(members, owned, free)
+        _balance(members, owned)
+    return {member_id: without_empty(topics) for member_id, topics in owned.items()}
+
+
+def _kept(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> tuple[Owned, list[Partition]]:
+    """What members may go on having, and the partitions that no member has."""
+    free = {topic_id: set(range(count)) for topic_id, count in _subscribed(members, partition_counts)}
+    owned: Owned = {}
+    for member_id, member in members.items():
+        owned[member_id] = kept = {}
+        for topic_id, partitions in member.current.items():
+            if topic_id in member.topics and topic_id in free:
+                kept[topic_id] = free[topic_id] & partitions
+                free[topic_id] -= partitions
+    return owned, [(topic_id, partition) for topic_id in sorted(free) for partition in sorted(free[topic_id])]
+
+
+def _subscribed(
+    members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]
+) -> Iterator[tuple[bytes, int]]:
+    for topic_id in {topic_id for topics in {member.topics for member in members.values()} for topic_id in topics}:
+        yield topic_id, partition_counts[topic_id]
+
+
+# ---- one subscription
+
+
+def _divide_equally(owned: Owned, free: list[Partition]) -> None:
+    loads = {member_id: _load(topics) for member_id, topics in owned.items()}
+    each, extra = divmod(sum(loads.values()) + len(free), len(owned))
+    quotas = {}
+    # Those that have most come first, so that no partition moves only because its member came late to the extra ones.
+    for index, member_id in enumerate(sorted(owned, key=lambda member_id: (-loads[member_id], member_id))):
+        quotas[member_id] = each + (index < extra)
+        _take_surplus(owned[member_id], loads[member_id] - quotas[member_id], free)
+    unassigned = iter(free)
+    for member_id, quota in quotas.items():
+        for _ in range(quota - loads[member_id]):
+            topic_id, partition = next(unassigned)
+            owned[member_id].setdefault(topic_id, set()).add(partition)
+
+
+def _take_surplus(topics: dict[bytes, set[int]], surplus: int, free: list[Partition]) -> None:
+    """The last partitions go, as in Kafka."""
+    for topic_id in reversed(topics):
+        if surplus <= 0:
+            return
+        gone = sorted(topics[topic_id])[-surplus:]
+        topics[topic_id].difference_update(gone)
+        free.extend((topic_id, partition) for partition in gone)
+        surplus -= len(gone)
+
+
+def _load(topics: Mapping[bytes, set[int]]) -> int:
+    return sum(map(len, topics.values()))
+
+
+# ---- different subscriptions
+
+
+def _give_to_the_least_loaded(members: Mapping[str, Subscriber], owned: Owned, free: list[Partition]) -> None:
+    """Topics with few subscribers first: theirs is the smaller choice."""
+    subscribers = _subscribers(members)
+    loads = {member_id: _load(topics) for member_id, topics in owned.items()}
+    unowned: dict[bytes, list[int]] = {}
+    for topic_id, partition in free:
+        unowned.setdefault(topic_id, []).append(partition)
+    for topic_id in sorted(unowned, key=lambda topic_id: (len(subscribers[topic_id]), topic_id)):
+        heap = [(loads[member_id], member_id) for member_id in subscribers[topic_id]]
+        heapify(heap)
+        for partition in unowned[topic_id]:
+            load, member_id = heap[0]
+            owned[member_id].setdefault(topic_id, set()).add(partition)
+            loads[member_id] = load + 1
+            heapreplace(heap, (load + 1, member_id))
+
+
+def _balance(members: Mapping[str, Subscriber], owned: Owned) -> None:
+    """Move partitions of each topic from the most to the least loaded of its subscribers while that helps.
+
+    Each move lowers the sum of the squares of the loads, so it comes to an end.
+    """
+    subscribers = _subscribers(members)
+    loads = {member_id: _load(topics) for member_id, topics in owned.items()}
+    moved = True
+    while moved:
+        moved = False
+        for topic_id in sorted(subscribers):
+            moved = _balance_topic(topic_id, subscribers[topic_id], owned, loads) or moved
+
+
+def _balance_topic(topic_id: bytes, subscribers: list[str], owned: Owned, loads: dict[str, int]) -> bool:
+    givers = [(-loads[member_id], member_id) for member_id in subscribers if owned[member_id].get(topic_id)]
+    takers = [(loads[member_id], member_id) for member_id in subscribers]
+    heapify(givers)
+    heapify(takers)
+    moved = False
+    while givers:
+        giver = heappop(givers)[1]
+        while takers[0][0] != loads[takers[0][1]]:
+            # It gave or took since: its place is another one.
+            heapreplace(takers, (loads[takers[0][1]], takers[0][1]))
+        taker = takers[0][1]
+        partitions = owned[giver].get(topic_id)
+        if loads[giver] - loads[taker] < 2:
+            break
+        assert partitions
+        owned[taker].setdefault(topic_id, set()).add(partitions.pop())
+        loads[giver] -= 1
+        loads[taker] += 1
+        moved = True
+        heapreplace(takers, (loads[taker], taker))
+        if partitions:
+            heappush(givers, (-loads[giver], giver))
+    return moved
+
+
+def _subscribers(members: Mapping[str, Subscriber]) -> dict[bytes, list[str]]:
+    subscribers: dict[bytes, list[str]] = {}
+    for member_id, member in members.items():
+        for topic_id in member.topics:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    return subscribers

@@ -1,0 +1,183 @@
+"""Random histories of a consumer group: one owner of each partition, epochs that never fall, and rest at the end.
+
+Members join, beat, give partitions up late, fall silent, leave, come back; topics grow and go; the coordinator moves; its log is
+compacted. After each step memory is what the log says (invariants 21, 37, 38 and 42).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.consumer import heartbeat, reconcile
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.state import GroupState
+from ottla.protocol.errors import ErrorCode
+from tests.broker.groups.consumer.member import ConsumerMember
+from tests.broker.groups.harness import GroupCoordinatorHarness
+from tests.broker.groups.replayed import compacted, replayed
+
+SEEDS, SEEDS_PER_TEST, STEPS = 100, 50, 60
+REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+class History:
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.harness = GroupCoordinatorHarness()
+        self.harness.topics = {"t": 3, "u": 5}
+        self.members: list[ConsumerMember] = []
+        self.epochs: dict[str, int] = {}
+        self.group_epoch = 0
+        self.made = 0
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            steps = (self.join, self.beat, self.beat, self.beat, self.beat, self.leave, self.pause, self.zombie)
+            self.chance.choice((*steps, self.pass_time, self.topics, self.move))()
+            self.check()
+        self.come_to_rest()
+
+    def join(self) -> None:
+        if len(self.members) < 6:
+            self.made += 1
+            instance = f"i{self.made}" if self.chance.random() < 0.3 else None
+            topics = self.chance.choice(("t", "u", "t,u"))
+            member = ConsumerMember(self.harness, f"m{self.made}", topics=topics, instance=instance)
+            self.members.append(member)
+            self.send(member)
+
+    def beat(self) -> None:
+        if self.members:
+            self.send(self.chance.choice(self.members), late=self.chance.random() < 0.2)
+
+    def send(self, member: ConsumerMember, late: bool = False) -> None:
+        before = {topic: set(partitions) for topic, partitions in member.owned.items()}
+        answer = member.beat(full=self.chance.random() < 0.1)
+        if answer.error_code in REJOIN:
+            member.epoch, member.owned = 0, {}
+            return
+        assert answer.error_code == ErrorCode.NONE, answer
+        assert answer.member_epoch >= self.epochs.get(member.member_id, 0), "an epoch fell"
+        self.epochs[member.member_id] = answer.member_epoch
+        if late:
+            # It still has what it had: no other member may get that.
+            for topic, partitions in before.items():
+                member.owned.setdefault(topic, set()).update(partitions)
+
+    def pause(self) -> None:
+        """A static member's process is replaced by another one."""
+        for index, member in enumerate(self.members):
+            if member.instance is not None and member.epoch > 0 and not member.leave(-2).error_code:
+                self.made += 1
+                self.members[index] = ConsumerMember(
+                    self.harness, f"m{self.made}", topics=member.topics, instance=member.instance
+                )
+                break
+
+    def leave(self) -> None:
+        if self.members:
+            member = self.members.pop(self.chance.randrange(len(self.members)))
+            if member.epoch > 0:
+                member.leave(-1)
+
+    def zombie(self) -> None:
+        """A heartbeat of an epoch that is long over."""
+        for member in self.members:
+            known = None if self.group is None else self.group.members.get(member.member_id)
+            if known is not None and known.current.previous_epoch > 1:
+                answer = copy(member).beat(known.current.previous_epoch - 1)
+                assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH, "an old epoch is served"
+
+    def pass_time(self) -> None:
+        self.harness.clock.advance(self.chance.choice((1, 500, 1_000, 5_000, 46_000)))
+
+    def topics(self) -> None:
+        name = self.chance.choice("tu")
+        if self.chance.random() < 0.1:
+            self.harness.topics.pop(name, None)
+        else:
+            self.harness.topics[name] = self.harness.topics.get(name, 0) + 1
+
+    def move(self) -> None:
+        self.harness.restart()
+
+    @property
+    def group(self) -> ConsumerGroup | None:
+        return self.harness.shard.consumer_groups.get("g")
+
+    def check(self) -> None:
+        group = self.group
+        if group is None:
+            return
+        assert group.epoch >= max(self.group_epoch, group.assignment_epoch)
+        self.group_epoch = group.epoch
+        held = [
+            (topic_id, partition)
+            for member in group.members.values()
+            for holdings in (member.current.assigned, member.current.pending_revocation)
+            for topic_id, partitions in holdings.items()
+            for partition in partitions
+        ]
+        assert len(held) == len(set(held)), "two members hold one partition"
+        used = [
+            (topic, partition)
+            for member in self.members
+            if member.member_id in group.members and member.epoch > 0
+            for topic, partitions in member.owned.items()
+            for partition in partitions
+        ]
+        assert len(used) == len(set(used)), "two members use one partition"
+        records = self.harness.records()
+        for log in (records, compacted(records)):
+            assert view(replayed(log).consumer_groups["g"]) == view(group)
+
+    def come_to_rest(self) -> None:
+        for _ in range(30):
+            self.harness.clock.advance(2_000)
+            for member in self.members:
+                self.send(member)
+            self.check()
+        group = self.group
+        if group is not None:
+            assert group.state is (GroupState.STABLE if self.members else GroupState.EMPTY)
+        wanted = {topic for member in self.members for topic in member.topics.split(",")}
+        owned = [(t, p) for member in self.members for t, partitions in member.owned.items() for p in partitions]
+        assert sorted(owned) == sorted((t, p) for t in wanted for p in range(self.harness.topics.get(t, 0)))
+
+
+def view(group: ConsumerGroup) -> dict[str, Any]:
+    """Everything that the log has to know."""
+    return {
+        "epochs": (group.epoch, group.assignment_epoch, group.assignment_timestamp_ms, group.metadata_hash),
+        "members": {member_id: (member.metadata, member.current) for member_id, member in group.members.items()},
+        "static": group.static_members,
+        "targets": group.targets,
+    }
+
+
+MUTANTS: dict[str, tuple[Any, str, Any]] = {
+    "a partition is given before it is given up": (ConsumerGroup, "is_free", lambda self, topic_id, partition: True),
+    "a member is believed to have given everything up": (reconcile, "_has_any", lambda owned, revoked: False),
+    "a heartbeat of any epoch is served": (heartbeat, "_validate_epoch", lambda current, request: None),
+    "what a member gives up stays its own": (ConsumerGroup, "_release", lambda self, member_id, holdings: None),
+    "a target is computed once": (heartbeat, "_assign", lambda shard, now_ms, group, go_on: go_on()),
+    "a static member's former id stays": (heartbeat, "member_tombstones", lambda group_id, member_id: ()),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_known_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*MUTANTS[name])
+    with pytest.raises(AssertionError):
+        for seed in range(SEEDS):
+            History(seed).run()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_nothing_promised_is_broken_by_these_seeds(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        History(seed).run()
