@@ -155,7 +155,9 @@ def test_no_node_outlives_it_not_even_one_that_sleeps() -> None:
         process.kill()
         process.wait()
         try:
-            eventually(lambda: not any(alive(node) for node in nodes), "all nodes to be gone", seconds=30)
+            eventually(
+                lambda: not any(alive(node) for node in nodes), "all nodes to be gone", seconds=60
+            )  # 10 s of it without a quorum to leave
         finally:
             for node in filter(alive, nodes):
                 node.kill()
