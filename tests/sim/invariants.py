@@ -92,7 +92,7 @@ class Invariants:
         self.committed: dict[tuple[bytes, int], Committed] = {}
         self._read_to: dict[tuple[Reader, tuple[bytes, int]], int] = {}
         self._in_sync_to: dict[tuple[Reader, tuple[bytes, int]], int] = {}
-        self._images: dict[int, int] = {}
+        self._images: dict[int, MetadataImage] = {}
         self._newest_epoch: dict[tuple[bytes, int], int] = {}
         self.checks = 0
 
@@ -138,10 +138,10 @@ class Invariants:
 
     def _metadata(self, node: SimNode, image: MetadataImage) -> None:
         self._once.grows("25", (node.number, node.life, "image"), image.offset)
-        seen = self._images.get(node.number)
-        if seen == id(image):
+        # The image itself is kept, because the id of one that is gone may be that of a new one, which would not be looked at.
+        if self._images.get(node.number) is image:
             return
-        self._images[node.number] = id(image)
+        self._images[node.number] = image
         for topic in image.topics:
             for index, registration in topic.partitions.items():
                 self._registration(node, (topic.id, index), registration)
@@ -242,8 +242,10 @@ class Invariants:
     def _in_sync(self) -> None:
         """Every member of ISR or ELR that runs in the life that the controller knows holds all that is committed."""
         active = self._cluster.active_controller
-        if active is None or active.server is None:
+        if active is None or active.server is None or active.server.controller is None:
             return
+        if not active.server.controller.controller.is_active:
+            return  # it has been elected, and its image lacks what it has yet to replay
         image = active.server.metadata.loader.image
         for topic in image.topics:
             for index, registration in topic.partitions.items():
