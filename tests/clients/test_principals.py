@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -15,10 +14,8 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from tests.ports import free_ports
+from tests.clients.sasl_node import PLAIN_LOGIN, started
 
-READY = "Kafka Server started"
-LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 USERS = {"ann": "planted-ann", "ben": "planted-ben"}
 
 
@@ -57,36 +54,15 @@ class Node(NamedTuple):
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node with an authorizer; who comes without a login may do everything, so that the tests can change it."""
-    directory = tmp_path_factory.mktemp("principals")
-    plaintext, controller, sasl = free_ports(3)
     users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
     properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{plaintext},CONTROLLER://127.0.0.1:{controller},CLIENTS://127.0.0.1:{sasl}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-        "log.dirs": str(directory / "data"),
-        "offsets.topic.replication.factor": "1",
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.clients.plain.sasl.jaas.config": f"{LOGIN} {users};",
+        "listener.name.clients.plain.sasl.jaas.config": f"{PLAIN_LOGIN} {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    file, log = directory / "server.properties", directory / "log"
-    file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.main", "start", str(file)], stdout=output, stderr=output
-        )
-    try:
-        until(lambda: READY in log.read_text() or process.poll() is not None, 30)
-        assert process.poll() is None, log.read_text()
-        yield Node(f"127.0.0.1:{plaintext}", f"127.0.0.1:{sasl}", log)
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0, "the node did not stop cleanly"
+    with started(tmp_path_factory.mktemp("principals"), properties) as made:
+        yield Node(made.plaintext, made.sasl, made.log)
 
 
 def until(condition: Callable[[], object], seconds: float) -> float:
