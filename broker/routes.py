@@ -48,6 +48,7 @@ from ottla.broker.authorization.answers import (
 )
 from ottla.broker.authorization.guard import After, Each, Rules, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
+from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.handlers import (
     add_offsets_to_txn,
@@ -91,14 +92,13 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Encode, Route
 from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
-LocalHandler = Callable[[BrokerParts, Any, RequestContext], Any]
+LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]
 
 
 class Answered(NamedTuple):
@@ -247,8 +247,8 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
 )
 
 
-def broker_routes(broker: BrokerParts) -> list[Route]:
-    """The rows bound to the parts of one broker, behind their guards."""
+def broker_routes(broker: BrokerComponents) -> list[Route]:
+    """The rows, bound to the components of one broker, behind their guards."""
     return [
         Route(row.api_key, partial(forward, broker.controller), takes_frame=True)
         if isinstance(row, Forwarded)

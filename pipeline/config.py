@@ -1,6 +1,6 @@
 """All settings of the pipeline: one dataclass per section, read from one TOML file, documented by `ottla-pipeline config`.
 
-What is not in the file keeps its default. A name that is not here is refused, with the nearest one that is: a mistyped
+What is not in the file keeps its default. A name that is not here is rejected, with the nearest one that is: a mistyped
 setting that is silently ignored costs a night.
 """
 
@@ -30,7 +30,7 @@ class Kafka:
     events: str = setting(
         "events", "topic of the raw events: what `generate` writes to and, unless [source] says otherwise, bronze reads"
     )
-    dead_letters: str = setting("events.dead-letters", "topic for rows that silver refuses")
+    dead_letters: str = setting("events.dead-letters", "topic for rows that silver rejects")
     pages: str = setting("gold.pages", "compacted topic of the windowed counts")
     sessions: str = setting("gold.sessions", "compacted topic of the sessions")
     partitions: int = setting(4, "partitions of topics that are created")

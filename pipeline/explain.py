@@ -24,7 +24,7 @@ MEANINGS = (
      "JSON offsets must name an offset for every partition", "add the missing ones: -2 is earliest, -1 latest"),
     (r"DATA_SOURCE_NOT_FOUND.*kafka|Failed to find data source: kafka|STREAMING_CONNECTOR",
      "the Kafka connector is not there", "make spark-jars, or spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>"),
-    (r"SaslAuthentication|Authentication failed", "the cluster refuses the login", "check [kafka.options] sasl.*"),
+    (r"SaslAuthentication|Authentication failed", "the cluster rejects the login", "check [kafka.options] sasl.*"),
     (r"AuthorizationException", "the user may not read or write a topic, or use the group",
      "grant Read, Write, Describe; groups begin with source.group_id_prefix"),
 )  # fmt: skip

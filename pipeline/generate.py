@@ -104,7 +104,7 @@ def without(event: Event, name: str) -> bytes:
     return json.dumps({key: value for key, value in event._asdict().items() if key != name}).encode()
 
 
-#: How an event is spoilt so that it must be refused for this reason.
+#: How an event is spoilt so that it must be rejected for this reason.
 SPOILERS: dict[Reason, Callable[[Event], bytes | None]] = {
     Reason.EMPTY: lambda event: None,
     Reason.MALFORMED_JSON: lambda event: to_json(event)[:-7],

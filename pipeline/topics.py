@@ -44,7 +44,7 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Creates the topics that are missing, and refuses a source that is not there."""
+    """Creates the topics that are missing, and rejects a source that is not there."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):

@@ -18,7 +18,7 @@ from ottla.pipeline.spans import Span, merged
 class Sent(NamedTuple):
     """One record: what it was meant to be and where Kafka put it."""
 
-    kind: str  # good, duplicate, late, or the reason (events.Reason) it must be refused for
+    kind: str  # good, duplicate, late, or the reason (events.Reason) it must be rejected for
     event_id: str
     event_time_ms: int
     user: str

@@ -41,8 +41,8 @@ class Outcome(Generic[ResponseT]):
     replies: Sequence[Response] = ()
     # Run after the records were replayed: soft state that may change only when the append succeeded.
     then: Callable[[], Outcome[ResponseT]] | None = None
-    # Run instead of `then` when the append was refused; without it the request gets the error.
-    refused: Callable[[KafkaError], Outcome[ResponseT]] | None = None
+    # Run instead of `then` when the append was rejected; without it the request gets the error.
+    rejected: Callable[[KafkaError], Outcome[ResponseT]] | None = None
     atomic: bool = True
     # Set for records that count only when this producer's transaction is committed.
     producer: Producer | None = None

@@ -142,7 +142,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_unasked(
         self, partition: int, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Let the shard decide on an event; KafkaError when it is not loaded or the log refuses the records."""
+        """Let the shard decide on an event; KafkaError when it is not loaded or the log rejects the records."""
         context = self._active(partition)
         context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
 

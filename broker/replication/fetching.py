@@ -53,7 +53,7 @@ TOPIC_IDS_VERSION = 13
 
 
 class FetchedBroker(Protocol):
-    """The dependencies of a fetch, a subset of those of the handlers (broker/parts.py)."""
+    """The dependencies of a fetch, a subset of those of the handlers (broker/components.py)."""
 
     world: World
     configs: BrokerConfigs

@@ -331,9 +331,9 @@ class Partition(PartitionState):
             state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
             self.advance_high_watermark()
 
-    def isr_refused(self, error: ErrorCode) -> bool:
+    def isr_rejected(self, error: ErrorCode) -> bool:
         """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
-        state_changes.isr_refused(self, self.proposed_isr, error)
+        state_changes.isr_rejected(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
             return False

@@ -12,7 +12,7 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.roles import Follower
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from ottla.controller.raft.voters import Endpoint
+from ottla.controller.raft.voters import QuorumEndpoint
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RaftStatus:
         return LeaderAndEpoch(self._core.leader_id, self._core.epoch)
 
     @property
-    def leader_endpoint(self) -> Endpoint | None:
+    def leader_endpoint(self) -> QuorumEndpoint | None:
         """The endpoint for requests that only the leader serves."""
         endpoints = self._core.leader_endpoints
         return self._core.quorum_endpoint(endpoints) if endpoints else None

@@ -18,7 +18,7 @@ class Setting(NamedTuple):
     origin: str
 
 
-class Refused(Exception):
+class ContainerError(Exception):
     """The container cannot run. As text one line: what, where, and the remedy."""
 
     def __init__(self, what: str, where: str, remedy: str) -> None:

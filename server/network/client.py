@@ -18,7 +18,7 @@ from ottla.protocol.schema import info_of
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol, RequestTimeout
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
-from ottla.server.security.sasl.client import LoginRefused
+from ottla.server.security.sasl.client import LoginRejected
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -139,7 +139,7 @@ class Channel:
             return ChannelClosed(f"{self.where} did not take a connection within {CONNECT_TIMEOUT_MS} ms")
         except ChannelClosed as error:
             return error
-        except LoginRefused as refused:
+        except LoginRejected as refused:
             return ChannelClosed(f"the login at {self.where} failed: {refused}")
         except OSError as error:
             return ChannelClosed(f"cannot connect to {self.where}: {error.strerror or error}")

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 Frame: TypeAlias = tuple[bytes, Pieces, int]
 #: The frame for what the mechanism gives, and for its failure, if Kafka answers that.
 Accepted: TypeAlias = Callable[[bytes], Frame]
-Refused: TypeAlias = Callable[[SaslFailure], "Frame | None"]
+Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
 #: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
 LOGIN_TIMEOUT_MS = 30_000
@@ -249,13 +249,13 @@ class Login:
             lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
             return answer(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms))
 
-        def refused(failure: SaslFailure) -> Frame:
+        def rejected(failure: SaslFailure) -> Frame:
             message = failure.for_client or (
                 f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
             )
             return answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
 
-        self._evaluate(bytes(request.auth_bytes), accepted, refused)
+        self._evaluate(bytes(request.auth_bytes), accepted, rejected)
 
     def _token(self, token: bytes) -> None:
         def accepted(challenge: bytes) -> Frame:
@@ -263,20 +263,20 @@ class Login:
 
         self._evaluate(token, accepted, lambda failure: None)
 
-    def _evaluate(self, token: bytes, accepted: Accepted, refused: Refused) -> None:
+    def _evaluate(self, token: bytes, accepted: Accepted, rejected: Rejected) -> None:
         assert self._exchange is not None, "set by the handshake"
         try:
             outcome = self._exchange.evaluate(token)
             if isinstance(outcome, Slow):
                 self._connection.pause(Pause.WORK)
-                work = self._finish_later(outcome, accepted, refused)
+                work = self._finish_later(outcome, accepted, rejected)
                 self._logins.world.spawn(work, f"login {self._connection.id}")
             else:
                 self._finish(outcome, accepted)
         except SaslFailure as failure:
-            raise LoginFailed(str(failure), refused(failure)) from None
+            raise LoginFailed(str(failure), rejected(failure)) from None
 
-    async def _finish_later(self, slow: Slow, accepted: Accepted, refused: Refused) -> None:
+    async def _finish_later(self, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
         """The connection reads nothing meanwhile."""
         connection = self._connection
         try:
@@ -285,7 +285,7 @@ class Login:
                 return
             self._finish(outcome, accepted)
         except SaslFailure as failure:
-            self._fail(str(failure), refused(failure))
+            self._fail(str(failure), rejected(failure))
             return
         connection.flush()
         connection.resume(Pause.WORK)
