@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.controller.decisions.delegation_tokens import create, expire, renew
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -13,11 +15,12 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.delegation_tokens import may_handle_tokens
+from ottla.server.security.delegation_tokens import TokensByHmac, may_handle_tokens
 from ottla.server.security.operations import CREATE_TOKENS, USER
 from ottla.server.security.principal import Principal
 
 T = TypeVar("T")
+RequestT = TypeVar("RequestT")
 #: DelegationTokenManager.ErrorTimestamp.
 NO_TIMESTAMP = -1
 
@@ -57,26 +60,33 @@ def handle_create(
 def handle_renew(
     components: ControllerComponents, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> Reply[RenewDelegationTokenResponse]:
-    def write() -> Reply[RenewDelegationTokenResponse]:
-        tokens = _check_enabled(components)
-        now_ms, principal = components.world.clock.wall_ms(), context.connection.principal
-        return components.controller.write(lambda state: renew(state, request, principal, tokens, now_ms))
-
-    return _answered(context, write, lambda error: RenewDelegationTokenResponse(error.code, NO_TIMESTAMP))
+    return _change_expiry(components, request, context, renew, RenewDelegationTokenResponse)
 
 
 def handle_expire(
     components: ControllerComponents, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> Reply[ExpireDelegationTokenResponse]:
-    def write() -> Reply[ExpireDelegationTokenResponse]:
+    return _change_expiry(components, request, context, expire, ExpireDelegationTokenResponse)
+
+
+def _change_expiry(
+    components: ControllerComponents,
+    request: RequestT,
+    context: RequestContext,
+    decide: Callable[[ControlState, RequestT, Principal, TokensByHmac, int], Outcome[T]],
+    response: Callable[[int, int], T],
+) -> Reply[T]:
+    """Write the decision; an error is answered by `response` with its code and no timestamp."""
+
+    def write() -> Reply[T]:
         tokens = _check_enabled(components)
         now_ms, principal = components.world.clock.wall_ms(), context.connection.principal
-        return components.controller.write(lambda state: expire(state, request, principal, tokens, now_ms))
+        return components.controller.write(lambda state: decide(state, request, principal, tokens, now_ms))
 
-    return _answered(context, write, lambda error: ExpireDelegationTokenResponse(error.code, NO_TIMESTAMP))
+    return _answered(context, write, lambda error: response(error.code, NO_TIMESTAMP))
 
 
-def _check_enabled(components: ControllerComponents) -> Any:
+def _check_enabled(components: ControllerComponents) -> TokensByHmac:
     if components.tokens is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     return components.tokens

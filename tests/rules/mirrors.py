@@ -224,6 +224,7 @@ COVERED_BY: dict[str, str] = {
     "controller/routes.py": "tests/controller/handlers/test_handlers.py",
     "ottla/admin.py": "tests/deploy/test_readiness.py",
     "ottla/certificates.py": "tests/server/security/tls/test_contexts.py",
+    "ottla/cli/client/connection.py": "tests/ottla/test_main.py",
     "ottla/cli/client/security.py": "tests/ottla/cli/shims/test_tools.py",
     "ottla/cli/local_security.py": "tests/ottla/testing/test_secure_cluster.py",
     "ottla/testing/connection.py": "tests/ottla/testing/test_secure_cluster.py",
