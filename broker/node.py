@@ -43,7 +43,7 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000
 
 
 class BrokerNode:
-    """See the module."""
+    """A broker: its components and their life cycle."""
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ class Answered(NamedTuple):
     api_key: ApiKey
     handler: LocalHandler
     authorization: Rules
-    #: Where an answer may be encoded already.
+    #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
 
 
@@ -117,7 +117,7 @@ class Forwarded(NamedTuple):
     api_key: ApiKey
 
 
-#: No permission is needed, as in Kafka.
+#: The rules of an API that needs no permission, as in Kafka.
 OPEN: tuple[Whole, ...] = ()
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)

@@ -130,7 +130,7 @@ class Node(NodeState):
                 self._prometheus = PrometheusExporter(self.metrics, "0.0.0.0", metrics_port)
                 await self._prometheus.start()
         except (Exception, asyncio.CancelledError):
-            # Not at GeneratorExit: the loop has dropped this coroutine, and nothing can be awaited any more.
+            # GeneratorExit is not caught: the loop has dropped this coroutine, and nothing can be awaited.
             await self.stop()
             raise
         log.info("%s Kafka Server started", self.name)
@@ -234,7 +234,7 @@ class Node(NodeState):
         self.metadata.loader.add_publisher(lifecycle)
         add_broker_sources(self.metrics, self.world, broker)
         await broker.start(lambda: self.metadata.introduce(broker.publisher))
-        # Not before: Metadata without a single live broker leaves librdkafka waiting for its next refresh, five minutes on.
+        # Listeners accept only now: a Metadata response without a live broker makes librdkafka wait for its next refresh, in five minutes.
         for listener in listeners:
             await listener.accept()
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
@@ -273,7 +273,7 @@ class Node(NodeState):
         if broker is not None:
             api_versions.controller_versions = lambda: broker.controller.versions
         if not self._request_metrics:
-            # Of the broker's routes where there are two tables: both have APIs of the same names.
+            # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
         # The clients of controllers are nodes, which no quota holds back; their forwarded mutations are counted by the handlers.

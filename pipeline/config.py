@@ -24,7 +24,7 @@ def setting(default: Any, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Where the cluster is and which topics are used."""
+    """The address of the cluster, and the topics."""
 
     bootstrap_servers: str = setting("localhost:9092", "host:port, comma separated")
     events: str = setting(
@@ -87,7 +87,7 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Where results go and when."""
+    """The places of the results, and their triggers."""
 
     output: str = setting(
         "pipeline-data", "folder for tables, checkpoints and progress; local or mounted where the driver runs"
@@ -215,7 +215,7 @@ def duration_ms(text: str, name: str) -> int:
 
 
 def check(config: Config) -> None:
-    """What has to hold between settings."""
+    """Checks the relations between settings."""
     pipeline = config.pipeline
     if pipeline.trigger != "once":
         duration_ms(pipeline.trigger, "pipeline.trigger")

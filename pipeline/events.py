@@ -24,7 +24,7 @@ from ottla.pipeline.errors import PipelineError
 AVRO_MAGIC = b"\x00"
 AVRO_FRAME = struct.Struct(">bi")
 SHIPPED_SCHEMAS = str(Path(__file__).parent / "schemas")
-#: No page is read for longer than a day: such a duration is a bug of the sender.
+#: A duration above one day is a bug of the sender.
 DURATION_MS_MAX = 86_400_000
 
 
@@ -120,7 +120,7 @@ def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | Re
 
 
 class Limits(NamedTuple):
-    """What `judge` has to know of the configuration; small, for it travels to every executor."""
+    """The part of the configuration that `judge` needs. It is small, because it is sent to every executor."""
 
     schemas: Schemas
     max_lateness_ms: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 
-#: What is looked for in the text of an exception and its causes; the first row that fits is the answer.
+#: Patterns for the text of an exception and its causes; the first row that matches decides.
 MEANINGS = (
     (r"UNKNOWN_TOPIC_OR_PARTITION|UnknownTopicOrPartition|does not exist\b.*topic|This server does not host this topic",
      "a topic of the source does not exist", "create it, or correct kafka.events, [source] subscribe or assign"),
@@ -44,7 +44,7 @@ def explained(error: Exception, config: Config) -> PipelineError:
 
 
 def first_line(text: str) -> str:
-    """What was said, without the call that py4j says first."""
+    """Returns the message without the call that py4j puts first."""
     lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
     return said[0][:240] if said else "it gave no reason"

@@ -39,7 +39,7 @@ DEFAULTS = {
 
 
 def missing() -> str | None:
-    """What stands in the way of running Spark here, with its remedy; None if nothing does."""
+    """Returns the missing requirement of Spark with its remedy; None if nothing is missing."""
     for module in NEEDED_MODULES:
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is missing; install it: {INSTALL}"

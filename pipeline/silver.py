@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "silver"
 DEAD_LETTERS: Final = "dead-letters"
-#: Of bronze: what a dead letter repeats and where it came from.
+#: The columns of bronze that a dead letter repeats, and its origin.
 TAKEN = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 EVENT = "event_id STRING, event_time TIMESTAMP, user STRING, page STRING, duration_ms BIGINT, referrer STRING"
 JUDGED = f"{TAKEN}, {EVENT}, reason STRING, detail STRING"

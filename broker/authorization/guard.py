@@ -50,7 +50,7 @@ class Each(NamedTuple):
     source: str
     target: str
     action: ActionOf
-    #: Whether a rejection says so in words too.
+    #: True if the response has an error message besides the code.
     has_message: bool = False
     #: If this is allowed, the elements are not checked one by one.
     unless: ActionOf | None = None

@@ -42,7 +42,7 @@ SHUTDOWN_POLL_MS = 10
 
 
 class BrokerLifecycle:
-    """It is also a publisher: on new metadata a fenced broker sends a heartbeat at once."""
+    """Registers the broker and sends its heartbeats. As a publisher of metadata it sends one at once while the broker is fenced."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a broker registers, and for which answers it gives up registering."""
+"""The registration of a broker, and the errors after which it stops registering."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ class CoordinatorContext(Generic[ShardT]):
         try:
             self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
         except Exception:
-            # As in `_append`: the marker is in the log, and the state does not have it.
+            # The marker is in the log and the state does not have it, as in `_append`.
             self._memory_is_wrong()
             raise
 

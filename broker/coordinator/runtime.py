@@ -130,7 +130,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """As `write`, through a reply that the shard may keep and complete with a later decision."""
+        """Like `write`, with a reply that the shard may keep and complete with a later decision."""
         try:
             context = self._active(partition)
             response = context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))

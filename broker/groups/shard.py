@@ -37,7 +37,7 @@ class Client(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """What groups read of the newest metadata."""
+    """The newest metadata as far as groups need it."""
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]

@@ -28,7 +28,7 @@ from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer, Reply, gather
 from ottla.storage.preparation import Prepared
 
-#: By the id of the request's PartitionProduceData.
+#: Prepared batches by `id()` of their PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]
 NONE_PREPARED: PreparedBatches = {}
 ProduceAnswer: TypeAlias = Answer[ProduceResponse | None]

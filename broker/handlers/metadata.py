@@ -58,7 +58,7 @@ def _answer_in_cluster(broker: BrokerComponents, request: MetadataRequest, conte
 
 
 def names_lost_leader(broker: BrokerComponents, request: MetadataRequest, api_version: int) -> bool:
-    """Whether the answer would send the client to a broker that has just died (lost_leaders.py)."""
+    """Returns True if the response would send the client to a broker that has just died (lost_leaders.py)."""
     lost = {
         node_id
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
@@ -68,7 +68,7 @@ def names_lost_leader(broker: BrokerComponents, request: MetadataRequest, api_ve
 
 
 def names_any(broker: BrokerComponents, request: MetadataRequest, api_version: int, leaders: Collection[int]) -> bool:
-    """Whether the answer names one of these as a leader."""
+    """Returns True if the response names one of these brokers as a leader."""
     if not leaders:
         return False
     topics = broker.metadata.image.topics
@@ -151,7 +151,7 @@ def _complete(
 
 
 def _names_many(broker: BrokerComponents, request: MetadataRequest) -> bool:
-    """Whether the topics that are asked for have more partitions than are encoded in one turn."""
+    """Returns True if the requested topics have more partitions than are encoded in one turn."""
     topics, count = broker.metadata.image.topics, 0
     for asked in request.topics or ():
         image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
@@ -167,7 +167,7 @@ def _complete_named(
     reply: Reply[Metadata],
     rows: Rows | None,
 ) -> None:
-    """With the topics that are asked for, of all that are encoded."""
+    """Completes the reply with the requested topics."""
     if reply.cancelled or rows is None:
         _complete(broker, request, context, reply, rows)
         return

@@ -26,7 +26,7 @@ ABORTABLE_SINCE = 4
 ADDED_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
-# To the client a transaction coordinator that cannot be asked is a group coordinator that is not ready.
+# The client gets the error of a group coordinator that is not ready, because it does not know the other coordinator.
 VERIFICATION_ERRORS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 

@@ -24,7 +24,7 @@ def handle(
     broker: BrokerComponents, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> Answer[WriteTxnMarkersResponse]:
     reply: Reply[WriteTxnMarkersResponse] = Reply()
-    # As Kafka answers: several markers of one producer are one entry.
+    # Several markers of one producer get one entry in the response, as in Kafka.
     by_producer: dict[int, Results] = {}
     left = len(request.markers)
     if not left:

@@ -30,12 +30,12 @@ from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
 from ottla.storage.snapshot_files import Decoded
 
-#: flush.messages: each append is on the disk before it counts.
+#: The value of flush.messages with which each append is flushed before it counts.
 EVERY_RECORD = 1
 
 
 class Partition(PartitionState):
-    """See the module."""
+    """One replica of a partition, with the verbs that change its state."""
 
     __slots__ = ("_isr_changes",)
 
@@ -64,7 +64,7 @@ class Partition(PartitionState):
         isr: Sequence[int],
         now_ms: int,
     ) -> None:
-        """Also called for a change of the ISR or the replicas under the same leader epoch."""
+        """Become the leader, or take over a new ISR or new replicas in the same leader epoch."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:

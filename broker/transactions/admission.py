@@ -64,7 +64,7 @@ class Admission:
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         self._operation = _operation(api_version)
-        #: Whether batches may have to be prepared: first of all, as nothing may happen between the word and the append.
+        #: True if batches may have to be prepared. That comes first, because no turn may pass between verification and append.
         self.prepares = False
         producer: tuple[int, int] | None = None
         self._rejected: dict[TopicPartition, KafkaError] = {}

@@ -29,7 +29,7 @@ from ottla.storage.log import Origin
 Results: TypeAlias = dict[TopicPartition, ErrorCode]
 
 ACKS_ALL = -1
-# To the transaction coordinator a group coordinator that is not ready is a leader that is not ready.
+# The transaction coordinator gets the error of a leader that is not ready, because it retries those.
 GROUP_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,

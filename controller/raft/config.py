@@ -25,7 +25,7 @@ class RaftConfig:
     static_voters: VoterSet = NO_VOTERS
     #: controller.quorum.bootstrap.servers: the addresses from which the leader is requested.
     bootstrap_servers: QuorumEndpoints = ()
-    #: Whether the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
+    #: True if the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
     can_vote: bool = True
     #: controller.quorum.auto.join.enable: a controller that is no voter asks to be one.
     auto_join: bool = False

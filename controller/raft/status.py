@@ -1,5 +1,5 @@
-"""What the rest of the node may ask a replica of the metadata log: who leads, in which epoch, how far the log is committed, and
-for its snapshots. Nothing here steps the core."""
+"""The status of a replica of the metadata log for the rest of the node: leader, epoch, committed offset and
+snapshots. Nothing here steps the core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RaftStatus:
-    """See the module. `RaftNode` (driver.py) inherits it, and is the only one that steps the core."""
+    """The status of a replica, without its verbs. `RaftNode` (driver.py) inherits it, and is the only one that steps the core."""
 
     _core: RaftCore
     _log: MetadataLog

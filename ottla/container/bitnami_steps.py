@@ -1,4 +1,4 @@
-"""What users of the bitnami image have run before the node starts: variables that are commands, and scripts they mount."""
+"""Commands in variables and mounted scripts, which the bitnami image runs before the node starts."""
 
 from __future__ import annotations
 

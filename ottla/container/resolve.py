@@ -1,4 +1,4 @@
-"""From a container's environment and mounted files to the properties of a node. Nothing is started, written or checked here."""
+"""Maps a container's environment and mounted files to the properties of a node. Nothing is started, written or checked here."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], di
 
 
 def is_reference(variable: str) -> bool:
-    """Whether the variable names a file with another one's value. sasl.oauthbearer.assertion.file is a property itself."""
+    """Returns True if the variable names a file with the value of another one. sasl.oauthbearer.assertion.file is a property itself."""
     name = variable.removesuffix(SUFFIX)
     if name == variable or variable in PATHS:
         return False

@@ -19,7 +19,7 @@ class Setting(NamedTuple):
 
 
 class ContainerError(Exception):
-    """The container cannot run. As text one line: what, where, and the remedy."""
+    """The container cannot run. Its text is one line: where, what, and the remedy."""
 
     def __init__(self, what: str, where: str, remedy: str) -> None:
         super().__init__(f"{where}: {what}; {remedy}" if where else f"{what}; {remedy}")

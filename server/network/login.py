@@ -53,7 +53,7 @@ LOGIN_TIMEOUT_MS = 30_000
 REAUTHENTICATION_INTERVAL_MS = 1_000
 #: From this version of SaslHandshake on tokens are in SaslAuthenticate requests.
 WITH_HEADERS = 1
-#: How much of a reason the log shows.
+#: The length at which the log cuts a reason.
 REASON_SHOWN = 300
 
 
@@ -73,7 +73,7 @@ class LoginRules:
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
     request_bytes_max: int = 524_288
     failed_delay_ms: int = 100
-    #: By mechanism: connections.max.reauth.ms.
+    #: connections.max.reauth.ms by mechanism.
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
 
     def session_ms(self, mechanism: str, expires_ms: int | None, now_ms: int) -> int | None:
@@ -97,7 +97,7 @@ class LoginCounts:
 
 
 class Logins:
-    """What the connections of one SASL listener share."""
+    """The rules and credentials that the connections of one SASL listener share."""
 
     def __init__(self, rules: LoginRules, requests: Requests, world: World, wheel: TimerWheel) -> None:
         """`requests`: the dispatcher of authenticated connections."""
@@ -150,7 +150,7 @@ class Login:
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        #: Of the session that is to be renewed; None in the first login.
+        #: The principal of the session that is re-authenticated; None in the first login.
         self._principal: Principal | None = None
         self._session_ms: int | None = None
         self._renewed_ms = -REAUTHENTICATION_INTERVAL_MS

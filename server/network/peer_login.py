@@ -1,4 +1,4 @@
-"""How a channel logs in at a SASL listener of another node, before its first request."""
+"""The login of a channel at a SASL listener of another node, before its first request."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def rejection(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupRespons
 
 
 def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
-    """Whether the group is below group.max.size. During a rebalance only rejoined members count: after the limit was lowered, the last ones are removed."""
+    """Returns True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
     size_max = shard.config.group_max_size
     if group.state is PREPARING_REBALANCE:
         member = group.members.get(member_id)

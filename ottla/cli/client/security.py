@@ -1,4 +1,4 @@
-"""How a command connects, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
+"""Security of a command's connections, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ app = App(
 )
 
 COLUMNS = ("permission", "user", "operation", "resource", "pattern", "host")
-#: That of another address.
+#: An address that no client has: only entries for all hosts apply to it.
 NO_HOST = "0.0.0.0"
 
 

@@ -41,7 +41,7 @@ SCRAM_METADATA_VERSION = metadata_version_level("3.5-IV2")
 
 
 class CannotFormat(Exception):
-    """Nothing was formatted; the text says why."""
+    """No directory was formatted, for the reason in the text."""
 
 
 def directories_of(properties: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The client's side of SASL, for connections to other nodes: the answer to each challenge, and whether the server is the right one.
+"""The client's side of SASL, for connections to other nodes: it answers challenges, and SCRAM verifies the server, too.
 
 A step may need a password hashed (SCRAM), which takes milliseconds: the caller runs `answer` on a worker.
 """
@@ -35,7 +35,7 @@ class LoginRejected(Exception):
 
 
 class ClientExchange(Protocol):
-    """One login."""
+    """The client's side of one login."""
 
     @property
     def is_slow(self) -> bool:
@@ -61,7 +61,7 @@ class PlainClient:
 
 
 class ScramClient:
-    """See scram.py for the server's side."""
+    """SCRAM (RFC 5802). scram.py is the server's side."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, token: bool = False) -> None:
         """`token`: the user is the id of a delegation token, and the password its HMAC."""
@@ -124,5 +124,5 @@ class OAuthBearerClient:
         if self._token:
             token, self._token = self._token, ""
             return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-        # The server has rejected the token, and says why only after this.
+        # The server has rejected the token, and sends the reason only after this byte (RFC 7628).
         return b"\x01" if challenge else None

@@ -1,4 +1,4 @@
-"""Tokens with which this node logs in by OAUTHBEARER, of an identity provider: the client-credentials grant (RFC 6749)."""
+"""Gets this node's own OAUTHBEARER tokens from an identity provider, by the client-credentials grant (RFC 6749)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ClientCredentials:
         except OSError as error:
             raise LoginRejected(f"no token from {self._url}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # The response is not repeated, because it may have the token.
+            # The message does not contain the response, because it may have the token.
             raise LoginRejected(f"{self._url} answered without a token") from None
         self._until_ms = now_ms + int(lifetime_s * MS_PER_S * self._part)
         return self._token

@@ -28,7 +28,7 @@ SEGMENTS = 3
 
 
 class Token(NamedTuple):
-    """What a valid token says."""
+    """The claims of a valid token."""
 
     subject: str
     expires_ms: int
@@ -88,7 +88,7 @@ class UnsecuredTokens:
     """Accepts tokens without a signature, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: for development only."""
 
     def __init__(self, options: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
-        """`options` of the JAAS entry. Raises ConfigError."""
+        """`options`: those of the JAAS entry. Raises ConfigError."""
         prefix = "unsecuredValidator"
         self._wall_ms = wall_ms
         self._subject = options.get(f"{prefix}PrincipalClaimName", "").strip() or "sub"

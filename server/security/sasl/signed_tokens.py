@@ -27,7 +27,7 @@ OPTIONS: Options = {
     "verify_sub": False,
     "verify_jti": False,
 }
-#: How many keys are tried for a token that does not name its key.
+#: The limit of keys that are tried for a token that does not name its key.
 KEYS_TRIED_MAX = 8
 
 Keys = Mapping[str | None, jwt.PyJWK]

@@ -1,4 +1,4 @@
-"""From the ssl.* properties to contexts of OpenSSL, for both sides of a connection."""
+"""Makes OpenSSL contexts from the ssl.* properties, for both sides of a connection."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
-#: How often the files are looked at. Kafka looks at them only when its configuration is altered.
+#: The interval of checks for changed files. Kafka checks them only when its configuration is altered.
 LOOK_MS = 1_000
 
 
@@ -61,7 +61,7 @@ class Side:
 
 
 class NodeTls:
-    """See the module."""
+    """The TLS contexts of a node's listeners and of its connections to other nodes."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world = world
@@ -163,7 +163,7 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # Of what is tried now: a file that is wrong is reported once, not at each look.
+            # The states are those of the files that are tried now, so that an invalid file is reported once, not at each check.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)

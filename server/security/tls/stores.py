@@ -30,7 +30,7 @@ from ottla.storage.errors import StorageFailure
 PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
 PRIVATE_KEY = "PRIVATE KEY"
-#: What the certificate's public key is compared with.
+#: The form in which public keys of certificate and private key are compared.
 PUBLIC = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -43,7 +43,7 @@ class KeyStore:
 
     @property
     def pem(self) -> bytes:
-        """For OpenSSL: the key is not encrypted."""
+        """Returns the PEM text for OpenSSL, with the key unencrypted."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
