@@ -227,6 +227,7 @@ class Node(NodeState):
             self.quotas,
             self.authorizer,
             self._security.to_brokers,
+            self._security.check_stores,
         )
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)

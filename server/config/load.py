@@ -7,6 +7,7 @@ Unknown names are kept (extensions may read them) and listed in one log line; th
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -142,6 +143,13 @@ class NodeConfig:
         """The name of the listener that brokers use among themselves."""
         name: str = self._values["inter.broker.listener.name"] or self._values["security.inter.broker.protocol"]
         return name.upper()
+
+    def with_dynamic(self, broker: Mapping[str, str]) -> NodeConfig:
+        """Returns a copy with other dynamic configurations of this broker, without watchers."""
+        other = copy.copy(self)
+        other._levels, other._watchers = Levels(dict(broker), self._levels.default, self.static), []
+        other._values = broker_values(other._levels, [])
+        return other
 
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
         """Applies the dynamic configurations of this broker and of all brokers; returns the names that changed."""
