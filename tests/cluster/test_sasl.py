@@ -116,7 +116,7 @@ class Sending:
         self.refused: dict[int, int] = {}
         self.errors: set[int] = set()
         self._topic = topic
-        self._producer = Producer({**config, "acks": "all", "linger.ms": 0, "error_cb": self._failed})
+        self._config = {**config, "acks": "all", "linger.ms": 0, "error_cb": self._failed}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -129,12 +129,12 @@ class Sending:
         self._thread.join()
 
     def _run(self) -> None:
-        number = 0
+        producer, number = Producer(self._config), 0
         while not self._stop.is_set():
-            self._producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
-            self._producer.poll(0.01)
+            producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
+            producer.poll(0.01)
             number += 1
-        self._producer.purge()
+        producer.purge()
 
     def _failed(self, error: KafkaError) -> None:
         self.errors.add(error.code())
