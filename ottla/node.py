@@ -163,6 +163,7 @@ class Node(NodeState):
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
                 quotas=self.quotas,
+                static_configs=config.static,
             )
             await self.metadata.raft.open()
             listeners = await self._bind(config.controller_endpoints, self.controller.routes())

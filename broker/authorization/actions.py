@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
-from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.describe_configs import guard_of
 from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_ACTION,
@@ -101,12 +101,5 @@ def find_share_coordinator(broker: BrokerComponents, request: Any, element: obje
 
 
 def describe_config_resource(broker: BrokerComponents, request: object, resource: Any) -> Action | None:
-    """Configs of brokers and of client metrics subscriptions belong to the cluster resource."""
-    match resource.resource_type:
-        case ResourceType.TOPIC:
-            return Action(DESCRIBE_CONFIGS, TOPIC, resource.resource_name)
-        case ResourceType.GROUP:
-            return Action(DESCRIBE_CONFIGS, GROUP, resource.resource_name)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
-            return Action(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME)
-    return None
+    guard = guard_of(resource)
+    return None if guard is None else Action(DESCRIBE_CONFIGS, *guard)
