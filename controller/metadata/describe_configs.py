@@ -2,7 +2,7 @@
 
     topic           described by any node, with its own values as defaults
     broker          its id: the values of this node, static ones among them, so only the node itself can describe them; "": what is set for all
-    broker logger   the root logger and those of the packages, with their levels
+    broker logger   the loggers of the node with their levels (server/loggers.py)
     group, client metrics
 
 v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible. Secrets are never returned.
@@ -10,7 +10,6 @@ v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from typing import Protocol
 
@@ -26,6 +25,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.server import loggers
 from ottla.server.config.dynamic import (
     Described,
     Levels,
@@ -43,10 +43,6 @@ from ottla.server.security.operations import (
     GROUP,
     TOPIC,
 )
-
-#: Python's level names are Kafka's but for these two.
-LOG_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
-PACKAGES = ("protocol", "storage", "server", "controller", "broker", "ottla")
 
 
 class NodeConfigs(Protocol):
@@ -142,12 +138,10 @@ def _check_is_this_node(node: NodeConfigs, name: str) -> None:
 
 
 def _loggers() -> list[Described]:
-    rows = []
-    for name in ("root", *PACKAGES):
-        level = logging.getLevelName(logging.getLogger(None if name == "root" else name).getEffectiveLevel())
-        level = LOG_LEVELS.get(level, level)
-        rows.append(Described(name, level, False, Source.DYNAMIC_BROKER_LOGGER, False, [], Type.STRING, None))
-    return rows
+    return [
+        Described(name, level, False, Source.DYNAMIC_BROKER_LOGGER, False, [], Type.STRING, None)
+        for name, level in loggers.levels()
+    ]
 
 
 def _row(row: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
