@@ -29,7 +29,7 @@ VARLONG_BYTES_MAX = 10
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes and 32 bits."""
+    """Reads an unsigned varint of at most five bytes and 32 bits."""
     first = buf[pos]
     if first < 128:
         return first, pos + 1

@@ -1,4 +1,4 @@
-"""Topics that come into being by being mentioned: by clients (auto.create.topics.enable) and by coordinators.
+"""Automatic creation of topics: of those that clients request (auto.create.topics.enable), and of coordinators' internal topics.
 
 The controller decides and creates; this file says with which settings it is asked, and sees to it that a name is asked for
 once at a time, however many clients mention it. They wait until the topic arrives by the metadata log, is refused, or their

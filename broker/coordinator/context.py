@@ -35,7 +35,7 @@ T = TypeVar("T")
 class State(Enum):
     LOADING = 0
     ACTIVE = 1
-    FAILED = 2  # the log could not be read, or memory is not what it says: NOT_COORDINATOR until it is loaded again
+    FAILED = 2  # the log could not be read, or the state differs from it: NOT_COORDINATOR until it is loaded again
     CLOSED = 3
 
 
@@ -148,7 +148,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.state = state
 
     def perform(self, outcome: Outcome[T]) -> T | None:
-        """Append, replay, go on with `then`, send `replies` when they are committed; gives the request's own response."""
+        """Append, replay, continue with `then`, and send `replies` when they are committed; returns the response of the request."""
         assert not self._busy, "a decision was made inside another one's append or replay"
         self._busy = True
         response: T | None = None

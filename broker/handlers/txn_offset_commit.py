@@ -41,7 +41,7 @@ def handle(
 
 
 def _commit(broker: BrokerComponents, request: TxnOffsetCommitRequest, version: int) -> Answer[TxnOffsetCommitResponse]:
-    """The offsets' own partition is part of the transaction: its leader asks like the leader of any other."""
+    """The partition of the offsets is part of the transaction, so its leader verifies it with the coordinator like any other."""
     tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     partition = broker.replicas.get(*tp)
     log = None if partition is None else partition.leader_log

@@ -70,7 +70,7 @@ class Partition(PartitionState):
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
         proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
-        # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
+        # The response to AlterPartition came before its metadata, and the next proposal was based on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
         keeps_proposal = (
             not new_epoch
@@ -145,7 +145,7 @@ class Partition(PartitionState):
             self.flush_messages = self.log.config.flush_messages
 
     def go_offline(self) -> None:
-        """The log directory failed. Nothing is retried; the answers say KAFKA_STORAGE_ERROR from now on."""
+        """The log directory has failed. Nothing is retried; responses have KAFKA_STORAGE_ERROR from now on."""
         self.offline = True
         self.leader_log = None
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)

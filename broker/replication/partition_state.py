@@ -166,7 +166,7 @@ class PartitionState:
         return log
 
     def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
-        """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
+        """Check that the replica is assigned, and that its process is not older than one that has fetched already (KIP-903).
 
         The two errors make an early follower retry (KIP-320 knows epochs, older do not).
         """

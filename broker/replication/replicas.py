@@ -51,7 +51,7 @@ class LeadershipListener(Protocol):
         """This node leads the partition since now, in a new leader epoch."""
 
     def on_resigned(self, partition: Partition) -> None:
-        """This node does not lead the partition any more."""
+        """This node has stopped leading the partition."""
 
 
 class Fetchers(Protocol):

@@ -199,8 +199,8 @@ class TransactionCoordinator:
             known.stop()
 
         def write_completion() -> None:
-            """Once more, later, when the record is not appended: whatever the log refuses it for (a full disk, too few
-            replicas), nothing else would end the transaction while this broker leads.
+            """Write the completion, and retry later if the log rejects the record (a full disk, too few replicas),
+            because only this task completes the transaction while this broker leads.
             """
             if self._sendings.get(transactional_id) is not sending:
                 return

@@ -11,7 +11,7 @@ Address = tuple[str, int]
 
 
 class Detours:
-    """Connects where `ways` says; listens as ever."""
+    """A network that connects to the addresses in `ways` instead; listening is unchanged."""
 
     def __init__(self, network: Network, ways: Mapping[Address, Address]) -> None:
         self._network = network

@@ -202,7 +202,7 @@ class Login:
             raise LoginFailed(f"Unknown API key {api_key}")
         api = APIS[ApiKey(api_key)]
         if self._state is State.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
-            # A version that is not served is answered, and the client asks again with a lower one.
+            # An unsupported version is answered, and the client retries with a lower one.
             self._knows_versions = version <= api.max_version
             self._logins.requests.dispatch(self._connection, buf, pos, end)
             return

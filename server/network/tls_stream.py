@@ -51,7 +51,7 @@ def nothing(*_: object) -> None:
 
 
 class ServerSide(tls.SSLObject):
-    """The server's end, which keeps the name by which the client asked for the server (SNI)."""
+    """The server's end of TLS, which keeps the server name that the client requested (SNI)."""
 
     asked_name: str | None = None
 
@@ -297,7 +297,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._closing and self._paused:
             self._paused = False
-            # Not at once: the protocol is in the middle of its own work.
+            # The call is deferred, because the protocol has not finished its own work.
             self._clock.call_later(0, self._resume)
 
     def _resume(self) -> None:

@@ -41,7 +41,7 @@ class Turn:
         self._set()
 
     def wait(self, served: Served) -> None:
-        """Serve it in one of the next turns: after those that wait already."""
+        """Serve the connection in a later turn, after those that wait already."""
         self._waiting.append(served)
         self._set()
 

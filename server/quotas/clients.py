@@ -177,7 +177,7 @@ class ClientQuotas:
         return wait_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
-        """The most that one answer should have: what the quota gives in one window, so that the waits are no longer than that."""
+        """Returns the limit of one response: the quota of one window, so that throttle times stay below a window."""
         meter = self.of(user, client_id).fetch
         return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
 

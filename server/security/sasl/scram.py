@@ -57,7 +57,7 @@ class TokenCredential(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """The credential of a password that the node knows itself."""
+    """A credential that the node derives from a password."""
 
     salt: bytes
     stored_key: bytes

@@ -1,7 +1,7 @@
 """The TLS of one node: of its listeners, and of its connections to other nodes. Certificates are replaced while it runs.
 
-A change comes from the dynamic configuration or from a file that has another time or size. What is new is made and checked
-first; when it does not fit, one line in the log says why, and what was there stays.
+A change comes from the dynamic configuration or from a file that has another time or size. The new context is made and checked
+first; if the check fails, the old one stays, and one log line has the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ListenerTls:
 
 @dataclass(slots=True)
 class Side:
-    """One end that has a context: who holds it, how it is made, and what it was made of."""
+    """One side with a context: a listener, or the connections to peers, with its properties and its files."""
 
     name: str
     listener: str
@@ -84,7 +84,7 @@ class NodeTls:
 
         def make(properties: TlsProperties) -> Made:
             if protocol == "SASL_SSL":
-                # Its clients have a name by SASL: a certificate is asked for only where the listener itself says so (KIP-684).
+                # Clients authenticate by SASL, so a certificate is requested only if the listener's own properties ask for it (KIP-684).
                 return server_context(properties, properties.own.get("ssl.client.auth", "none"))
             return server_context(properties, properties["ssl.client.auth"])
 
