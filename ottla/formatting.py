@@ -88,7 +88,7 @@ def _keep(files: Files, path: str) -> None:
         try:
             files.sync_dir(above)
         except StorageFailure as failure:
-            log.info("%s cannot be synced: %s", above, failure)  # not ours: then it has been there before
+            log.info("%s cannot be synced: %s", above, failure)  # another user's directory: it existed before
         if above == os.path.dirname(above):
             return
         above = os.path.dirname(above)

@@ -49,7 +49,7 @@ class LoopWatch:
         self._buckets = [0] * BUCKETS  # of the time since the last scrape
         self._longest_ns = 0
         self.held = 0  # times that the loop was held for more than HELD_MS_MAX
-        self.caught: str | None = None  # by what it is held at the moment
+        self.caught: str | None = None  # the stack that blocks the loop at present
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)

@@ -124,7 +124,7 @@ def own_settings(config: Config) -> dict[str, str]:
     }
     if config.spark.master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
-        # Everything is one machine: its name need not lead to it.
+        # Everything runs on one machine, whose host name may not resolve.
         found |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return found
 

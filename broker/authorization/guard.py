@@ -58,7 +58,7 @@ class Each(NamedTuple):
 
 
 class After(NamedTuple):
-    """Changes the answer in place. It has the last word when it stands first among the rows of an API."""
+    """Changes the response in place. The first rule of an API is applied last."""
 
     shape: Callable[[BrokerComponents, Any, RequestContext, Any], None]
 

@@ -31,5 +31,5 @@ def client_error(error: KafkaError) -> KafkaError:
 
 
 def error_code(error: KafkaError) -> ErrorCode:
-    """The response of what answers with a code alone."""
+    """Returns the response of an API whose only field is the error code."""
     return error.code

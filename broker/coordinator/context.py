@@ -98,7 +98,7 @@ class CoordinatorContext(Generic[ShardT]):
         self._on_replay_failed = on_replay_failed
 
     def load(self) -> None:
-        """Replay the log when the queue comes to it."""
+        """Replay the log when it is first in the queue."""
         log.info("Scheduling loading of metadata from %s-%d with epoch %d", *self.tp, self.leader_epoch)
         try:
             self._loader = loader = Loader(self.topic.partition_log, self.tp, self.topic.codec, self.shard)
@@ -210,7 +210,7 @@ class CoordinatorContext(Generic[ShardT]):
         if self._is_committed():
             isolated(callback)
             return
-        with suppress(KafkaError):  # leadership is lost: then it never is
+        with suppress(KafkaError):  # leadership is lost, so that the records are never committed
             self.topic.partition_log.when_committed(self.tp, self.last_written, lambda: self._when_idle(callback))
 
     def _when_idle(self, callback: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Work that goes over all keys of a shard, a bounded number of them in one turn of the loop."""
+"""Work on all keys of a shard, a bounded number of them in each turn of the loop."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _operation(version: int) -> Operation:
 def _take_out_unknown(
     broker: BrokerComponents, request: TxnOffsetCommitRequest, by_id: bool
 ) -> list[TxnOffsetCommitResponseTopic]:
-    """Leave in the request what exists, with name and id; give the answers for what does not."""
+    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
     topics = broker.metadata.image.topics
     unknown: list[TxnOffsetCommitResponseTopic] = []
     kept: list[TxnOffsetCommitRequestTopic] = []

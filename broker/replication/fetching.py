@@ -294,7 +294,7 @@ class Fetching:
         return sum(self._ready_bytes.values()) >= self.min_bytes
 
     def expire(self) -> None:
-        """max_wait_ms is over, or the session is about to be changed or closed: answer with what there is."""
+        """Answer with the present records: max_wait_ms is over, or the session is about to change."""
         try:
             self.attempt()
             self._answer()

@@ -77,7 +77,9 @@ class Partition(PartitionState):
             and proposed is not None
             and partition_epoch == self.partition_epoch
             and self.isr == frozenset(isr)
-            and proposed.issubset(replicas)  # else the controller refuses it as invalid, and no later metadata ends it
+            and proposed.issubset(
+                replicas
+            )  # otherwise the controller rejects it as invalid, and no later metadata would end the proposal
         )
         self.log = log
         log.producers.requires_verification = True

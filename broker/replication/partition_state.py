@@ -102,7 +102,7 @@ class PartitionState:
         self.topic_id = topic_id
         self.lag_time_ms_max = lag_time_ms_max
         self.log: Log | None = None
-        #: The log when this replica leads and its directory works, else None: one look answers the hot path.
+        #: The log if this replica leads and its directory is online, else None, so that the hot path has one check.
         self.leader_log: Log | None = None
         self.offline = False
         self.leader_id = NO_LEADER
@@ -124,7 +124,7 @@ class PartitionState:
         #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
         self.leader_throttle: Throttle | None = None
         self.follower_throttle: Throttle | None = None
-        #: flush.messages: after so many records the append that makes them full is answered after a flush.
+        #: flush.messages: the append that reaches this number of records is answered after a flush.
         self.flush_messages = NEVER
         self._committing = OffsetWaits()
         self._flushing = OffsetWaits()

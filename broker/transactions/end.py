@@ -108,7 +108,7 @@ def abort_and_fence(
 def abort_timed_out(
     shard: TransactionShard, now_ms: int, seen: Transaction, new_producer_id: int | None
 ) -> Outcome[ErrorCode]:
-    """Unless something has happened to it meanwhile."""
+    """Abort the transaction, unless its state has changed meanwhile."""
     transaction = shard.find(seen.transactional_id)
     if transaction != seen:
         return Outcome(response=ErrorCode.NONE)

@@ -71,7 +71,7 @@ class MarkerSending:
         self._retry: TimerHandle | None = None
 
     def start(self) -> None:
-        """Send what is not on its way; done at once when nothing is left."""
+        """Send the markers that are not in flight; complete at once if none is left."""
         self._retry = None
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in sorted(self.left - self._in_flight):

@@ -191,7 +191,7 @@ class TransactionCoordinator:
     # ---- what the shards set off
 
     def complete(self, transaction: Transaction) -> None:
-        """Have the markers written, then the completion. The transaction's record is committed by now."""
+        """Write the markers, then the completion record. The record of the outcome is committed already."""
         transactional_id = transaction.transactional_id
         partition = self.partition_for(transactional_id)
         known = self._sendings.pop(transactional_id, None)
@@ -275,7 +275,7 @@ class TransactionCoordinator:
         return gather([list_some(partition) for partition in self.runtime.partitions()], combine)
 
 
-# The log of the transaction's own partition takes no writes for now.
+# The log of the transaction's own partition rejects writes at present.
 RETRY_COMPLETION_MS = 100
 
 

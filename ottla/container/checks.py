@@ -151,7 +151,7 @@ def _address_remedy(endpoint: Endpoint, number: int | None) -> str:
 
 
 def unresolved_names(config: NodeConfig) -> list[str]:
-    """Advertised hosts and voters that this container cannot resolve now: perhaps later, so only worth a word."""
+    """Returns notes about advertised hosts and voters that this container cannot resolve. They may be resolvable later."""
     hosts = {e.advertised_host for e in config.endpoints if e.advertised_host} | {voter.host for voter in config.voters}
     return sorted(host for host in hosts if not _resolves(host))
 

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
-#: The frame for what the mechanism gives, and for its failure, if Kafka answers that.
+#: The frame of the mechanism's result, and of its failure if Kafka answers that.
 Accepted: TypeAlias = Callable[[bytes], Frame]
 Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
@@ -385,5 +385,5 @@ def unsupported(request: SaslHandshakeRequest) -> str:
 
 
 def printable(reason: str) -> str:
-    """Names in it come from the client: they must not forge lines of the log, or fill it."""
+    """Returns the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
     return "".join(char if char.isprintable() else "?" for char in reason[:REASON_SHOWN])

@@ -153,7 +153,7 @@ def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S
 
 
 def gather(answers: Sequence[T | Reply[T]], combine: Callable[[list[T]], S]) -> S | Reply[S]:
-    """`combine(responses)`, now or when all of them have come; the first error, if one of them failed."""
+    """Returns `combine(responses)`, or a reply if one of them is still missing; the first error if one has failed."""
     waiting = [answer for answer in answers if isinstance(answer, Reply) and not answer.done]
     if not waiting:
         return combine([_taken(answer) for answer in answers])

@@ -202,7 +202,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 self.fail("SSL handshake failed: the peer closed the connection")
             self._app.eof_received()
             self.close()
-        return True  # the transport stays open for what is still to be written; `close` closes it
+        return True  # the transport stays open for bytes that are not written yet; `close` closes it
 
     def pause_writing(self) -> None:
         self._raw_full = True
@@ -276,7 +276,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                             break
                         have += got
                 except tls.SSLWantReadError:
-                    room = have + 1  # a part of a record is left
+                    room = have + 1  # a partial record is left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:

@@ -26,7 +26,7 @@ class Served(Protocol):
 
 
 class Turn:
-    """One per dispatcher: what is left of the present turn, and who waits for the next one."""
+    """The rest of the present turn and the connections that wait for the next one. Each dispatcher has one."""
 
     __slots__ = ("_clock", "_is_set", "_limit_ns", "_waiting", "left_ns")
 

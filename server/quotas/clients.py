@@ -184,6 +184,6 @@ class ClientQuotas:
     def _request_wait_ms(self, meters: ClientMeters) -> tuple[int, Meter | None]:
         if meters.request is None:
             return 0, None
-        # One window at most, as in Kafka: heartbeats are held back by it, too.
+        # The limit is one window, as in Kafka, because the mute delays heartbeats, too.
         wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
         return wait_ms, meters.request if wait_ms else None

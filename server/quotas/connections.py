@@ -30,7 +30,7 @@ class ConnectionQuotas:
         return len(self._buckets)
 
     def wait_ms(self, host: str, now_ms: int) -> int:
-        """One more connection has come: 0, or how long until it is closed, one window at most. One that is closed does not count."""
+        """Record a new connection. Returns 0, or the delay of its close, of one window at most. A closed one does not count."""
         limit = self._rate_of(host)
         if limit is None:
             return 0

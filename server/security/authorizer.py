@@ -204,7 +204,7 @@ class StandardAuthorizer:
     def _audit(
         self, context: RequestContext, operation: int, resource_type: int, name: str, allowed: bool, rule: str
     ) -> None:
-        """Kafka's levels: INFO for what was denied, DEBUG for what was allowed."""
+        """Logs a decision at Kafka's levels: INFO if it was denied, DEBUG if it was allowed."""
         audit_log.log(
             logging.DEBUG if allowed else logging.INFO,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:%s:%s for request = %s "

@@ -1,6 +1,6 @@
 """Reads the SASL mechanisms of a listener from the node's configuration, with Kafka's property names.
 
-sasl.enabled.mechanisms                                     which, also under the listener's prefix
+sasl.enabled.mechanisms                                     the mechanisms, also under the listener's prefix
 listener.name.<listener>.<mechanism>.sasl.jaas.config       the login module of one: PLAIN's users, the node's own login
 listener.name.<listener>.<mechanism>.connections.max.reauth.ms
 """

@@ -151,7 +151,7 @@ def _read(properties: TlsProperties, name: str) -> bytes:
 
 
 def pem_blocks(text: str) -> list[tuple[str, bytes]]:
-    """The entries of a PEM text, as label and DER; text between them is skipped. Raises ValueError for what is no base64."""
+    """Returns the entries of a PEM text as label and DER; text between them is skipped. Raises ValueError for invalid base64."""
     try:
         return [(match[1], b64decode("".join(match[2].split()), validate=True)) for match in PEM_BLOCK.finditer(text)]
     except binascii.Error as error:
