@@ -337,7 +337,7 @@ def is_of_follower(request: FetchRequest, version: int) -> bool:
 
 
 def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
-    """The request in the frame buf[pos:end], whose header is read again."""
+    """Decodes the request in the frame buf[pos:end]; its header is read again."""
     return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
 
 
