@@ -8,7 +8,7 @@ It shares the world, the logs and the listeners with a controller in the same pr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.cluster.broker_channels import BrokerChannels
@@ -58,6 +58,7 @@ class BrokerNode:
         quotas: ClientQuotas,
         authorizer: Authorizer | None = None,
         security: PeerSecurity = PLAINTEXT,
+        check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
     ) -> None:
         """`security` of the connections to other brokers."""
         self.world = world
@@ -100,6 +101,7 @@ class BrokerNode:
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
+            check_stores=check_stores,
         )
         self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)

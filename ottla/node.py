@@ -165,9 +165,11 @@ class Node(NodeState):
                 quotas=self.quotas,
             )
             await self.metadata.raft.open()
-            for listener in await self._bind(config.controller_endpoints, self.controller.routes()):
-                await listener.accept()
+            listeners = await self._bind(config.controller_endpoints, self.controller.routes())
+            early = [listener for listener in listeners if listener.name in config.early_start_listeners]
+            await self._accept(early)
             await self.metadata.raft.begin()
+            await self._accept([listener for listener in listeners if listener not in early])
         else:
             await self.metadata.start()
         add_metadata_sources(self.metrics, self.world, self.metadata, self.controller)
@@ -225,6 +227,7 @@ class Node(NodeState):
             self.quotas,
             self.authorizer,
             self._security.to_brokers,
+            self._security.check_stores,
         )
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
@@ -235,8 +238,7 @@ class Node(NodeState):
         add_broker_sources(self.metrics, self.world, broker)
         await broker.start(lambda: self.metadata.introduce(broker.publisher))
         # Listeners accept only now: a Metadata response without a live broker makes librdkafka wait for its next refresh, in five minutes.
-        for listener in listeners:
-            await listener.accept()
+        await self._accept(listeners)
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
@@ -295,6 +297,15 @@ class Node(NodeState):
             self.listeners.append(listener)
             made.append(listener)
         return made
+
+    async def _accept(self, listeners: list[Listener]) -> None:
+        """Opens listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
+        early = self.config.early_start_listeners
+        for listener in sorted(listeners, key=lambda each: each.name not in early):
+            if listener.name not in early and not self.authorizer.loaded.is_set():
+                log.info("Listener %s opens once the access control entries are loaded", listener.name)
+                await self.authorizer.loaded.wait()
+            await listener.accept()
 
     def fail(self, failure: BaseException) -> None:
         if not self.failed.done():

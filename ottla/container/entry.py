@@ -21,7 +21,7 @@ from ottla.container.resolve import detect, resolve
 from ottla.container.settings import ContainerError, Environment, Resolution, Setting
 
 CLUSTER_ID = "cluster.id"
-PATHS = ("log.dirs", "log.dir", "metadata.log.dir")
+PATHS = ("log.dirs", "log.dir", "metadata.log.dir", "ssl.keystore.location", "ssl.truststore.location")
 
 
 class Prepared(NamedTuple):

@@ -133,7 +133,6 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
-    "controllers' listeners open before the authorizer has its entries, those of brokers do not": ("early.start.listeners",),
     "TLS comes from the system's OpenSSL": (
         "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     ),

@@ -67,6 +67,7 @@ COVERED_BY: dict[str, str] = {
     "broker/handlers/_large_produce.py": "tests/broker/test_hostile_batches.py",
     "broker/handlers/_metadata_topics.py": "tests/broker/test_wide_metadata.py",
     "broker/handlers/_producer_fenced.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
+    "broker/handlers/_own_configs.py": "tests/cluster/test_tls.py",
     "broker/handlers/_rejected_produce.py": "tests/broker/test_hostile_batches.py",
     "broker/handlers/add_offsets_to_txn.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
     "broker/handlers/add_partitions_to_txn.py": "tests/broker/transactions/test_same_answers_as_kafka.py",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -73,8 +73,9 @@ class NodeTls:
         config.watch(lambda config, changed: self._configured(changed))
         self._look_later()
 
-    def properties(self, listener: str) -> TlsProperties:
-        config, name = self._config, listener.lower()
+    def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
+        """`config`: another than the present one."""
+        config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
         )
@@ -157,6 +158,17 @@ class NodeTls:
             return any(name.startswith((f"listener.name.{side.listener.lower()}.ssl.", "ssl.")) for name in changed)
 
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
+
+    def refusal(self, configs: Mapping[str, str]) -> str | None:
+        """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        config = self._config.with_dynamic(configs)
+        for side in self._sides:
+            properties = self.properties(side.listener, config)
+            try:
+                self._check_change(side, properties, side.make(properties))
+            except ConfigError as error:
+                return f"The certificates of {side.name} cannot be used: {error}"
+        return None
 
     def _replace(self, sides: list[Side], reason: str) -> None:
         replaced: list[str] = []
