@@ -334,7 +334,7 @@ class Partition(PartitionState):
             self.advance_high_watermark()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
-        """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
+        """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
         state_changes.isr_rejected(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
