@@ -60,7 +60,7 @@ class _Pass:
         #: The image that `rows` encode, or will encode.
         self.image: MetadataImage | None = None
         self.topics: Iterator[TopicImage] | None = None
-        #: The topic whose pieces are being made, and those that are there.
+        #: The topic that is being encoded, and its encoded pieces so far.
         self.topic: TopicImage | None = None
         self.pieces: Iterator[bytes] = iter(())
         self.made: list[bytes] = []

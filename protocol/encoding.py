@@ -33,7 +33,7 @@ _SCOPE: dict[str, object] = {
 
 
 def encoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
-    """The text of encode(obj, out), and the names it uses."""
+    """Returns the text of encode(obj, out), and the names it uses."""
     writer = _Encoding(cls, version, flexible)
     return writer.whole(), writer.scope
 

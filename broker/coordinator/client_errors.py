@@ -25,7 +25,7 @@ APPEND_ERRORS = {
 
 
 def client_error(error: KafkaError) -> KafkaError:
-    """The error as clients of a coordinator know it."""
+    """Returns the error as clients of a coordinator know it."""
     mapped = APPEND_ERRORS.get(error.code)
     return error if mapped is None else KafkaError(mapped)
 

@@ -66,7 +66,7 @@ class Loader:
                 yield
 
     def _replay_record(self, producer_id: int, offset: int, key: bytes, value: bytes | None) -> None:
-        """A record that cannot be replayed costs what its key belongs to, not the whole partition."""
+        """Replay a record. If that fails, only the group or transactional id of its key is rejected, not the whole partition."""
         try:
             decoded = self._codec.decode(key, value)
         except UnreadableValue as error:

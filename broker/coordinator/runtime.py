@@ -177,7 +177,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             return client_error(error).code
 
     def leader_epoch(self, partition: int) -> int:
-        """The epoch in which this broker leads the partition; KafkaError as `shard`."""
+        """Returns the epoch in which this broker leads the partition; KafkaError as `shard`."""
         return self._active(partition).leader_epoch
 
     def write_all(

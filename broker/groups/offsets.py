@@ -125,7 +125,7 @@ def commit_transactional(
 
 
 def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
-    """The classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
+    """Returns the classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
     generation = request.generation_id_or_member_epoch
     group = shard.any_group(request.group_id)
     if isinstance(group, ConsumerGroup):

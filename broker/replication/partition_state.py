@@ -180,7 +180,7 @@ class PartitionState:
     # -- Offsets -----------------------------------------------------------------------------------------------------
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
+        """Returns the smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
         assert self.log is not None
         alive = (f.log_start_offset for f in self.followers.values() if is_alive(f.broker_id))
         return min([self.log.log_start_offset, *alive])

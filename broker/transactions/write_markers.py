@@ -50,7 +50,7 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
 
     def write(self, marker: WritableTxnMarker, done: Callable[[Results], None]) -> None:
-        """`done` with the outcome of each partition, at once when nothing has to be waited for."""
+        """Write the marker and call `done` with the outcome of each partition, at once if no append has to be waited for."""
         results: Results = {}
         waits: list[Wait] = []
         appends_open = 1  # this call itself

@@ -69,7 +69,7 @@ def _volume_remedy(path: str, number: int | None) -> str:
 
 
 def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
-    """The id to start with: the one asked for, the directories', or the image's; None for a new one.
+    """Returns the id to start with: the one asked for, the directories', or the image's; None for a new one.
 
     A directory of another cluster or node is rejected, because its records belong to that one.
     """

@@ -170,7 +170,7 @@ def _set_credentials(environment: Environment, resolution: Resolution, read: Rea
 
 
 def _set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
-    """The JAAS file that the JVM's options name, as properties of the listeners that ask for passwords."""
+    """Sets the properties of listeners with passwords from the JAAS file that the JVM's options name."""
     match = _LOGIN_CONFIG.search(environment.get("KAFKA_OPTS", ""))
     if match is None:
         return

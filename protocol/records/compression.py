@@ -88,7 +88,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
-    """The whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
+    """Returns the whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
 
     INVALID_RECORD for a larger one (`TooLarge`, as Kafka 4.4 for a record over max.decompressed.message.bytes) and for an
     unknown codec; CORRUPT_MESSAGE for bytes that are not of this codec.

@@ -219,7 +219,7 @@ class Channel:
 
 
 def api_of(request: object) -> Api:
-    """The API of a request object."""
+    """Returns the API of a request object."""
     key = info_of(type(request)).key
     assert key is not None, f"{request!r} is not a request"
     return APIS[ApiKey(key)]

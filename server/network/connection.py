@@ -232,7 +232,7 @@ class Connection(FrameProtocol):
         self.resume(Pause.WRITING)
 
     def expire(self) -> None:
-        """The timer wheel's call: idle for long enough, or closing for too long."""
+        """Called by the timer wheel: the connection is idle, or its close takes too long."""
         if self.closed:
             self.transport.abort()
         else:
@@ -411,5 +411,5 @@ class Connection(FrameProtocol):
 
 
 def plain_host(host: str) -> str:
-    """An IPv4 address as such, also when it came in over a socket for both."""
+    """Returns an IPv4 address as such, also when it came in over a socket for both."""
     return host.removeprefix("::ffff:") if host.startswith("::ffff:") else host

@@ -32,7 +32,7 @@ class Detours:
 
 
 def read_ways(text: str) -> dict[Address, Address]:
-    """`HOST:PORT=HOST:PORT,...`. ValueError for anything else."""
+    """Parses `HOST:PORT=HOST:PORT,...`. Raises ValueError for other text."""
     ways = {}
     for pair in filter(None, text.split(",")):
         target, _, way = pair.partition("=")

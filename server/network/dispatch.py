@@ -153,7 +153,7 @@ class Dispatcher:
         return meters
 
     def throttled(self, connection: Connection, route: Route, version: int, meters: ClientMeters, answer: Any) -> Any:
-        """The answer with its throttle time; once it has been written the connection is not read for so long (KIP-219)."""
+        """Returns the response with its throttle time. After it is written, the connection is muted for that time (KIP-219)."""
         if answer.__class__ is memoryview:
             wait_ms = read_throttle(answer) if begins_with_throttle(route.api_key, version) else 0
         elif route.api_key == FETCH and answer is not None:

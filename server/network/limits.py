@@ -68,7 +68,7 @@ class ConnectionLimits:
             limits.update(of_listener(name))
 
     def of(self, listener: str) -> ListenerLimits:
-        """The limits of one listener alone."""
+        """Returns the limits of one listener alone."""
         return self.by_listener.setdefault(listener, ListenerLimits())
 
     def refusal(self, ip: str, exempt: bool) -> str | None:

@@ -178,7 +178,7 @@ class Login:
             self._fail(f"the request cannot be read: {error}")
 
     def expire(self) -> None:
-        """The timer wheel's call: the login takes too long, or the session has ended."""
+        """Called by the timer wheel: the login takes too long, or the session has ended."""
         if self._state is State.AUTHENTICATED:
             self._state = State.EXPIRED
             self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
@@ -277,7 +277,7 @@ class Login:
             raise LoginFailed(str(failure), rejected(failure)) from None
 
     async def _finish_later(self, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
-        """The connection reads nothing meanwhile."""
+        """Finish a slow step on a worker. The connection reads nothing meanwhile."""
         connection = self._connection
         try:
             outcome = await self._logins.world.workers.run(slow.step)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.server.quotas.rate import DEFAULT_WINDOWS, Bucket, Windows
 
-#: Above this number those addresses are forgotten that have not come for a second.
+#: The limit of addresses; above it, those without a new connection for one second are removed.
 ADDRESSES_MAX = 10_000
 
 

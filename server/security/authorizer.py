@@ -228,7 +228,7 @@ class StandardAuthorizer:
 
 
 def java_acl(entry: AccessControlEntry) -> str:
-    """An entry as Kafka's StandardAcl prints it."""
+    """Returns an entry as Kafka's StandardAcl prints it."""
     return (
         f"StandardAcl(resourceType={RESOURCE_TYPES[entry.resource_type]}, resourceName={entry.resource_name}, "
         f"patternType={PATTERN_TYPES[entry.pattern_type]}, principal={entry.principal}, host={entry.host}, "

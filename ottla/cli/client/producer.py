@@ -30,7 +30,7 @@ _RECORD_OVERHEAD_BYTES = 20
 
 
 class Producer:
-    """`send()` until done, then `flush()`."""
+    """A producer for commands. `send()` collects records, and `flush()` waits for their acknowledgements."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class NodeTls:
         )
 
     def of_listener(self, listener: str, protocol: str) -> ListenerTls:
-        """The server's side of a listener. Raises ConfigError."""
+        """Returns the server's side of a listener. Raises ConfigError."""
 
         def make(properties: TlsProperties) -> Made:
             if protocol == "SASL_SSL":
@@ -96,7 +96,7 @@ class NodeTls:
         return holder
 
     def to_peers(self, listener: str) -> ClientTls:
-        """The client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
+        """Returns the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
         made = client_context(self.properties(listener))
         holder = ClientTls(made.context)
         self._add(f"connections to {listener}", listener, holder, client_context, made)
