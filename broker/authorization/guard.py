@@ -177,7 +177,7 @@ def require(broker: BrokerComponents, context: RequestContext, actions: Sequence
 
 
 def then(answer: Any, step: Callable[[T], S]) -> Any:
-    """`step(answer)`, whenever the answer comes."""
+    """Returns `step(answer)`, or a reply with it if the answer comes later."""
     return _then_awaited(answer, step) if inspect.isawaitable(answer) else reply.then(answer, step)
 
 

@@ -39,7 +39,7 @@ _CLASSES: Mapping[int, tuple[Any, Any, Any]] = {
 
 
 async def forward_checked(broker: BrokerComponents, frame: bytes, context: RequestContext) -> memoryview:
-    """Forwards what this broker does not refuse; returns the body of the response."""
+    """Forwards what this broker does not reject; returns the body of the response."""
     version = context.api_version
     request_class, response_class, result_class = _CLASSES[context.api_key]
     try:
@@ -47,13 +47,13 @@ async def forward_checked(broker: BrokerComponents, frame: bytes, context: Reque
         request = decode(request_class, frame[body:], version)
     except MalformedMessage:
         return await forward(broker.controller, frame, context)
-    refused, kept = [], []
+    rejected, kept = [], []
     for resource in request.resources:
-        why = _refusal(broker, resource, context)
+        why = _rejection(broker, resource, context)
         if why is None:
             kept.append(resource)
             continue
-        refused.append(
+        rejected.append(
             result_class(
                 error_code=ErrorCode.INVALID_REQUEST,
                 error_message=why,
@@ -61,18 +61,18 @@ async def forward_checked(broker: BrokerComponents, frame: bytes, context: Reque
                 resource_name=resource.resource_name,
             )
         )
-    if not refused:
+    if not rejected:
         return await forward(broker.controller, frame, context)
     response = response_class(responses=[])
     if kept:
         request.resources = kept
         answer = await forward(broker.controller, frame[:body] + encode(request, version), context)
         response = decode(response_class, bytes(answer), version)
-    response.responses += refused
+    response.responses += rejected
     return memoryview(encode(response, version))
 
 
-def _refusal(broker: BrokerComponents, resource: Any, context: RequestContext) -> str | None:
+def _rejection(broker: BrokerComponents, resource: Any, context: RequestContext) -> str | None:
     """Why this broker could not use its configuration after the change, or None."""
     if resource.resource_type != ResourceType.BROKER or resource.resource_name != str(broker.node_id):
         return None
@@ -80,7 +80,7 @@ def _refusal(broker: BrokerComponents, resource: Any, context: RequestContext) -
     if not any(base_name(name).startswith("ssl.") for name in [*before, *(each.name for each in resource.configs)]):
         return None
     if not broker.authorizer.allows(context, ALTER_CONFIGS, CLUSTER, CLUSTER_NAME):
-        return None  # the controller refuses it, and the client does not find out which files there are
+        return None  # the controller rejects it, and the client does not find out which files there are
     return broker.check_stores(_resulting(before, resource.configs))
 
 

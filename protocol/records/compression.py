@@ -114,7 +114,7 @@ def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = 
     """Decompresses as `decompress` does; large outputs are produced on a worker. The buffer `data` may be invalid after a yield."""
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
     if codec == NO_COMPRESSION:
-        return decompress(codec, data, limit)  # a copy, no more
+        return decompress(codec, data, limit)  # only a copy
     if len(data) <= BYTES_A_TURN:
         try:
             output = decompress(codec, data, min(limit, BYTES_A_TURN))

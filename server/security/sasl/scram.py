@@ -36,7 +36,7 @@ TOKEN_AUTH = "tokenauth"
 
 
 class Credential(Protocol):
-    """`controller.metadata.scram.ScramCredential`."""
+    """A SCRAM credential, as `controller.metadata.scram.ScramCredential` has it."""
 
     @property
     def salt(self) -> bytes: ...

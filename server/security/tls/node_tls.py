@@ -159,7 +159,7 @@ class NodeTls:
 
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
-    def refusal(self, configs: Mapping[str, str]) -> str | None:
+    def rejection(self, configs: Mapping[str, str]) -> str | None:
         """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
         config = self._config.with_dynamic(configs)
         for side in self._sides:
