@@ -254,7 +254,7 @@ def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | St
 
 
 def read_super_users(text: str) -> list[str]:
-    """ "User:alice;User:bob", with semicolons, because distinguished names contain commas."""
+    """Parses "User:alice;User:bob". The separator is a semicolon, because distinguished names contain commas."""
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         kind, colon, _ = user.partition(":")
