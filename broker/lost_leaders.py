@@ -5,7 +5,7 @@ answer would still name it, and librdkafka then waits one or two seconds before 
 of a failover. A follower of the dead leader has seen its own connection break, and holds such answers back until
 the metadata has changed, or for HOLD_MS at most (how long a leader counts as just lost: replication/fetcher.py).
 
-And it stays in the list of brokers for a while (LISTED_MS), although nothing leads to it any more.
+The dead broker stays in the list of brokers for LISTED_MS, although it leads no partition.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         handshakes: Handshakes | None = None,
         server_name: str | None = None,
     ) -> None:
-        """A client has the server's name, a server what its connections share."""
+        """Make a client's stream with the name of the server, or a server's with the shared handshakes."""
         super().__init__()
         self._app = app
         self._context = context
