@@ -111,7 +111,7 @@ class NodeTls:
                     if why is not None:
                         raise self.properties(client.listener).error(
                             "ssl.truststore.location",
-                            f"nodes with these key and trust stores would reject each other: {why}",
+                            f"nodes with these key and trust stores would refuse each other: {why}",
                             "the trust store must have the authority that signed the nodes' certificates",
                         )
 
@@ -207,7 +207,7 @@ class NodeTls:
                 if rejection is not None:
                     raise properties.error(
                         "ssl.keystore.location",
-                        f"other nodes would reject it: {rejection}",
+                        f"other nodes would refuse it: {rejection}",
                         "replace the trust stores of all nodes first, with both authorities in them",
                     )
 
