@@ -114,7 +114,7 @@ class MetadataNode:
         return self.loader.last_offset
 
     def features(self) -> Features:
-        """The features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
+        """Returns the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
         image = self.loader.image
         finalized = dict(image.features.levels)
         finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version

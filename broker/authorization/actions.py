@@ -72,12 +72,12 @@ def on_topic_or_id(operation: int) -> ActionOf:
 
 
 def read_valid_topic(broker: BrokerComponents, request: object, topic: Any) -> Action | None:
-    """DescribeProducers says first that a name is none."""
+    """DescribeProducers reports an invalid name before it checks permissions."""
     return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
 
 
 def sync_with_protocol(broker: BrokerComponents, request: Any, element: object) -> Action | None:
-    """SyncGroup says first that the protocol is missing, which it must not be from v5 on (KIP-559)."""
+    """SyncGroup reports a missing protocol before it checks permissions; the field is mandatory from v5 on (KIP-559)."""
     if request.protocol_type is None or request.protocol_name is None:
         return None
     return Action(READ, GROUP, request.group_id)

@@ -300,7 +300,7 @@ def test_a_new_key_store_that_does_not_fit_is_refused_with_one_line_and_the_old_
     good = path.read_text()
     for wrong, why in (
         ("no PEM at all", "Expected one private key, but found 0"),
-        (Authority.create("other").issue("node-1", ["localhost", "127.0.0.1"]), "other nodes would reject it"),
+        (Authority.create("other").issue("node-1", ["localhost", "127.0.0.1"]), "other nodes would refuse it"),
         (secured.authority.issue("another", ["localhost", "127.0.0.1"]), "DistinguishedName does not match"),
         (secured.authority.issue("node-1", ["localhost"]), "SubjectAltNames do not match: 127.0.0.1 would be lost"),
     ):
@@ -343,7 +343,7 @@ def test_a_key_store_that_cannot_be_used_is_refused_by_its_broker_and_changes_no
         + issued.chain_pem
     )
     admin = AdminClient(secured.librdkafka)
-    for wrong, why in (("none.pem", "there is no such file"), ("other.pem", "other nodes would reject it")):
+    for wrong, why in (("none.pem", "there is no such file"), ("other.pem", "other nodes would refuse it")):
         path = str(secured.directory / wrong)
         entry = ConfigEntry(name, path, incremental_operation=AlterConfigOpType.SET)
         requests = (

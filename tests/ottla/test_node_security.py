@@ -52,7 +52,7 @@ def started(tmp_path: Path, **properties: str) -> subprocess.CompletedProcess[st
         (
             NODE.key_pem + NODE.chain_pem,
             {"ssl_keystore_location": "KEYS", "ssl_truststore_location": "OTHER"},
-            ["OTHER", "nodes with these key and trust stores would reject each other"],
+            ["OTHER", "nodes with these key and trust stores would refuse each other"],
         ),
         (
             NODE.key_pem + NODE.chain_pem,
