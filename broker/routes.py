@@ -48,6 +48,7 @@ from ottla.broker.authorization.answers import (
 )
 from ottla.broker.authorization.guard import After, Each, Rules, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
+from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.handlers import (
     add_offsets_to_txn,
@@ -92,15 +93,14 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.handlers._own_configs import forward_checked
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Encode, Route
 from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
-FrameHandler = Callable[[BrokerParts, bytes, RequestContext], Awaitable[memoryview]]
-LocalHandler = Callable[[BrokerParts, Any, RequestContext], Any]
+FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
+LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]
 
 
 class Answered(NamedTuple):
@@ -109,7 +109,7 @@ class Answered(NamedTuple):
     api_key: ApiKey
     handler: LocalHandler
     authorization: Rules
-    #: Where an answer may be encoded already.
+    #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
 
 
@@ -121,7 +121,7 @@ class Forwarded(NamedTuple):
     checked: FrameHandler | None = None
 
 
-#: No permission is needed, as in Kafka.
+#: The rules of an API that needs no permission, as in Kafka.
 OPEN: tuple[Whole, ...] = ()
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)
@@ -251,8 +251,8 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
 )
 
 
-def broker_routes(broker: BrokerParts) -> list[Route]:
-    """The rows bound to the parts of one broker, behind their guards."""
+def broker_routes(broker: BrokerComponents) -> list[Route]:
+    """The rows, bound to the components of one broker, behind their guards."""
     return [
         Route(
             row.api_key,

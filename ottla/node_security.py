@@ -1,4 +1,4 @@
-"""How a node's listeners and its connections to other nodes are secured."""
+"""TLS and SASL of a node's listeners and of its connections to other nodes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.broker.cluster.forwarding import forward
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decode, encode
@@ -38,7 +38,7 @@ _CLASSES: Mapping[int, tuple[Any, Any, Any]] = {
 }
 
 
-async def forward_checked(broker: BrokerParts, frame: bytes, context: RequestContext) -> memoryview:
+async def forward_checked(broker: BrokerComponents, frame: bytes, context: RequestContext) -> memoryview:
     """Forwards what this broker does not refuse; returns the body of the response."""
     version = context.api_version
     request_class, response_class, result_class = _CLASSES[context.api_key]
@@ -72,7 +72,7 @@ async def forward_checked(broker: BrokerParts, frame: bytes, context: RequestCon
     return memoryview(encode(response, version))
 
 
-def _refusal(broker: BrokerParts, resource: Any, context: RequestContext) -> str | None:
+def _refusal(broker: BrokerComponents, resource: Any, context: RequestContext) -> str | None:
     """Why this broker could not use its configuration after the change, or None."""
     if resource.resource_type != ResourceType.BROKER or resource.resource_name != str(broker.node_id):
         return None

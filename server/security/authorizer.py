@@ -112,7 +112,7 @@ class AllowAll:
 
 
 class StandardAuthorizer:
-    """See the module."""
+    """Authorizes by the entries of the metadata log, with super users and a cache of decisions."""
 
     enabled = True
 
@@ -164,7 +164,7 @@ class StandardAuthorizer:
     def _decide(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
-        """The decision, and its rule in Kafka's words."""
+        """Returns the decision, and the rule that made it in Kafka's words."""
         if self.is_super_user(principal):
             return True, "SuperUser"
         if not self.loaded.is_set():

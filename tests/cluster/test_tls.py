@@ -216,24 +216,40 @@ def exchange(secured: Secured, context: ssl.SSLContext) -> bytes:
 
 
 class Load:
-    """Produces all the time, with a new connection for each record, and counts what failed."""
+    """Produces all the time, with a new connection for each record, and counts what failed; a consumer keeps its connections."""
 
     def __init__(self, secured: Secured) -> None:
         self.done = 0
+        self.read = 0
         self.failures: list[str] = []
         self._secured = secured
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._threads = [threading.Thread(target=work) for work in (self._produce, self._consume)]
 
     def __enter__(self) -> Load:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        wait_for(lambda: self.read >= self.done)
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _consume(self) -> None:
+        settings = {"group.id": "load", "auto.offset.reset": "earliest", "error_cb": self._failed}
+        consumer = confluent_kafka.Consumer({**self._secured.librdkafka, **settings})
+        consumer.subscribe(["load"])
+        while not self._stop.is_set():
+            message = consumer.poll(0.1)
+            self.read += message is not None and message.error() is None
+        consumer.close()
+
+    def _failed(self, error: confluent_kafka.KafkaError) -> None:
+        self.failures.append(f"consumer: {error}")
+
+    def _produce(self) -> None:
         while not self._stop.is_set():
             producer = confluent_kafka.Producer(self._secured.librdkafka)
             producer.produce("load", b"x", callback=self._delivered)
@@ -265,6 +281,8 @@ def serial_number(port: int, secured: Secured) -> int:
 
 
 def test_certificates_are_rotated_node_by_node_under_load(secured: Secured) -> None:
+    admin = AdminClient(secured.librdkafka)
+    admin.create_topics([NewTopic("load", 3, 3)])["load"].result(WAIT_S)
     with Load(secured) as load:
         load.wait(3)
         for number, port in zip((1, 2, 3), secured.ports, strict=True):

@@ -25,7 +25,7 @@ from ottla.server.world import World
 
 
 @dataclass(slots=True)
-class BrokerParts:
+class BrokerComponents:
     world: World
     configs: BrokerConfigs
     node_id: int
