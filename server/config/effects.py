@@ -67,10 +67,6 @@ REJECTED: dict[str, RejectedProperty] = {
     ),
     "ssl.engine.factory.class": RejectedProperty("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
     "security.providers": RejectedProperty("Java security providers are not loaded", _LEAVE_OUT),
-    "queued.max.request.bytes": RejectedProperty(
-        "requests are not queued, so there is no common limit of their bytes",
-        "leave it out; socket.request.max.bytes and max.connections bound what clients can cost",
-    ),
     "remote.log.storage.system.enable": RejectedProperty(
         "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
     ),

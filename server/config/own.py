@@ -20,6 +20,9 @@ OWN_CONFIGS = {
         ConfigKey("ottla.transactional.ids.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Transactional ids that a broker keeps of one partition of __transaction_state; a client of one more gets POLICY_VIOLATION.",
             at_least(1)),
+        ConfigKey("ottla.producer.ids.per.partition.max", Type.INT, 1_000_000, Importance.LOW,
+            "Producer ids that a leader remembers of one partition (they expire after producer.id.expiration.ms); the first batch of one "
+            "more gets POLICY_VIOLATION.", at_least(1)),
         ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
             "Where to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent."),
         ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,
