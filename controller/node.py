@@ -178,6 +178,7 @@ class ControllerNode:
         """`endpoints`: the advertised endpoints of this controller's listeners."""
         self.world = world
         self.metadata = metadata
+        tokens = settings.delegation_tokens
         self.controller = Controller(
             settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
         )
@@ -190,7 +191,7 @@ class ControllerNode:
             quorum=metadata.raft,
             quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
-            tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
+            tokens=TokensByHmac(tokens.secret_key, *tokens.other_keys) if tokens.secret_key else None,
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(
