@@ -83,7 +83,6 @@ FAMILIES: dict[str, str] = {
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
-    "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
@@ -126,7 +125,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "tokens of OAUTHBEARER are fetched when a connection needs one": (
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
         "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
-        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.scope.claim.name",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "TLS comes from the system's OpenSSL": (
