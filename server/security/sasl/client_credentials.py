@@ -13,7 +13,7 @@ from ottla.server.config.key import Values
 from ottla.server.security.sasl.client import LoginRefused
 from ottla.server.security.sasl.login_tokens import ENDPOINT
 from ottla.server.security.sasl.oauthbearer import MS_PER_S
-from ottla.server.security.sasl.web import TIMEOUT_S, fetch
+from ottla.server.security.sasl.web import TIMEOUT_S, fetch, without_secrets
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -54,9 +54,9 @@ class ClientCredentials:
             self._token = str(answer["access_token"])
             lifetime_s = float(answer.get("expires_in", 0))
         except OSError as error:
-            raise LoginRefused(f"no token from {self._url}: {error}") from None
+            raise LoginRefused(f"no token from {without_secrets(self._url)}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # The response is not repeated, because it may have the token.
-            raise LoginRefused(f"{self._url} answered without a token") from None
+            raise LoginRefused(f"{without_secrets(self._url)} answered without a token") from None
         self._until_ms = now_ms + int(lifetime_s * MS_PER_S * self._part)
         return self._token
