@@ -1,4 +1,4 @@
-"""What a cluster with TLS and SASL needs in files, for development: `ottla secure init DIR`, `ottla dev --secure`, and tests.
+"""Creates the files of a cluster with TLS and SASL for development: `ottla secure init DIR`, `ottla dev --secure`, and tests.
 
     ca.pem, ca-key.pem       an authority of its own, that signs the nodes' certificates
     nodes/NAME.pem           a node's key and certificate

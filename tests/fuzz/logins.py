@@ -28,7 +28,7 @@ from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.login import LoginRules, Logins
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.security.principal import ANONYMOUS
-from ottla.server.security.sasl.client import ClientExchange, LoginRefused, OAuthBearerClient, PlainClient, ScramClient
+from ottla.server.security.sasl.client import ClientExchange, LoginRejected, OAuthBearerClient, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Mechanism, SaslFailure, Slow
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
@@ -99,7 +99,7 @@ def tokens(data: bytes) -> None:
 
 
 def answers(data: bytes) -> None:
-    """A server's challenges, read by a client: an answer, the end, or LoginRefused."""
+    """A server's challenges, read by a client: an answer, the end, or LoginRejected."""
     if not data:
         return
     clients: list[ClientExchange] = [
@@ -287,6 +287,6 @@ def jaas_seeds() -> Iterator[bytes]:
 TARGETS = [
     Target("login", login, login_seeds, bytes_max=1024, share=10),
     Target("sasl_tokens", tokens, token_seeds, (SaslFailure,), bytes_max=512, share=10),
-    Target("sasl_answers", answers, answer_seeds, (LoginRefused,), bytes_max=256, share=1),
+    Target("sasl_answers", answers, answer_seeds, (LoginRejected,), bytes_max=256, share=1),
     Target("sasl_jaas", jaas, jaas_seeds, (JaasError,), bytes_max=512, share=5),
 ]
