@@ -16,6 +16,7 @@ from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.telemetry.service import Telemetry
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
 from ottla.server.quotas.clients import ClientQuotas
@@ -44,6 +45,7 @@ class BrokerComponents:
     long_work: LongWork
     all_topics: AllTopics
     quotas: ClientQuotas
+    telemetry: Telemetry
     authorizer: Authorizer = field(default_factory=AllowAll)
     #: Says why the key or trust stores of a dynamic configuration of this broker cannot be used.
     check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None

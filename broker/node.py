@@ -29,6 +29,7 @@ from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
+from ottla.broker.telemetry.service import Telemetry
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
@@ -100,6 +101,7 @@ class BrokerNode:
             long_work=LongWork(world),
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
+            telemetry=Telemetry(world.clock),
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )
@@ -110,6 +112,7 @@ class BrokerNode:
             held_answers.on_metadata_update,
             topic_creation.on_metadata_update,
             self.channels.on_metadata_update,
+            self.components.telemetry.on_metadata_update,
         ]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)

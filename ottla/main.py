@@ -34,6 +34,7 @@ COMMANDS = {
     "config": Command("ottla.cli.commands.config", "get, set, unset settings of topics, brokers and groups"),
     "acl": Command("ottla.cli.commands.acl", "who may do what: list, add, remove entries, and why a request is denied"),
     "quota": Command("ottla.cli.commands.quota", "list, set, unset quotas of users, client ids and addresses"),
+    "client": Command("ottla.cli.commands.client", "which clients push metrics"),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
     "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
     "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),

@@ -1,42 +1,32 @@
-"""PushTelemetry (72): accepted if it fits the empty subscription, then dropped: no metrics plugin would receive it (KIP-714)."""
+"""PushTelemetry (72): the client's metrics, which the broker shows with its own (KIP-714)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers.get_telemetry_subscriptions import SUBSCRIPTION_ID
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.records.compression import TooLarge, expanding
-from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
 
 COMPRESSION_TYPE_MAX = 4
+#: Kafka's Uuid.RESERVED: none at all, and the metadata topic's.
+RESERVED_IDS = (bytes(16), bytes(15) + b"\1")
 
 
 def handle(broker: BrokerComponents, request: PushTelemetryRequest, context: RequestContext) -> Any:
-    if request.client_instance_id == ZERO_UUID:
+    instance_id = request.client_instance_id
+    if instance_id in RESERVED_IDS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no client instance id: ask for the subscriptions first")
-    if request.subscription_id != SUBSCRIPTION_ID:
-        raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
-    if not 0 <= request.compression_type <= COMPRESSION_TYPE_MAX:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    instance = broker.telemetry.instance(instance_id, context)
+    is_known_codec = 0 <= request.compression_type <= COMPRESSION_TYPE_MAX
+    broker.telemetry.instances.check_push(
+        instance, request.subscription_id, request.terminating, is_known_codec, broker.world.clock.mono_ms()
+    )
     bytes_max: int = broker.configs["telemetry.max.bytes"]
     if len(request.metrics) > bytes_max:
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
-    unpacking = _unpack(request, bytes_max)
-    return broker.long_work.run(context, unpacking, lambda _: PushTelemetryResponse(), is_search=True)
-
-
-def _unpack(request: PushTelemetryRequest, bytes_max: int) -> Work[None]:
-    """Reject what could not be handed on. The limit is for both forms, with the same error (KAFKA-21076)."""
     if not request.metrics:
-        return
-    try:
-        yield from expanding(request.compression_type, memoryview(request.metrics), Turn(), bytes_max)
-    except TooLarge as error:
-        raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, error.message) from None
-    except KafkaError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from None
+        return PushTelemetryResponse()
+    work = broker.telemetry.take(instance_id, instance, request.compression_type, request.metrics, bytes_max)
+    return broker.long_work.run(context, work, lambda _: PushTelemetryResponse(), is_search=True)

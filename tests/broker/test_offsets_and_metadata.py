@@ -16,7 +16,6 @@ from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, De
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from ottla.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
-from ottla.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -27,8 +26,6 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
-from ottla.protocol.records.compression import compress
 from tests.broker.conftest import Node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
@@ -297,29 +294,3 @@ def test_producer_ids_are_never_given_twice(wire: Wire) -> None:
     ids = [wire.request(InitProducerIdRequest(transactional_id=None), 4).producer_id for _ in range(2_500)]
     assert len(set(ids)) == len(ids)
     assert min(ids) >= 0
-
-
-def test_telemetry_asks_for_nothing_and_refuses_what_it_did_not_ask_for(wire: Wire) -> None:
-    subscription = wire.request(GetTelemetrySubscriptionsRequest())
-    assert subscription.client_instance_id != bytes(16)
-    assert subscription.requested_metrics == []
-
-    def push(**options: Any) -> int:
-        known: dict[str, Any] = {
-            "client_instance_id": subscription.client_instance_id,
-            "subscription_id": subscription.subscription_id,
-        }
-        return int(wire.request(PushTelemetryRequest(**known | options)).error_code)
-
-    assert push() == 0
-    assert push(subscription_id=5) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    assert push(client_instance_id=bytes(16)) == ErrorCode.INVALID_REQUEST
-    assert push(compression_type=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert push(metrics=b"x" * (1 << 21)) == ErrorCode.TELEMETRY_TOO_LARGE
-    for codec in range(5):
-        assert push(compression_type=codec, metrics=compress(codec, bytes(1 << 20))) == 0
-    for codec in range(1, 5):
-        # telemetry.max.bytes is for what they are decompressed, too (KAFKA-21076).
-        too_large = compress(codec, bytes((1 << 20) + 1))
-        assert push(compression_type=codec, metrics=too_large) == ErrorCode.TELEMETRY_TOO_LARGE
-        assert push(compression_type=codec, metrics=b"garbage") == ErrorCode.INVALID_RECORD

@@ -1,0 +1,69 @@
+"""Client telemetry of one broker (KIP-714): its subscriptions, its client instances, and what they pushed."""
+
+from __future__ import annotations
+
+from ottla.broker.telemetry.instances import ClientInstance, ClientInstances
+from ottla.broker.telemetry.otlp import decode
+from ottla.broker.telemetry.series import SERIES_OF_CLIENT_MAX, ClientSeries
+from ottla.broker.telemetry.subscriptions import parse_subscription
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.records.compression import TooLarge, expanding
+from ottla.protocol.work import Turn, Work
+from ottla.server.clock import Clock
+from ottla.server.network.context import RequestContext
+
+
+class Telemetry:
+    """The clients' metrics of one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.instances = ClientInstances()
+        self.series = ClientSeries()
+        self._of_connection: dict[str, bytes] = {}
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for kind, name in {} if delta.configs is None else delta.configs.changed_resources:
+            if kind == ResourceType.CLIENT_METRICS:
+                configs = image.configs.for_client_metrics(name)
+                self.instances.set_subscription(name, parse_subscription(configs) if configs else None)
+
+    def instance(self, instance_id: bytes, context: RequestContext) -> ClientInstance:
+        """Returns the client's instance, which is forgotten when the connection that it used last closes."""
+        connection = context.connection
+        attributes = {
+            "client_instance_id": uuid_to_str(instance_id),
+            "client_id": context.client_id or "",
+            "client_software_name": connection.client_software_name,
+            "client_software_version": connection.client_software_version,
+            "client_source_address": connection.peer_host,
+            "client_source_port": str(connection.peer_port),
+        }
+        found = self.instances.seen(instance_id, attributes, self._clock.mono_ms())
+        if connection.id not in self._of_connection:
+            connection_id = connection.id
+            connection.on_close(lambda: self.instances.forget(self._of_connection.pop(connection_id)))
+        self._of_connection[connection.id] = instance_id
+        return found
+
+    def take(
+        self, instance_id: bytes, instance: ClientInstance, codec: int, metrics: bytes, bytes_max: int
+    ) -> Work[None]:
+        """Decompresses and decodes one push, and keeps its values. The limit is for both forms, with the same error (KAFKA-21076)."""
+        try:
+            data = yield from expanding(codec, memoryview(metrics), Turn(), bytes_max)
+            points, dropped = yield from decode(bytes(data), SERIES_OF_CLIENT_MAX)
+        except TooLarge as error:
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, error.message) from None
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from None
+        labels = {
+            name: instance.attributes[name] for name in ("client_id", "client_instance_id", "client_software_name")
+        }
+        now_ms = self._clock.mono_ms()
+        self.series.dropped += dropped
+        self.series.add(instance_id, labels, points, now_ms, now_ms + instance.expiration_ms)
