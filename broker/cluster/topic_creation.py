@@ -23,9 +23,10 @@ from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 
-#: num.partitions and default.replication.factor are the controller's to fill in.
+#: The controller takes its own num.partitions and default.replication.factor.
 BY_DEFAULT = -1
 REQUEST_TIMEOUT_MS = 30_000
+PARTITIONS, FACTOR = "num.partitions", "default.replication.factor"
 
 # topic -> (config of its partition count, of its replication factor, its topic configs)
 _INTERNAL: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -62,7 +63,13 @@ _INTERNAL: dict[str, tuple[str, str, dict[str, str]]] = {
 def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
     internal = _INTERNAL.get(topic)
     if internal is None:
-        return CreatableTopic(name=topic, num_partitions=BY_DEFAULT, replication_factor=BY_DEFAULT)
+        # What the broker's own file sets comes first, the controller's defaults after it (KAFKA-19655).
+        is_set = broker_configs.node.set_names
+        return CreatableTopic(
+            name=topic,
+            num_partitions=broker_configs[PARTITIONS] if PARTITIONS in is_set else BY_DEFAULT,
+            replication_factor=broker_configs[FACTOR] if FACTOR in is_set else BY_DEFAULT,
+        )
     partitions, replication_factor, configs = internal
     return CreatableTopic(
         name=topic,

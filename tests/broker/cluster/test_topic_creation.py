@@ -8,17 +8,25 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.topic_creation import TopicCreation
+from ottla.broker.cluster.topic_creation import TopicCreation, creatable
+from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import TopicRecord
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.server.config.load import NodeConfig
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from tests.broker.replication.test_partition import Timers
 
 WAIT_MS = 1_000
+NODE = {
+    "node.id": "1",
+    "process.roles": "broker",
+    "controller.quorum.voters": "9@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+}
 
 
 class Controller:
@@ -47,7 +55,9 @@ class Broker:
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         # What the creation of topics uses of the world: tasks, which the test runs.
         world = World(self.clock, None, None, None, None, lambda task, name: self.tasks.append(task))
-        self.creation = TopicCreation(world, None, self.metadata, self.controller, self.wheel)
+        self.creation = TopicCreation(
+            world, BrokerConfigs(NodeConfig(NODE)), self.metadata, self.controller, self.wheel
+        )
         self.done: list[str] = []
 
     def ask(self, who: str, *topics: str) -> Any:
@@ -146,3 +156,20 @@ def test_one_whose_answer_fails_keeps_no_other_waiting(broker: Broker, caplog: p
     broker.metadata_comes("t")
     assert broker.done == ["other"] and broker.is_empty
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+@pytest.mark.parametrize(
+    ("properties", "partitions", "factor"),
+    [
+        ({}, -1, -1),
+        ({"num.partitions": "4"}, 4, -1),
+        ({"default.replication.factor": "2"}, -1, 2),
+        ({"num.partitions": "1", "default.replication.factor": "1"}, 1, 1),
+    ],
+)
+def test_what_a_broker_sets_is_asked_for_and_the_rest_is_the_controllers(
+    properties: dict[str, str], partitions: int, factor: int
+) -> None:
+    """KAFKA-19655: a broker's num.partitions counts only if its file has it; -1 stands for the controller's."""
+    asked = creatable(BrokerConfigs(NodeConfig({**NODE, **properties})), "t")
+    assert (asked.num_partitions, asked.replication_factor) == (partitions, factor)
