@@ -248,6 +248,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions_guard.guard),
     Forwarded(ApiKey.ADD_RAFT_VOTER),
     Forwarded(ApiKey.REMOVE_RAFT_VOTER),
+    Forwarded(ApiKey.UNREGISTER_CONTROLLER),
 )
 
 

@@ -118,8 +118,8 @@ class ConfigDecisions:
             else:
                 configs[name] = new
         self._check_resource(resource_type, resource)
-        self._check_elr_safety(state, resource_type, resource, operations, configs)
         self._schema.validate(resource_type, resource, configs)
+        self._check_elr_safety(state, resource_type, resource, operations, configs)
         if not new_resource:
             _check_exists(state, resource_type, resource)
         if not new_resource and state.image.features.elr_enabled and _changes_min_isr(records):
@@ -173,12 +173,12 @@ class ConfigDecisions:
     def _check_elr_safety(
         self, state: ControlState, resource_type: int, resource: str, operations: Operations, configs: Mapping[str, str]
     ) -> None:
-        """Checks min.insync.replicas: with ELR enabled the cluster-wide value must stay set, and single brokers have none."""
+        """Checks min.insync.replicas: with ELR enabled the cluster-wide value must stay set, and those of single brokers are not altered."""
         if resource_type != ResourceType.BROKER or MIN_INSYNC_REPLICAS not in operations:
             return
         if not state.image.features.elr_enabled:
             return
-        if resource and MIN_INSYNC_REPLICAS in configs:
+        if resource:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
             )

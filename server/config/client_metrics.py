@@ -52,9 +52,10 @@ def match_patterns(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
     """Returns selector -> pattern; the pattern must match the client's whole value."""
     patterns = {}
     for entry in entries:
-        selector, separator, pattern = entry.partition("=")
+        selector, _, pattern = entry.partition("=")
         try:
-            if not separator or selector.strip() not in SELECTORS:
+            # Kafka splits the entry at each "=", so a pattern has none; nor is it empty.
+            if not pattern or "=" in pattern or selector.strip() not in SELECTORS:
                 raise ValueError(entry)
             patterns[selector.strip()] = re.compile(pattern.strip())
         except (ValueError, OverflowError, RecursionError, re.error):

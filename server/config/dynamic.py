@@ -206,6 +206,10 @@ def _described(key: ConfigKey, value: object, found: list[Synonym]) -> Described
 
 #: Kafka rejects a broker's configurations with another error code than a topic's or a group's.
 CODE = ErrorCode.INVALID_REQUEST
+#: Kafka opens and closes listeners while it runs; here they are opened when the node starts.
+AT_START_ONLY = frozenset({"listeners", "listener.security.protocol.map"})
+DEDUPE_BUFFER, CLEANER_THREADS = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+DEDUPE_BUFFER_MIN = 1 << 20
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
@@ -225,11 +229,21 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
                 check_effect(name, key.parse(text))
             except ConfigError as error:
                 raise ConfigError(name, error.value, error.why, message=str(error), code=CODE) from None
+    _check_dedupe_buffer(configs)
     if not per_broker:
         _reject(
             "Cannot update these configs at default cluster level, broker id must be specified",
             [name for name in configs if _is_per_broker(name)],
         )
+    _reject("Cannot update these configs without a restart", [name for name in configs if name in AT_START_ONLY])
+
+
+def _check_dedupe_buffer(configs: Mapping[str, str]) -> None:
+    text = configs.get(DEDUPE_BUFFER)
+    threads = BROKER_CONFIGS[CLEANER_THREADS].parse(configs.get(CLEANER_THREADS, "1"))
+    if text is not None and BROKER_CONFIGS[DEDUPE_BUFFER].parse(text) < threads * DEDUPE_BUFFER_MIN:
+        why = f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread."
+        raise ConfigError(DEDUPE_BUFFER, text, why, message=why, code=CODE)
 
 
 def _reject(why: str, names: list[str]) -> None:

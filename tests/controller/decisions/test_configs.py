@@ -141,6 +141,9 @@ def test_with_elr_the_minimum_is_the_clusters_and_always_said() -> None:
         "INVALID_CONFIG",
         "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
     )
+    assert alter(cluster, BROKER, "1", {"min.insync.replicas": (1, None)})[0] == "INVALID_CONFIG"
+    # Kafka's broker checks the values before the controller knows of the request.
+    assert alter(cluster, BROKER, "1", {"min.insync.replicas": (0, "0")})[0] == "INVALID_REQUEST"
     assert alter(cluster, BROKER, "", {"min.insync.replicas": (1, None)}) == (
         "INVALID_CONFIG",
         "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",

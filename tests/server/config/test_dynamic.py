@@ -10,6 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.dynamic import (
+    DEDUPE_BUFFER_MIN,
     Described,
     check_broker_configs,
     describe_broker,
@@ -153,7 +154,30 @@ ATTEMPTS = [
         "PLAINTEXT://:1",
         "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
     ),
+    (True, "listeners", "PLAINTEXT://:1", "Cannot update these configs without a restart: [listeners]"),
+    (
+        False,
+        "log.cleaner.dedupe.buffer.size",
+        str(DEDUPE_BUFFER_MIN - 1),
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    ),
+    (True, "log.cleaner.dedupe.buffer.size", str(DEDUPE_BUFFER_MIN), None),
+    # With a listener's name, the mode is that of the property behind it.
+    (False, "listener.name.foo.max.connections", "5", None),
+    (True, "listener.name.foo.num.partitions", "5", None),
+    (
+        False,
+        "listener.name.foo.sasl.enabled.mechanisms",
+        "PLAIN",
+        "Cannot update these configs at default cluster level, broker id must be specified: [listener.name.foo.sasl.enabled.mechanisms]",
+    ),
 ]
+
+
+def test_one_bad_config_is_named_whatever_stands_beside_it() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        check_broker_configs({"log.retention.ms": "5", "num.partitions": "3"}, per_broker=True)
+    assert str(refusal.value) == "Cannot update these configs dynamically: [num.partitions]"
 
 
 @pytest.mark.parametrize(("per_broker", "name", "value", "said"), ATTEMPTS)

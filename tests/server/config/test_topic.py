@@ -112,6 +112,8 @@ CLIENT_METRICS_ATTEMPTS = [
     ({"match": "foo"}, "Illegal client matching pattern: foo"),
     ({"match": "foo=bar"}, "Illegal client matching pattern: foo=bar"),
     ({"match": "client_id=["}, "Illegal client matching pattern: client_id=["),
+    ({"match": "client_id=a=b"}, "Illegal client matching pattern: client_id=a=b"),
+    ({"match": "client_id="}, "Illegal client matching pattern: client_id="),
     ({"match": "client_id=a{4294967296}"}, "Illegal client matching pattern: client_id=a{4294967296}"),
     ({"nosuch": "1"}, "Unknown client metrics configuration: nosuch"),
     ({"metrics": "", "interval.ms": "60000", "match": "client_id=a.*"}, None),
