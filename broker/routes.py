@@ -22,6 +22,7 @@ from ottla.broker.authorization import (
     offset_delete_guard,
     offset_fetch_guard,
     produce_guard,
+    share_guard,
 )
 from ottla.broker.authorization.actions import (
     describe_config_resource,
@@ -87,6 +88,8 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    share_acknowledge,
+    share_fetch,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -242,6 +245,8 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PUSH_TELEMETRY, push_telemetry.handle, OPEN),
     Answered(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
     Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions_guard.guard),
+    Answered(ApiKey.SHARE_FETCH, share_fetch.handle, share_guard.guard_fetch),
+    Answered(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge.handle, share_guard.guard_acknowledge),
     Forwarded(ApiKey.ADD_RAFT_VOTER),
     Forwarded(ApiKey.REMOVE_RAFT_VOTER),
 )

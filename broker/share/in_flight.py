@@ -169,12 +169,7 @@ class InFlight:
 
     def drop_finished(self) -> bool:
         """Move the start offset over all records at the front that have reached their last state; whether it has moved."""
-        index = 0
-        for index, run in enumerate(self.runs):
-            if run.state not in TERMINAL:
-                break
-        else:
-            index = len(self.runs)
+        index = next((i for i, run in enumerate(self.runs) if run.state not in TERMINAL), len(self.runs))
         if not index:
             return False
         self.start = self.runs[index].first if index < len(self.runs) else self.end

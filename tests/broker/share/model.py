@@ -116,7 +116,9 @@ class Checked:
 
     # -- Steps -------------------------------------------------------------------------------------------------------
 
-    def fetch(self, member: str, max_records: int, batch_size: int, batch_count: int, *, strict: bool) -> list[Acquired]:
+    def fetch(
+        self, member: str, max_records: int, batch_size: int, batch_count: int, *, strict: bool
+    ) -> list[Acquired]:
         offset = self.real.next_fetch_offset
         expected = next((o for o, record in sorted(self.records.items()) if record.state == AVAILABLE), self.end)
         assert offset == expected, "a record that could be delivered was skipped"
@@ -153,7 +155,11 @@ class Checked:
             for o in range(first, last + 1):
                 assert o not in granted
                 granted[o] = count
-        now_archived = {run_offset for run_offset, record in records_of(self.real.in_flight.runs).items() if record.state == ARCHIVED}
+        now_archived = {
+            run_offset
+            for run_offset, record in records_of(self.real.in_flight.runs).items()
+            if record.state == ARCHIVED
+        }
         for o, record in self.records.items():
             if o in granted:
                 assert record.state == AVAILABLE, "a record has two holders"
@@ -165,7 +171,9 @@ class Checked:
                     assert record.count >= self.delivered.get(o, 0), "the delivery count has fallen"
                 self.delivered[o] = record.count
             elif record.state == AVAILABLE and (o in now_archived or o < self.real.start_offset):
-                assert o in aborted or o in holes or o < offset or self.is_hole(o), f"{o} is archived, and was not delivered"
+                assert o in aborted or o in holes or o < offset or self.is_hole(o), (
+                    f"{o} is archived, and was not delivered"
+                )
                 record.state, record.count = ARCHIVED, record.count + (o in aborted)
         self.drop_done()
 

@@ -22,7 +22,12 @@ def a_partition(**settings: object) -> SharePartition:
 
 
 def acquire(
-    partition: SharePartition, member: str, *batches: tuple[int, int], records: int = 500, now_ms: int = 0, **options: object
+    partition: SharePartition,
+    member: str,
+    *batches: tuple[int, int],
+    records: int = 500,
+    now_ms: int = 0,
+    **options: object,
 ) -> list[Acquired]:
     spans = [Span(*batch) for batch in batches]
     return partition.acquire(
@@ -48,7 +53,9 @@ def finish(partition: SharePartition, member: str, *batches: tuple[int, int, int
     return update.batches
 
 
-def refused(code: ErrorCode, partition: SharePartition, member: str, *batches: tuple[int, int, int | list[int]]) -> None:
+def refused(
+    code: ErrorCode, partition: SharePartition, member: str, *batches: tuple[int, int, int | list[int]]
+) -> None:
     before = repr(partition.in_flight.runs)
     with pytest.raises(KafkaError) as caught:
         acknowledge(partition, member, *batches)
