@@ -15,6 +15,7 @@ from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.wiring import ShareGroups
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
 from ottla.server.quotas.clients import ClientQuotas
@@ -35,6 +36,7 @@ class BrokerParts:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: Transactions
+    share: ShareGroups
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.

@@ -1,0 +1,103 @@
+"""The share coordinator on a real node, which is stopped and started: the next one knows the states from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.primitives import uuid_to_str
+from tests.broker.conftest import Node, eventually, start_node, stop_node
+from tests.broker.share.state_client import StateClient
+from tests.broker.wire import Wire
+
+SHARE = 2
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("share") / "data"
+
+
+@pytest.fixture(scope="module")
+def nodes(directory: Path) -> Iterator[list[Node]]:
+    """The node that runs is the last one."""
+    started = [start_node(directory, share_coordinator_state_topic_num_partitions="3")]
+    started[0].create("orders", 2)
+    yield started
+    stop_node(started[-1])
+
+
+@pytest.fixture
+def wire(nodes: list[Node]) -> Iterator[Wire]:
+    with nodes[-1].wire() as opened:
+        yield opened
+
+
+def topic_id(wire: Wire) -> bytes:
+    found = wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 12).topics[0].topic_id
+    assert isinstance(found, bytes)
+    return found
+
+
+def find(wire: Wire, key: str, version: int = 6) -> ErrorCode:
+    request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key])
+    return ErrorCode(wire.request(request, version).coordinators[0].error_code)
+
+
+def coordinated(wire: Wire, group_id: str, partition: int = 0) -> StateClient:
+    """A share partition whose coordinator is there."""
+    id_ = topic_id(wire)
+    key = f"{group_id}:{uuid_to_str(id_)}:{partition}"
+    eventually(lambda: find(wire, key) == ErrorCode.NONE, "the share coordinator")
+    client = StateClient(wire, group_id, id_, partition)
+    eventually(lambda: client.summary().error_code == ErrorCode.NONE, "its shard to be loaded")
+    return client
+
+
+def test_a_state_survives_a_restart_with_its_epochs(nodes: list[Node], directory: Path) -> None:
+    with nodes[-1].wire() as wire:
+        state = coordinated(wire, "durable")
+        assert state.initialize(state_epoch=4).error_code == ErrorCode.NONE
+        assert state.read(leader_epoch=2).start_offset == -1
+        assert state.write((5, 9, 2, 1), state_epoch=4, leader_epoch=2, start_offset=5).error_code == ErrorCode.NONE
+    stop_node(nodes[-1])
+    nodes.append(start_node(directory, nodes[-1].port))
+    with nodes[-1].wire() as wire:
+        state = coordinated(wire, "durable")
+        assert state.write(state_epoch=4, leader_epoch=1).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert state.write(state_epoch=3, leader_epoch=2).error_code == ErrorCode.FENCED_STATE_EPOCH
+        found = state.read(leader_epoch=2)
+        (batch,) = found.state_batches
+        assert (found.state_epoch, found.start_offset) == (4, 5)
+        assert (batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count) == (5, 9, 2, 1)
+        assert state.delete().error_code == ErrorCode.NONE
+        assert state.read(leader_epoch=2).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("key", ["", "g", "g:short:0", "g:AAAAAAAAAAAAAAAAAAAAAQ:x"])
+def test_a_key_that_is_none_of_a_share_partition_is_refused(wire: Wire, key: str) -> None:
+    assert find(wire, key) == ErrorCode.INVALID_REQUEST
+
+
+def test_share_coordinators_are_found_since_v6_only(wire: Wire) -> None:
+    assert find(wire, "g:AAAAAAAAAAAAAAAAAAAAAQ:0", version=5) == ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_that_does_not_exist_is_unknown(wire: Wire) -> None:
+    coordinated(wire, "g")
+    unknown = StateClient(wire, "g", b"\1" * 16)
+    for answer in (unknown.initialize(), unknown.delete(), unknown.summary()):
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for answer in (unknown.read(), unknown.write()):
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_request_without_a_group_has_no_results(wire: Wire) -> None:
+    nameless = StateClient(wire, "", topic_id(wire))
+    for answer in (nameless.initialize(), nameless.read(), nameless.write(), nameless.delete(), nameless.summary()):
+        assert answer.results == []
