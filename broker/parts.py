@@ -16,6 +16,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.leaders import ShareLeaders
+from ottla.broker.share.wiring import ShareGroups
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
 from ottla.server.quotas.clients import ClientQuotas
@@ -37,6 +38,7 @@ class BrokerParts:
     groups: GroupCoordinator
     transactions: Transactions
     share_leaders: ShareLeaders
+    share: ShareGroups
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.

@@ -58,6 +58,7 @@ from ottla.broker.handlers import (
     consumer_group_heartbeat,
     delete_groups,
     delete_records,
+    delete_share_group_state,
     describe_acls,
     describe_client_quotas,
     describe_cluster,
@@ -75,6 +76,7 @@ from ottla.broker.handlers import (
     get_telemetry_subscriptions,
     heartbeat,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -90,8 +92,11 @@ from ottla.broker.handlers import (
     push_telemetry,
     share_acknowledge,
     share_fetch,
+    read_share_group_state,
+    read_share_group_state_summary,
     sync_group,
     txn_offset_commit,
+    write_share_group_state,
     write_txn_markers,
 )
 from ottla.broker.parts import BrokerParts
@@ -124,6 +129,8 @@ class Forwarded(NamedTuple):
 OPEN: tuple[Whole, ...] = ()
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)
+#: Requests of other brokers.
+_BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard),
@@ -249,6 +256,11 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge.handle, share_guard.guard_acknowledge),
     Forwarded(ApiKey.ADD_RAFT_VOTER),
     Forwarded(ApiKey.REMOVE_RAFT_VOTER),
+    Answered(ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.handle, _BROKER),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE, read_share_group_state.handle, _BROKER),
+    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, write_share_group_state.handle, _BROKER),
+    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, delete_share_group_state.handle, _BROKER),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, read_share_group_state_summary.handle, _BROKER),
 )
 
 

@@ -11,7 +11,6 @@ from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 UNINITIALIZED_START_OFFSET = -1
 #: In an update of the number of finished deliveries: not known (KIP-1226).
 UNKNOWN_COUNT = -1
-PARTITION_MAX = 2**31 - 1
 
 
 class SharePartitionKey(NamedTuple):
@@ -35,13 +34,7 @@ def parse_coordinator_key(text: str) -> SharePartitionKey:
     group_id, _, topic_id = group_and_topic.rpartition(":")
     if not group_id.strip() or not topic_id.strip():
         raise ValueError(f"Invalid key format: expected - groupId:topicId:partition, found -  {text}")
-    try:
-        key = SharePartitionKey(group_id, uuid_from_str(topic_id), int(partition))
-    except ValueError as error:
-        raise ValueError(f"Invalid topic ID or partition of share partition key {text}") from error
-    if not 0 <= key.partition <= PARTITION_MAX:
-        raise ValueError(f"Invalid partition of share partition key {text}")
-    return key
+    return SharePartitionKey(group_id, uuid_from_str(topic_id), int(partition))
 
 
 class StateBatch(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,11 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
 )
 from ottla.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -45,6 +51,17 @@ def set_group(wire: Wire, group: str, **configs: str) -> None:
     resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)
     answer = wire.request(IncrementalAlterConfigsRequest(resources=[resource]))
     assert answer.responses[0].error_code == 0, answer
+
+
+def initialize(wire: Wire, group: str, at: At) -> None:
+    """Give the share partition its state, as the group coordinator does when a member is assigned to it first."""
+    topic_id, index = at
+    data = InitializeStateData(topic_id, [PartitionData(index, 0, -1)])
+    request = InitializeShareGroupStateRequest(group_id=group, topics=[data])
+    deadline = time.monotonic() + 30
+    while (code := wire.request(request).results[0].partitions[0].error_code) != 0:
+        assert time.monotonic() < deadline, f"the share state could not be initialized: {code}"
+        time.sleep(0.05)
 
 
 @dataclass
