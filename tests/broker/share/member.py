@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.broker.share.state import SharePartitionKey
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-)
-from ottla.protocol.messages.initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
-    InitializeStateData,
-    PartitionData,
 )
 from ottla.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -35,6 +32,7 @@ from ottla.protocol.messages.share_fetch import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.records.batch import iter_batches
+from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 
 GROUP_RESOURCE = 32
@@ -56,10 +54,11 @@ def set_group(wire: Wire, group: str, **configs: str) -> None:
 def initialize(wire: Wire, group: str, at: At) -> None:
     """Give the share partition its state, as the group coordinator does when a member is assigned to it first."""
     topic_id, index = at
-    data = InitializeStateData(topic_id, [PartitionData(index, 0, -1)])
-    request = InitializeShareGroupStateRequest(group_id=group, topics=[data])
+    key = SharePartitionKey(group, topic_id, index).coordinator_key
+    wire.request(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)  # makes __share_group_state
+    state = StateClient(wire, group, topic_id, index)
     deadline = time.monotonic() + 30
-    while (code := wire.request(request).results[0].partitions[0].error_code) != 0:
+    while (code := state.initialize().error_code) != 0:
         assert time.monotonic() < deadline, f"the share state could not be initialized: {code}"
         time.sleep(0.05)
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
-from tests.broker.conftest import Node, eventually, start_node, stop_node
+from tests.broker.conftest import Node, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.share.member import ACCEPT, REJECT, RELEASE, RENEW, At, ShareMember, initialize, set_group
 from tests.broker.wire import Wire
@@ -84,7 +83,9 @@ def until(fetch: Callable[[], dict[int, bytes | None]]) -> dict[int, bytes | Non
     return records
 
 
-def records_of(member: ShareMember, at: At, acknowledged: list[tuple[int, int, list[int]]] | None = None) -> dict[int, bytes | None]:
+def records_of(
+    member: ShareMember, at: At, acknowledged: list[tuple[int, int, list[int]]] | None = None
+) -> dict[int, bytes | None]:
     found = member.fetch({at: acknowledged} if acknowledged else None).get(at)
     return found.records if found else {}
 
@@ -244,16 +245,33 @@ def test_a_renewal_has_no_limits_for_records(share: Share) -> None:
     assert member.fetch_response(is_renew_ack=True).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_group_begins_at_the_end_by_default_and_at_a_time_if_it_says_so(node: Node) -> None:
-    for policy, expected in (("latest", {1: b"b"}), ("by_duration:PT1H", {0: b"a", 1: b"b"})):
-        share = Share(node, share_auto_offset_reset=policy)
-        member = share.member()
-        share.produce(b"a")
-        until(lambda member=member: {0: b""} if member.fetch(max_wait_ms=0) is not None else {})  # type: ignore[misc]
-        share.produce(b"b")
-        assert expected, policy
-        share.close()
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("latest", {1: b"b"}),
+        ("earliest", {0: b"a", 1: b"b"}),
+        ("by_duration:PT1H", {1: b"b"}),
+        ("by_duration:P36500D", {0: b"a", 1: b"b"}),
+    ],
+)
+def test_a_group_begins_where_its_setting_says(node: Node, policy: str, expected: dict[int, bytes]) -> None:
+    share = Share(node, share_auto_offset_reset=policy)
+    member = share.member()
+    share.produce(b"a")  # in 2023, by its timestamp
+    member.fetch(max_records=0, max_wait_ms=0)
+    until_loaded(member)
+    share.produce(b"b")
+    got: dict[int, bytes | None] = {}
+    while 1 not in got:
+        got |= until(lambda: records_of(member, share.at))
+    assert got == expected
+    share.close()
 
 
-def test_both_versions_are_advertised(node: Node) -> None:
-    assert (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE) == (78, 79)
+def until_loaded(member: ShareMember) -> None:
+    """An acknowledgement of what nobody holds is refused otherwise while the state is being loaded."""
+    [at] = member.partitions
+    deadline = time.monotonic() + 30
+    while member.acknowledge(at, (99, 99, [ACCEPT])) != ErrorCode.INVALID_RECORD_STATE:
+        assert time.monotonic() < deadline, "the share partition was not loaded"
+        time.sleep(0.01)
