@@ -263,5 +263,5 @@ def _initialize(
         response,
         then=begun,
         committed=lambda: on_begun(group.group_id, epoch, partitions),
-        refused=lambda error: Outcome(response=response),
+        rejected=lambda error: Outcome(response=response),
     )

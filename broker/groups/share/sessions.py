@@ -45,9 +45,9 @@ def _expire(shard: GroupShard, group_id: str, member_id: str) -> Unasked:
         return Outcome()
     log.info("[GroupId %s] Member %s fenced from the group because the member session expired.", group_id, member_id)
 
-    def refused(error: KafkaError) -> Unasked:
+    def rejected(error: KafkaError) -> Unasked:
         """The member stays, so it needs a session that ends."""
         keep_alive(shard, group_id, member_id)
         return Outcome()
 
-    return Outcome(removal(shard, group, member_id), refused=refused)
+    return Outcome(removal(shard, group, member_id), rejected=rejected)
