@@ -9,26 +9,26 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.authorization.guard import Handler
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers import share_acknowledge, share_fetch
-from ottla.broker.parts import BrokerParts
 from ottla.broker.share.acknowledging import MayRead
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 from ottla.server.security.operations import GROUP, READ, TOPIC
 
-Serve = Callable[[BrokerParts, Any, RequestContext, MayRead], Answer[Any]]
+Serve = Callable[[BrokerComponents, Any, RequestContext, MayRead], Answer[Any]]
 
 
-def guard_fetch(broker: BrokerParts, handler: Handler) -> Handler:
+def guard_fetch(broker: BrokerComponents, handler: Handler) -> Handler:
     return _guarded(broker, share_fetch.serve)
 
 
-def guard_acknowledge(broker: BrokerParts, handler: Handler) -> Handler:
+def guard_acknowledge(broker: BrokerComponents, handler: Handler) -> Handler:
     return _guarded(broker, share_acknowledge.serve)
 
 
-def _guarded(broker: BrokerParts, serve: Serve) -> Handler:
+def _guarded(broker: BrokerComponents, serve: Serve) -> Handler:
     allows = broker.authorizer.allows
 
     def guarded(request: Any, context: RequestContext) -> Answer[Any]:

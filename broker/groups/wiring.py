@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 from ottla.broker.configs import BrokerConfigs
@@ -24,6 +26,11 @@ CONSUMER_SETTINGS = (
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.assignment.interval.ms",
 )
+SHARE_SETTINGS = (
+    "group.share.session.timeout.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.assignment.interval.ms",
+)
 
 
 def group_coordinator(
@@ -35,12 +42,12 @@ def group_coordinator(
         topic = metadata.image.topics.by_name(TOPIC)
         return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
 
-    def consumer_settings(group_id: str) -> ConsumerGroupSettings:
+    def settings(names: Sequence[str], group_id: str) -> ConsumerGroupSettings:
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
-            return ConsumerGroupSettings(*(configs[name] for name in CONSUMER_SETTINGS))
+            return ConsumerGroupSettings(*(configs[name] for name in names))
         values = group_values(overrides, configs.values)
-        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
+        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in names))
 
     return GroupCoordinator(
         from_properties(configs.setting),
@@ -48,7 +55,9 @@ def group_coordinator(
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
-        ClusterView(lambda: metadata.image.topics, consumer_settings),
+        ClusterView(
+            lambda: metadata.image.topics, partial(settings, CONSUMER_SETTINGS), partial(settings, SHARE_SETTINGS)
+        ),
     )
 
 
@@ -68,4 +77,5 @@ class GroupMetadataLeadership:
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Listener of the publisher: delete the offsets of deleted topics."""
-        self._groups.on_topics_deleted(topic.name for topic in delta.deleted_topics.values())
+        deleted = delta.deleted_topics
+        self._groups.on_topics_deleted([topic.name for topic in deleted.values()], deleted)

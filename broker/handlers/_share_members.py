@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.fetch_response import LEADER_MOVED
 from ottla.broker.share.session import SessionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ def error_of(error: KafkaError | None) -> tuple[int, str | None]:
 
 
 def leader_of(
-    broker: BrokerParts, context: RequestContext, topic_id: bytes, index: int, error_code: int
+    broker: BrokerComponents, context: RequestContext, topic_id: bytes, index: int, error_code: int
 ) -> tuple[int, int, NodeAddress | None] | None:
     """The partition's leader, its epoch and address, if the error says that it is another broker (KIP-951)."""
     if error_code not in LEADER_MOVED:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 
 
 def handle(
-    broker: BrokerParts, request: DeleteShareGroupStateRequest, context: RequestContext
+    broker: BrokerComponents, request: DeleteShareGroupStateRequest, context: RequestContext
 ) -> Answer[DeleteShareGroupStateResponse]:
     check_share_groups(broker)
     return broker.share.coordinator.delete(request)

@@ -10,9 +10,9 @@ The key of a share partition is group:topicId:partition; only brokers ask for it
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import has_share_groups
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.parts import BrokerParts
 from ottla.broker.share.state import parse_coordinator_key
 from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ NO_NODE = NodeAddress(-1, "", -1, None)
 
 
 def handle(
-    broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext
+    broker: BrokerComponents, request: FindCoordinatorRequest, context: RequestContext
 ) -> Answer[FindCoordinatorResponse]:
     topic = TOPICS.get(request.key_type)
     is_served = request.key_type != SHARE or _finds_share(broker, context)
@@ -42,7 +42,9 @@ def handle(
     return reply
 
 
-def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def answer(
+    broker: BrokerComponents, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     if context.api_version >= BATCHED_SINCE:
         coordinators = []
         for key in request.coordinator_keys:
@@ -61,7 +63,7 @@ def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: Reques
     )
 
 
-def _find(broker: BrokerParts, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
+def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
     if key_type == GROUP:
         partition = broker.groups.partition_for(key)
     elif key_type == TRANSACTION:
@@ -80,5 +82,5 @@ def _find(broker: BrokerParts, key_type: int, key: str, context: RequestContext)
     return ErrorCode.NONE, node
 
 
-def _finds_share(broker: BrokerParts, context: RequestContext) -> bool:
+def _finds_share(broker: BrokerComponents, context: RequestContext) -> bool:
     return context.api_version >= SHARE_SINCE and has_share_groups(broker)

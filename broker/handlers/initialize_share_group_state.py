@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -13,7 +13,7 @@ from ottla.server.network.reply import Answer
 
 
 def handle(
-    broker: BrokerParts, request: InitializeShareGroupStateRequest, context: RequestContext
+    broker: BrokerComponents, request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> Answer[InitializeShareGroupStateResponse]:
     check_share_groups(broker)
     return broker.share.coordinator.initialize(request)

@@ -5,8 +5,8 @@ v1 adds the number of finished deliveries (KIP-1226).
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
     ReadShareGroupStateSummaryResponse,
@@ -16,7 +16,7 @@ from ottla.server.network.reply import Answer
 
 
 def handle(
-    broker: BrokerParts, request: ReadShareGroupStateSummaryRequest, context: RequestContext
+    broker: BrokerComponents, request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> Answer[ReadShareGroupStateSummaryResponse]:
     check_share_groups(broker)
     return broker.share.coordinator.summarize(request)

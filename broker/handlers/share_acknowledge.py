@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
 from ottla.broker.handlers._share_members import anyone, error_of, leader_of, member_of
-from ottla.broker.parts import BrokerParts
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
@@ -33,13 +33,13 @@ RENEW_SINCE = 2
 
 
 def handle(
-    broker: BrokerParts, request: ShareAcknowledgeRequest, context: RequestContext
+    broker: BrokerComponents, request: ShareAcknowledgeRequest, context: RequestContext
 ) -> Answer[ShareAcknowledgeResponse]:
     return serve(broker, request, context, anyone)
 
 
 def serve(
-    broker: BrokerParts, request: ShareAcknowledgeRequest, context: RequestContext, may_read: MayRead
+    broker: BrokerComponents, request: ShareAcknowledgeRequest, context: RequestContext, may_read: MayRead
 ) -> Answer[ShareAcknowledgeResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
@@ -62,7 +62,7 @@ def serve(
 
 
 def _response(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: ShareAcknowledgeRequest,
     session: ShareSession,
     context: RequestContext,

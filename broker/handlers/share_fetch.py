@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
 from ottla.broker.handlers._share_members import anyone, error_of, leader_of, member_of
-from ottla.broker.parts import BrokerParts
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
 from ottla.broker.share.led_partition import LedSharePartition
@@ -36,12 +36,12 @@ STRICT = 1
 RENEW_SINCE = 2
 
 
-def handle(broker: BrokerParts, request: ShareFetchRequest, context: RequestContext) -> Answer[ShareFetchResponse]:
+def handle(broker: BrokerComponents, request: ShareFetchRequest, context: RequestContext) -> Answer[ShareFetchResponse]:
     return serve(broker, request, context, anyone)
 
 
 def serve(
-    broker: BrokerParts, request: ShareFetchRequest, context: RequestContext, may_read: MayRead
+    broker: BrokerComponents, request: ShareFetchRequest, context: RequestContext, may_read: MayRead
 ) -> Answer[ShareFetchResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
@@ -72,7 +72,7 @@ def serve(
 
 
 def _session(
-    broker: BrokerParts, request: ShareFetchRequest, member: SessionKey, context: RequestContext
+    broker: BrokerComponents, request: ShareFetchRequest, member: SessionKey, context: RequestContext
 ) -> ShareSession:
     sessions = broker.share_leaders.sessions
     asked = [TopicPartition(topic.topic_id, p.partition_index) for topic in request.topics for p in topic.partitions]
@@ -96,7 +96,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
     return any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
 
 
-def _later(broker: BrokerParts, delay_ms: int, error: KafkaError) -> Reply[ShareFetchResponse]:
+def _later(broker: BrokerComponents, delay_ms: int, error: KafkaError) -> Reply[ShareFetchResponse]:
     reply: Reply[ShareFetchResponse] = Reply()
     timer = broker.world.clock.call_later(max(0, delay_ms), partial(reply.complete, error))
     reply.on_cancel = timer.cancel
@@ -104,7 +104,11 @@ def _later(broker: BrokerParts, delay_ms: int, error: KafkaError) -> Reply[Share
 
 
 def _fetching(
-    broker: BrokerParts, request: ShareFetchRequest, session: ShareSession, context: RequestContext, may_read: MayRead
+    broker: BrokerComponents,
+    request: ShareFetchRequest,
+    session: ShareSession,
+    context: RequestContext,
+    may_read: MayRead,
 ) -> ShareFetching:
     led: dict[TopicPartition, LedSharePartition] = {}
     errors: Results = {}
@@ -129,7 +133,7 @@ def _fetching(
     return ShareFetching(session.key.member_id, led, errors, limits, broker.wheel)
 
 
-def _throttle_ms(broker: BrokerParts, context: RequestContext, size: int) -> int:
+def _throttle_ms(broker: BrokerComponents, context: RequestContext, size: int) -> int:
     """Asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out."""
     if not broker.quotas.active:
         return 0
@@ -137,7 +141,7 @@ def _throttle_ms(broker: BrokerParts, context: RequestContext, size: int) -> int
 
 
 def _response(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: ShareFetchRequest,
     session: ShareSession,
     context: RequestContext,
@@ -178,7 +182,7 @@ def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
     return list(topics.values())
 
 
-def _name_leaders(broker: BrokerParts, context: RequestContext, response: ShareFetchResponse) -> None:
+def _name_leaders(broker: BrokerComponents, context: RequestContext, response: ShareFetchResponse) -> None:
     """Where a partition has moved to (KIP-951)."""
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 
 
 def handle(
-    broker: BrokerParts, request: WriteShareGroupStateRequest, context: RequestContext
+    broker: BrokerComponents, request: WriteShareGroupStateRequest, context: RequestContext
 ) -> Answer[WriteShareGroupStateResponse]:
     check_share_groups(broker)
     return broker.share.coordinator.write(request)
