@@ -7,6 +7,7 @@ and nothing of it is changed; the other partitions are not concerned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ottla.broker.metadata_cache import MetadataCache
@@ -97,7 +98,7 @@ def acknowledge(
                 if acknowledgements:
                     led = leaders.find(member.group_id, at)
                     waiting.add(at)
-                    led.acknowledge(member.member_id, acknowledgements, lambda error, at=at: written(at, error))  # type: ignore[misc]
+                    led.acknowledge(member.member_id, acknowledgements, partial(written, at))
             except KafkaError as error:
                 waiting.discard(at)
                 outcomes[at] = error

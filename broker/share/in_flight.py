@@ -28,7 +28,7 @@ class Batch:
 
 
 class Run:
-    """Records `first` to `last`, both included. `target`: the state that is being written, of which nobody hears before it is."""
+    """Records `first` to `last`, both included. `target`: the state that is being written, and takes effect afterwards."""
 
     __slots__ = ("batch", "count", "deadline_ms", "first", "last", "member", "state", "target")
 
@@ -51,7 +51,7 @@ class Run:
         return self.last - self.first + 1
 
     def continues(self, before: Run) -> bool:
-        """Whether it can be merged with the run before: nothing that is decided later can tell the two apart."""
+        """Whether it can be merged with the run before: no later decision depends on where one ends."""
         return (
             self.state == before.state
             and self.target is None is before.target

@@ -3,7 +3,7 @@
     LOADING    the persister is asked for the state; fetches wait, acknowledgements are refused
     ACTIVE     records are acquired and given back
     ENDED      this broker does not lead the partition in the same epoch any more, or the share coordinator has refused the leader:
-               everything is answered with the error, and the next fetch begins anew
+               everything is answered with the error, and the next fetch loads the state again
 
 A delayed share fetch watches the share partition; the share partition watches the log while there is one. All are woken when
 records come, when records are given back, and when the state is loaded or ended. One timer runs for all acquisition locks: it
@@ -30,7 +30,7 @@ from ottla.server.isolation import isolated
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.log import Log
 
-#: What a client is told of an error of the share coordinator; of others, that something unknown has happened.
+#: The client's error for each of the share coordinator; for others it is UNKNOWN_SERVER_ERROR.
 CLIENT_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -51,7 +51,7 @@ class ShareSession:
             self.partitions.pop(partition, None)
 
     def rotated(self) -> list[TopicPartition]:
-        """The partitions, beginning with another one in each request: nobody else is asked first for ever."""
+        """The partitions, beginning with another one in each request: none is always the last."""
         partitions = list(self.partitions)
         turn = (self.epoch - 1) % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]

@@ -1,7 +1,7 @@
 """The leader's state of one share partition: who holds which records, how often each was delivered, what is done (KIP-932).
 
 It decides only; time comes as an argument. A change that the persister has to know is an `Update`: its records keep their state
-and can be changed by nobody else until the caller reports that the update is written (`written`) or is not (`not_written`).
+and cannot be changed again until the caller reports that the update is written (`written`) or is not (`not_written`).
 So no record is seen as acknowledged, released or timed out before that is on the share coordinator's disk, and its delivery
 count never falls, even if this leader is killed. Kafka releases records of a lock that timed out before it writes.
 
@@ -82,8 +82,8 @@ class SharePartition:
     def load(cls, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
         """`start_offset`: that of the state, or where the group begins if it has none.
 
-        Offsets between the written batches were acquired, or read and not yet acquired, under an earlier leader: nobody holds
-        them now, and they were never given back, so they are available and count as never delivered.
+        Offsets between the written batches were acquired, or read and not yet acquired, under an earlier leader: no member
+        holds them now, and they were never given back, so they are available and count as never delivered.
 
         Raises:
             KafkaError: the batches are out of order or begin before the start offset.
@@ -188,7 +188,7 @@ class SharePartition:
         flight.drop_finished()
 
     def _take_again(self, taking: _Taking, base: int, last: int) -> None:
-        """Records that were delivered before, or that nobody has acquired since the state was loaded."""
+        """Records that were delivered before, or that no member has acquired since the state was loaded."""
         flight, settings = self.in_flight, self.settings
         if not flight.available:
             return

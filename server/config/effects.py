@@ -107,6 +107,10 @@ READ_OF_FAMILIES = frozenset(
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.max.size",
     "group.consumer.session.timeout.ms",
+    "group.share.delivery.count.limit",
+    "group.share.max.share.sessions",
+    "group.share.partition.max.record.locks",
+    "group.share.record.lock.duration.ms",
 }
 
 # fmt: off

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.share.state import SharePartitionKey
+from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -40,7 +41,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 #: topic id, partition
 At = tuple[bytes, int]
 #: first offset, last offset, types
-Batch = tuple[int, int, Sequence[int]]
+Batch = tuple[int, int, list[int]]
 
 
 def set_group(wire: Wire, group: str, **configs: str) -> None:
@@ -122,14 +123,15 @@ class ShareMember:
         self, acknowledgements: dict[At, Sequence[Batch]] | None = None, *, forget: Sequence[At] = (), **fields: Any
     ) -> ShareFetchRequest:
         """The next request of the session."""
-        asked = dict.fromkeys(self.partitions if self.epoch == 0 else (), ()) | dict(acknowledgements or {})
+        none: Sequence[Batch] = ()
+        asked = dict.fromkeys(self.partitions if self.epoch == 0 else (), none) | dict(acknowledgements or {})
         limits = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 25, "max_records": 500, "batch_size": 500}
         request = ShareFetchRequest(
             group_id=self.group,
             member_id=self.member_id,
             share_session_epoch=self.epoch,
             topics=[
-                FetchTopic(topic_id, [FetchPartition(index, [FetchBatch(*batch) for batch in batches])])  # type: ignore[arg-type]
+                FetchTopic(topic_id, [FetchPartition(index, [FetchBatch(*batch) for batch in batches])])
                 for (topic_id, index), batches in asked.items()
             ],
             forgotten_topics_data=[ForgottenTopic(topic_id, [index]) for topic_id, index in forget],
@@ -139,7 +141,7 @@ class ShareMember:
         return request
 
     def fetched(self, version: int = 2) -> ShareFetchResponse:
-        response: ShareFetchResponse = self.wire.receive(78, version)  # type: ignore[arg-type]
+        response: ShareFetchResponse = self.wire.receive(ApiKey.SHARE_FETCH, version)
         if response.error_code:
             self.epoch = 0
         return response
@@ -161,7 +163,7 @@ class ShareMember:
             group_id=self.group,
             member_id=self.member_id,
             topics=[
-                AcknowledgeTopic(topic_id, [AcknowledgePartition(index, [AcknowledgementBatch(*b) for b in batches])])  # type: ignore[arg-type]
+                AcknowledgeTopic(topic_id, [AcknowledgePartition(index, [AcknowledgementBatch(*b) for b in batches])])
                 for (topic_id, index), batches in acknowledgements.items()
             ],
             **({"share_session_epoch": self.epoch} | fields),

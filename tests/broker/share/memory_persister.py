@@ -43,14 +43,17 @@ class MemoryPersister:
         if self.is_held:
             self._held.append(reply)
         else:
-            self._clock.call_later(0, lambda: reply.complete(self.error))  # type: ignore[arg-type]
+            self._clock.call_later(0, lambda: self._end(reply))
         return reply
 
     def let_go(self) -> None:
         self.is_held = False
         held, self._held = self._held, []
         for reply in held:
-            reply.complete(self.error)  # type: ignore[arg-type]
+            self._end(reply)
+
+    def _end(self, reply: Reply[None]) -> None:
+        reply.complete(None) if self.error is None else reply.complete(self.error)
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
         raise NotImplementedError

@@ -6,7 +6,7 @@ acquires is not predicted: it is checked against the rules, and then taken over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -237,7 +237,7 @@ class Checked:
         deadline = self.real.next_deadline_ms
         assert deadline == min((r.deadline_ms for r in self.records.values() if r.is_held), default=None)
 
-    def give_back(self, update: Update | None, concerns) -> None:  # type: ignore[no-untyped-def]
+    def give_back(self, update: Update | None, concerns: Callable[[Record], bool]) -> None:
         for record in self.records.values():
             if record.is_held and concerns(record):
                 record.target = self.outcome(record, AVAILABLE)

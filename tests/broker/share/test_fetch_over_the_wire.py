@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
+from ottla.broker.handlers._share_members import MEMBER_ID_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from tests.broker.conftest import Node, start_node, stop_node
 from tests.broker.records import batch
@@ -24,9 +28,7 @@ UNKNOWN_TOPIC = b"\7" * 16
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    started = start_node(
-        group_share_min_record_lock_duration_ms=str(LOCK_MS), group_share_record_lock_duration_ms=str(LOCK_MS)
-    )
+    started = start_node(group_share_min_record_lock_duration_ms=str(LOCK_MS))
     yield started
     stop_node(started)
 
@@ -123,29 +125,34 @@ def vars_of(acquired: object) -> list[object]:
     return [getattr(acquired, name) for name in ("first_offset", "last_offset", "delivery_count")]
 
 
-def test_a_lock_that_times_out_gives_its_records_to_the_next_member(share: Share) -> None:
+def test_a_lock_that_times_out_gives_its_records_to_the_next_member(node: Node) -> None:
+    share = Share(node, share_record_lock_duration_ms=str(LOCK_MS))
     share.produce(b"a")
-    until(lambda: records_of(share.member(), share.at))
+    until(partial(records_of, share.member(), share.at))
     other = share.member()
-    assert until(lambda: records_of(other, share.at)) == {0: b"a"}
-    assert other.acknowledge(share.at, (0, 0, [REJECT])) == NONE
+    assert until(partial(records_of, other, share.at)) == {0: b"a"}
+    share.close()
 
 
-def test_a_renewed_lock_lasts_longer(share: Share) -> None:
+def test_a_lock_is_renewed_and_the_record_is_still_to_be_acknowledged(share: Share) -> None:
     share.produce(b"a")
-    member, other = share.member(), share.member()
-    until(lambda: records_of(member, share.at))
-    for _ in range(3):
-        assert records_of(other, share.at) == {}
-        assert member.acknowledge(share.at, (0, 0, [RENEW]), is_renew_ack=True) == NONE
-    assert member.acknowledge(share.at, (0, 0, [ACCEPT])) == NONE
+    member = share.member()
+    until(partial(records_of, member, share.at))
+    response = member.acknowledge_response({share.at: [(0, 0, [RENEW])]}, is_renew_ack=True)
+    assert response.responses[0].partitions[0].error_code == NONE
+    assert response.acquisition_lock_timeout_ms == 30_000
+    answer = member.fetch(
+        {share.at: [(0, 0, [RENEW])]}, is_renew_ack=True, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0
+    )
+    assert answer[share.at].acknowledge_error == NONE
+    assert member.acknowledge(share.at, (0, 0, [REJECT])) == NONE
 
 
 def test_records_of_a_member_that_leaves_or_whose_connection_breaks_are_given_back(share: Share) -> None:
     share.produce(b"a")
     for ends in (ShareMember.leave, lambda member: member.wire.__exit__()):
         member = share.member()
-        assert until(lambda member=member: records_of(member, share.at)) == {0: b"a"}  # type: ignore[misc]
+        assert until(partial(records_of, member, share.at)) == {0: b"a"}
         ends(member)
     assert until(lambda: records_of(share.member(), share.at)) == {0: b"a"}
 
@@ -162,8 +169,8 @@ def test_a_session_goes_through_its_epochs(share: Share) -> None:
     member = share.member()
     member.epoch = 1
     assert member.fetch_response().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert member.acknowledge_response({}, share_session_epoch=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert member.acknowledge_response({}, share_session_epoch=3).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert acknowledged_at(member, 0) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert acknowledged_at(member, 3) == ErrorCode.SHARE_SESSION_NOT_FOUND
     member.epoch = 0
     answer = member.fetch_response({share.at: [(0, 0, [ACCEPT])]})
     assert answer.error_code == ErrorCode.INVALID_REQUEST, "acknowledgements with the first request"
@@ -175,6 +182,24 @@ def test_a_session_goes_through_its_epochs(share: Share) -> None:
     member.leave()
     member.epoch = 3
     assert member.fetch_response().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def acknowledged_at(member: ShareMember, epoch: int) -> int:
+    request = ShareAcknowledgeRequest(group_id=member.group, member_id=member.member_id, share_session_epoch=epoch)
+    return int(member.wire.request(request).error_code)
+
+
+def test_a_session_too_many_is_refused_after_the_wait_of_its_fetch() -> None:
+    node = start_node(group_share_max_share_sessions="1")
+    try:
+        with node.wire() as first, node.wire() as second:
+            first.request(ShareFetchRequest(group_id="g", member_id="a", max_wait_ms=10))
+            started = time.monotonic()
+            answer = second.request(ShareFetchRequest(group_id="g", member_id="b", max_wait_ms=100))
+            assert answer.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            assert time.monotonic() - started >= 0.1
+    finally:
+        stop_node(node)
 
 
 def test_a_forgotten_partition_is_fetched_no_more(share: Share) -> None:
@@ -208,7 +233,7 @@ def test_acknowledgements_that_make_no_sense_are_invalid_and_change_nothing(
 
 @pytest.fixture(scope="module")
 def shared(node: Node) -> Iterator[Share]:
-    made = Share(node, share_record_lock_duration_ms="60000")
+    made = Share(node, share_isolation_level="read_committed")
     made.produce(b"a", b"b", b"c")
     yield made
     made.close()
@@ -232,10 +257,10 @@ def test_records_of_another_member_and_unknown_partitions_are_refused(shared: Sh
     assert [one.error for one in answers.values()] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-@pytest.mark.parametrize("fields", [{"member_id": ""}, {"member_id": "m" * 37}, {"group_id": None}])
-def test_a_request_without_a_valid_group_and_member_is_invalid(node: Node, fields: dict[str, str]) -> None:
+@pytest.mark.parametrize("fields", [{"member_id": ""}, {"member_id": "m" * (MEMBER_ID_MAX + 1)}, {"group_id": None}])
+def test_a_request_without_a_valid_group_and_member_is_invalid(node: Node, fields: dict[str, Any]) -> None:
     with node.wire() as wire:
-        request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | fields))  # type: ignore[arg-type]
+        request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | fields))
         assert wire.request(request).error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -269,7 +294,7 @@ def test_a_group_begins_where_its_setting_says(node: Node, policy: str, expected
 
 
 def until_loaded(member: ShareMember) -> None:
-    """An acknowledgement of what nobody holds is refused otherwise while the state is being loaded."""
+    """An acknowledgement of what no member holds is refused otherwise while the state is being loaded."""
     [at] = member.partitions
     deadline = time.monotonic() + 30
     while member.acknowledge(at, (99, 99, [ACCEPT])) != ErrorCode.INVALID_RECORD_STATE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -17,8 +18,8 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 LOCK_MS = 30_000
 
 
-def a_partition(**settings: object) -> SharePartition:
-    return SharePartition(ShareSettings(**settings), 0, 0)  # type: ignore[arg-type]
+def a_partition(**settings: int) -> SharePartition:
+    return SharePartition(ShareSettings()._replace(**settings), 0, 0)
 
 
 def acquire(
@@ -27,17 +28,19 @@ def acquire(
     *batches: tuple[int, int],
     records: int = 500,
     now_ms: int = 0,
-    **options: object,
+    batch_size: int = 500,
+    strict: bool = False,
+    aborted: Sequence[Span] = (),
 ) -> list[Acquired]:
-    spans = [Span(*batch) for batch in batches]
     return partition.acquire(
         member,
         partition.next_fetch_offset,
-        spans,
+        [Span(*batch) for batch in batches],
         max_records=records,
-        batch_size=options.pop("batch_size", records),  # type: ignore[arg-type]
+        batch_size=batch_size,
         now_ms=now_ms,
-        **options,  # type: ignore[arg-type]
+        strict=strict,
+        aborted=aborted,
     )
 
 
@@ -152,7 +155,7 @@ def test_a_renewed_lock_begins_again_and_nothing_is_written() -> None:
     refused(ErrorCode.INVALID_RECORD_STATE, a_partition_of("a", renew_enabled=False), "a", (0, 9, RENEW))
 
 
-def a_partition_of(member: str, **settings: object) -> SharePartition:
+def a_partition_of(member: str, **settings: int) -> SharePartition:
     partition = a_partition(**settings)
     acquire(partition, member, (0, 9))
     return partition
