@@ -11,6 +11,7 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.share.service import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
@@ -40,6 +41,7 @@ class BrokerComponents:
     transactions: Transactions
     share_leaders: ShareLeaders
     share: ShareGroups
+    share_groups: ShareGroupCoordinator
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, looked at by every fetch.

@@ -18,7 +18,7 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator
+from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator, share_group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
@@ -110,6 +110,9 @@ class BrokerNode:
             transactions=self.transactions,
             share=ShareGroups(self.share_coordinator, share_persister),
             share_leaders=self.share_leaders,
+            share_groups=share_group_coordinator(
+                world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
+            ),
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],

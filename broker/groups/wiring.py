@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
+from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
+from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.end_offsets import EndOffsets
+from ottla.broker.share.persister import Persister
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import group_values
 from ottla.server.world import World
@@ -59,6 +64,27 @@ def group_coordinator(
             lambda: metadata.image.topics, partial(settings, CONSUMER_SETTINGS), partial(settings, SHARE_SETTINGS)
         ),
     )
+
+
+def share_group_coordinator(
+    world: World,
+    configs: BrokerConfigs,
+    metadata: MetadataCache,
+    replicas: Replicas,
+    groups: GroupCoordinator,
+    channels: BrokerChannels,
+    persister: Persister,
+) -> ShareGroupCoordinator:
+    """Return what the group coordinator of one broker process does for share groups."""
+
+    def end_offset(partition: tuple[str, int]) -> int:
+        replica = replicas.get(*partition)
+        if replica is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica.local_log(-1, require_leader=True).high_watermark
+
+    end_offsets = EndOffsets(world, configs.node_id, metadata, channels, end_offset)
+    return ShareGroupCoordinator(groups, persister, Cluster(lambda: metadata.image.topics, end_offsets.find))
 
 
 class GroupMetadataLeadership:

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
+#: A group is at the epoch after this one when its first member has joined, as in Kafka.
+FIRST_EPOCH = 1
 
 Decision: TypeAlias = Outcome[ShareGroupHeartbeatResponse]
 #: Called with the group, its epoch and the partitions whose state is to be initialized, once that is in the log.
@@ -85,18 +87,22 @@ def _new_group(shard: GroupShard, group_id: str, is_joining: bool) -> ShareGroup
     if not is_joining:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
     shard.check_room()
-    return ShareGroup(group_id)
+    group = ShareGroup(group_id)
+    group.epoch = FIRST_EPOCH
+    return group
 
 
 def _validate_epoch(member: Member, epoch: int) -> None:
     """The previous epoch is accepted once more: the answer with the new one may be lost."""
     if epoch in (member.epoch, member.previous_epoch):
         return
-    word = "greater" if epoch > member.epoch else "smaller"
+    word, previous = "greater", ""
+    if epoch < member.epoch:
+        word, previous = "smaller", f", and it does not match the previous member epoch ({member.previous_epoch})"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The share group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
-        f" ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        f" ({member.epoch}){previous}. The member must abandon all its partitions and rejoin.",
     )
 
 

@@ -13,7 +13,7 @@ from ottla.storage.txn_index import AbortedTxn
 def batch(first: int, last: int, producer_id: int = -1) -> bytes:
     options = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0} if producer_id >= 0 else {}
     records = [NewRecord(None, b"v", 0)] * (last - first + 1)
-    return build_batch(records, base_offset=first, is_transactional=producer_id >= 0, **options)
+    return build_batch(records, base_offset=first, transactional=producer_id >= 0, **options)
 
 
 BATCHES = [batch(0, 4), batch(5, 9, 7), batch(10, 14), batch(15, 19, 8)]
