@@ -92,11 +92,8 @@ class BrokerNode:
         share_persister = persister(
             world, configs.node_id, self.metadata, self.share_coordinator, self.channels, topic_creation
         )
-        long_work = LongWork(world)
-        self.share_leaders = ShareLeaders(
-            world, configs, self.metadata, self.replicas, share_persister, wheel, long_work
-        )
-        self.replicas.listeners.append(self.share_leaders)
+        work = LongWork(world)
+        self.share_leaders = ShareLeaders(world, configs, self.metadata, self.replicas, share_persister, wheel, work)
         self.components = BrokerComponents(
             world=world,
             configs=configs,
@@ -117,7 +114,7 @@ class BrokerNode:
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
-            long_work=long_work,
+            long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,

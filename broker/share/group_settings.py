@@ -11,6 +11,12 @@ from ottla.broker.share.share_partition import ShareSettings
 from ottla.server.config.group import group_values
 from ottla.server.config.validators import DURATION
 
+#: The broker's settings that are the defaults of groups, in the order of `ShareSettings`.
+PARTITION_SETTINGS = (
+    "group.share.record.lock.duration.ms",
+    "group.share.delivery.count.limit",
+    "group.share.partition.max.record.locks",
+)
 READ_COMMITTED = "read_committed"
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -41,13 +47,9 @@ class GroupSettingsView:
         settings = self._kept.get(group_id)
         if settings is None:
             values = group_values(image.for_group(group_id), broker_values)
+            lock_duration_ms, limit, locks = (values[name.removeprefix("group.")] for name in PARTITION_SETTINGS)
             settings = self._kept[group_id] = GroupSettings(
-                ShareSettings(
-                    values["share.record.lock.duration.ms"],
-                    values["share.delivery.count.limit"],
-                    values["share.partition.max.record.locks"],
-                    values["share.renew.acknowledge.enable"],
-                ),
+                ShareSettings(lock_duration_ms, limit, locks, values["share.renew.acknowledge.enable"]),
                 values["share.isolation.level"] == READ_COMMITTED,
                 values["share.auto.offset.reset"],
             )

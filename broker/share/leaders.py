@@ -55,6 +55,7 @@ class ShareLeaders:
         )
         self.settings_of: Callable[[str], GroupSettings] = GroupSettingsView(configs, metadata).of
         self._replicas = replicas
+        replicas.listeners.append(self)
         self._long_work = long_work
         self._led: dict[TopicPartition, dict[str, LedSharePartition]] = {}
 

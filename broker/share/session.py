@@ -10,10 +10,9 @@ A session ends with its connection, too (KIP-932). It has no id: a group has one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.network.context import Peer
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -28,6 +27,14 @@ class SessionKey(NamedTuple):
 class TopicPartition(NamedTuple):
     topic_id: bytes
     partition: int
+
+
+class Connection(Protocol):
+    """The part of a connection that sessions need."""
+
+    @property
+    def id(self) -> str: ...
+    def on_close(self, callback: Callable[[], None]) -> None: ...
 
 
 class ShareSession:
@@ -80,7 +87,7 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, key: SessionKey, partitions: Iterable[TopicPartition], connection: Peer) -> ShareSession:
+    def open(self, key: SessionKey, partitions: Iterable[TopicPartition], connection: Connection) -> ShareSession:
         """Raises KafkaError: SHARE_SESSION_LIMIT_REACHED."""
         self.remove(key)
         if len(self._sessions) >= self._limit():

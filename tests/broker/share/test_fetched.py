@@ -34,7 +34,9 @@ def test_the_part_with_the_acquired_records_has_whole_batches() -> None:
 
 
 def test_batches_of_aborted_transactions_are_found_by_producer_and_offset() -> None:
-    marker = end_txn_batch(False, 7, 0, 0, 0, base_offset=20)
+    marker = end_txn_batch(
+        committed=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=0, base_offset=20
+    )
     fetched = Fetched(0, memoryview(b"".join([*BATCHES, marker, batch(21, 22, 7)])), 100)
     assert fetched.aborted([AbortedTxn(7, 5, 20, 20)]) == [Span(5, 9)]
     assert fetched.aborted([]) == []

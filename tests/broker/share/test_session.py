@@ -38,7 +38,7 @@ class Ends:
         self.sessions = ShareSessions(lambda: limit, lambda session: self.left.append(session.key), self.unused.append)
 
     def open(self, key: SessionKey, connection: Connection) -> ShareSession:
-        return self.sessions.open(key, PARTITIONS, connection)  # type: ignore[arg-type]  # the part of it that is used
+        return self.sessions.open(key, PARTITIONS, connection)
 
 
 def refused(sessions: ShareSessions, key: SessionKey, epoch: int) -> ErrorCode:
