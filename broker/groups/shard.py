@@ -36,6 +36,9 @@ from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupTargetAssignmentMetadataKey,
 )
 
+#: A share group is at the epoch after this one when its first member has joined, as in Kafka.
+NEW_SHARE_GROUP_EPOCH = 1
+
 
 class Client(NamedTuple):
     """The client fields of a request that groups use."""
@@ -156,13 +159,22 @@ class GroupShard:
             case ShareGroupStatePartitionMetadataKey():
                 group.replay_state_partitions(value)
 
-    def share_group(self, group_id: str) -> ShareGroup:
+    def share_group(self, group_id: str, noun: str = "Group") -> ShareGroup:
         """KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
         group = self.share_groups.get(group_id)
         if group is None:
-            why = "not found" if self.any_group(group_id) is None else "is not a share group"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+            why = f"{noun} {group_id} not found."
+            if self.any_group(group_id) is not None:
+                why = f"Group {group_id} is not a share group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
         return group
+
+    def share_group_or_new(self, group_id: str) -> ShareGroup:
+        """A new one is not the shard's before its first record is replayed."""
+        if group_id in self.share_groups or self.any_group(group_id) is not None:
+            return self.share_group(group_id)
+        self.check_room()
+        return ShareGroup(group_id, NEW_SHARE_GROUP_EPOCH)
 
     def check_no_share_group(self, group_id: str) -> None:
         """KafkaError for what only groups with committed offsets can do: share groups have none."""

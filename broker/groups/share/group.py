@@ -45,11 +45,11 @@ class StatePartitions:
 
 
 class ShareGroup:
-    """Made empty, at epoch 0."""
+    """Made empty."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, epoch: int = 0) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = epoch
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assignment_timestamp_ms = 0

@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
-#: A group is at the epoch after this one when its first member has joined, as in Kafka.
-FIRST_EPOCH = 1
 
 Decision: TypeAlias = Outcome[ShareGroupHeartbeatResponse]
 #: Called with the group, its epoch and the partitions whose state is to be initialized, once that is in the log.
@@ -52,7 +50,11 @@ def heartbeat(
     group = shard.share_groups.get(request.group_id)
     is_joining = request.member_epoch == JOINING_EPOCH
     if group is None:
-        group = _new_group(shard, request.group_id, is_joining)
+        group = (
+            shard.share_group_or_new(request.group_id)
+            if is_joining
+            else shard.share_group(request.group_id, "Share group")
+        )
     size_max = shard.config.share_group_max_size
     if request.member_id not in group.members and len(group.members) >= size_max:
         raise KafkaError(
@@ -78,18 +80,6 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
 def _check(is_right: object, message: str) -> None:
     if not is_right:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-def _new_group(shard: GroupShard, group_id: str, is_joining: bool) -> ShareGroup:
-    """Not the shard's before the record of its first member is replayed."""
-    if shard.any_group(group_id) is not None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-    if not is_joining:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-    shard.check_room()
-    group = ShareGroup(group_id)
-    group.epoch = FIRST_EPOCH
-    return group
 
 
 def _validate_epoch(member: Member, epoch: int) -> None:

@@ -13,7 +13,6 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.modern.assignment import without_empty
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import group_record, state_partitions_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -61,8 +60,12 @@ class Initialized(NamedTuple):
 
 
 def alter(shard: GroupShard, now_ms: int, request: AlterShareGroupOffsetsRequest) -> Outcome[Altered]:
-    """A new epoch of the group is the state epoch: it fences leaders that have the former state."""
-    group = _empty_group(shard, request.group_id)
+    """A new epoch of the group is the state epoch: it fences leaders that have the former state.
+
+    A group that does not exist is created, so that offsets can be set before its first member joins.
+    """
+    group = shard.share_group_or_new(request.group_id)
+    group.validate_delete()
     start_offsets: dict[Partition, int] = {}
     rows = [_altered_topic(shard, topic, start_offsets) for topic in request.topics]
     altered = Altered(AlterShareGroupOffsetsResponse(responses=rows), group.epoch + 1, start_offsets)
@@ -71,7 +74,7 @@ def alter(shard: GroupShard, now_ms: int, request: AlterShareGroupOffsetsRequest
     partitions = by_topic(start_offsets)
 
     def begun() -> Outcome[Altered]:
-        initialize.remember(group, partitions, now_ms)
+        initialize.remember(shard.share_groups[group.group_id], partitions, now_ms)
         return Outcome()
 
     records = [
@@ -116,10 +119,9 @@ def altered(
 
 def delete(shard: GroupShard, now_ms: int, group_id: str, topic_names: Iterable[str]) -> Outcome[Deleted]:
     """A topic that is being deleted is deleted again: nothing is known of the former attempt."""
-    group = _empty_group(shard, group_id)
+    group = shard.share_group(group_id)
+    group.validate_delete()
     state, topics = group.state_partitions, shard.cluster.topics()
-    if not (state.initializing or state.initialized or state.deleting):
-        return Outcome(response=Deleted())
     partitions: dict[bytes, frozenset[int]] = {}
     rejected, names = [], {}
     for name in topic_names:
@@ -193,12 +195,6 @@ def initialized(shard: GroupShard, group_id: str) -> Initialized:
     """None of a group that is not there, as in Kafka."""
     group = shard.share_groups.get(group_id)
     return Initialized() if group is None else Initialized(group.state_partitions.initialized)
-
-
-def _empty_group(shard: GroupShard, group_id: str) -> ShareGroup:
-    group = shard.share_group(group_id)
-    group.validate_delete()
-    return group
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[bytes, frozenset[int]]:

@@ -235,8 +235,6 @@ class ShareGroupCoordinator:
                 group_id=group.group_id, error_code=error.code, error_message=error.message
             )
 
-        if not group.group_id:
-            return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
         first = self._groups.runtime.read(
             self._groups.partition_for(group.group_id),
             offsets.initialized,

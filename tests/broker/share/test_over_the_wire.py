@@ -1,17 +1,35 @@
-"""The share coordinator on a real node, which is stopped and started: the next one knows the states from the log alone."""
+"""Share groups and the states of their partitions on a real node, which is stopped and started: all is in the logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.primitives import uuid_to_str
 from tests.broker.conftest import Node, eventually, start_node, stop_node
+from tests.broker.groups.share.wire_member import WireMember
 from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 
@@ -101,3 +119,49 @@ def test_a_request_without_a_group_has_no_results(wire: Wire) -> None:
     nameless = StateClient(wire, "", topic_id(wire))
     for answer in (nameless.initialize(), nameless.read(), nameless.write(), nameless.delete(), nameless.summary()):
         assert answer.results == []
+
+
+# ---- share groups
+
+
+def offsets_of(wire: Wire, group_id: str) -> dict[int, int]:
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    (group,) = wire.request(request).groups
+    return {row.partition_index: row.start_offset for topic in group.topics for row in topic.partitions}
+
+
+def test_a_share_group_lives_through_a_restart_and_is_deleted_with_its_states(
+    nodes: list[Node], directory: Path
+) -> None:
+    with nodes[-1].wire() as wire:
+        member = WireMember(wire, "shop")
+        eventually(lambda: member.joins("orders"), "the group coordinator")
+        eventually(lambda: member.has([0, 1]), "the share partitions to be initialized")
+    stop_node(nodes[-1])
+    nodes.append(start_node(directory, nodes[-1].port))
+    with nodes[-1].wire() as wire:
+        member.wire = wire
+        eventually(lambda: member.beat().error_code == ErrorCode.NONE, "the group to be loaded")
+        assert member.partitions == [0, 1]
+        (described,) = wire.request(ShareGroupDescribeRequest(["shop"])).groups
+        assert (described.group_state, described.assignor_name, len(described.members)) == ("Stable", "simple", 1)
+        assert alter(wire, {0: 7}).error_code == ErrorCode.NON_EMPTY_GROUP
+        member.beat(epoch=-1)
+        assert alter(wire, {0: 7}).error_code == ErrorCode.NONE
+        assert offsets_of(wire, "shop") == {0: 7, 1: -1}
+        topics = [DeleteShareGroupOffsetsRequestTopic("orders"), DeleteShareGroupOffsetsRequestTopic("no")]
+        deleted = wire.request(DeleteShareGroupOffsetsRequest("shop", topics)).responses
+        assert [row.error_code for row in deleted] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert offsets_of(wire, "shop") == {}
+        listed = wire.request(ListGroupsRequest(types_filter=["share"])).groups
+        assert [(group.group_id, group.group_state, group.group_type) for group in listed] == [
+            ("shop", "Empty", "share")
+        ]
+        assert wire.request(DeleteGroupsRequest(["shop"])).results[0].error_code == ErrorCode.NONE
+        (described,) = wire.request(ShareGroupDescribeRequest(["shop"])).groups
+        assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def alter(wire: Wire, offsets: dict[int, int]) -> Any:
+    rows = [AlterShareGroupOffsetsRequestPartition(partition, offset) for partition, offset in offsets.items()]
+    return wire.request(AlterShareGroupOffsetsRequest("shop", [AlterShareGroupOffsetsRequestTopic("orders", rows)]))
