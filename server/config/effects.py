@@ -107,6 +107,11 @@ READ_OF_FAMILIES = frozenset(
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.max.size",
     "group.consumer.session.timeout.ms",
+    "group.share.assignment.interval.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.initialize.retry.interval.ms",
+    "group.share.max.size",
+    "group.share.session.timeout.ms",
 }
 
 # fmt: off

@@ -5,7 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.protocol.messages import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -21,6 +42,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -92,3 +114,54 @@ def partitions_in_transaction(transactional_id: str, *topics: str) -> AddPartiti
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0]) for topic in topics],
     )
+
+
+# ---- share groups
+
+
+def share_heartbeat(group: str, topic: str) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[topic])
+
+
+def describe_share_offsets(group: str, topic: str) -> DescribeShareGroupOffsetsRequest:
+    topics = [DescribeShareGroupOffsetsRequestTopic(topic, [0])]
+    return DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, topics)])
+
+
+def alter_share_offsets(group: str, topic: str) -> AlterShareGroupOffsetsRequest:
+    rows = [AlterShareGroupOffsetsRequestPartition(0, 0)]
+    return AlterShareGroupOffsetsRequest(group, [AlterShareGroupOffsetsRequestTopic(topic, rows)])
+
+
+def delete_share_offsets(group: str, topic: str) -> DeleteShareGroupOffsetsRequest:
+    return DeleteShareGroupOffsetsRequest(group, [DeleteShareGroupOffsetsRequestTopic(topic)])
+
+
+#: The five requests of brokers about the state of a share partition.
+SHARE_STATE: tuple[Callable[[], Any], ...] = (
+    lambda: initialize_share_group_state.InitializeShareGroupStateRequest(
+        "g",
+        [
+            initialize_share_group_state.InitializeStateData(
+                ZERO_UUID, [initialize_share_group_state.PartitionData(0, 0, 0)]
+            )
+        ],
+    ),
+    lambda: read_share_group_state.ReadShareGroupStateRequest(
+        "g", [read_share_group_state.ReadStateData(ZERO_UUID, [read_share_group_state.PartitionData(0, 0)])]
+    ),
+    lambda: write_share_group_state.WriteShareGroupStateRequest(
+        "g", [write_share_group_state.WriteStateData(ZERO_UUID, [write_share_group_state.PartitionData(0, 0, 0, 0)])]
+    ),
+    lambda: delete_share_group_state.DeleteShareGroupStateRequest(
+        "g", [delete_share_group_state.DeleteStateData(ZERO_UUID, [delete_share_group_state.PartitionData(0)])]
+    ),
+    lambda: read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
+        "g",
+        [
+            read_share_group_state_summary.ReadStateSummaryData(
+                ZERO_UUID, [read_share_group_state_summary.PartitionData(0, 0)]
+            )
+        ],
+    ),
+)
