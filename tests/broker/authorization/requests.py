@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.protocol.messages import (
-    delete_share_group_state,
-    initialize_share_group_state,
-    read_share_group_state,
-    read_share_group_state_summary,
-    write_share_group_state,
-)
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -135,33 +128,3 @@ def alter_share_offsets(group: str, topic: str) -> AlterShareGroupOffsetsRequest
 
 def delete_share_offsets(group: str, topic: str) -> DeleteShareGroupOffsetsRequest:
     return DeleteShareGroupOffsetsRequest(group, [DeleteShareGroupOffsetsRequestTopic(topic)])
-
-
-#: The five requests of brokers about the state of a share partition.
-SHARE_STATE: tuple[Callable[[], Any], ...] = (
-    lambda: initialize_share_group_state.InitializeShareGroupStateRequest(
-        "g",
-        [
-            initialize_share_group_state.InitializeStateData(
-                ZERO_UUID, [initialize_share_group_state.PartitionData(0, 0, 0)]
-            )
-        ],
-    ),
-    lambda: read_share_group_state.ReadShareGroupStateRequest(
-        "g", [read_share_group_state.ReadStateData(ZERO_UUID, [read_share_group_state.PartitionData(0, 0)])]
-    ),
-    lambda: write_share_group_state.WriteShareGroupStateRequest(
-        "g", [write_share_group_state.WriteStateData(ZERO_UUID, [write_share_group_state.PartitionData(0, 0, 0, 0)])]
-    ),
-    lambda: delete_share_group_state.DeleteShareGroupStateRequest(
-        "g", [delete_share_group_state.DeleteStateData(ZERO_UUID, [delete_share_group_state.PartitionData(0)])]
-    ),
-    lambda: read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
-        "g",
-        [
-            read_share_group_state_summary.ReadStateSummaryData(
-                ZERO_UUID, [read_share_group_state_summary.PartitionData(0, 0)]
-            )
-        ],
-    ),
-)

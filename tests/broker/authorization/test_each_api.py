@@ -70,7 +70,6 @@ from tests.broker.authorization.entries import (
     error_codes,
 )
 from tests.broker.authorization.requests import (
-    SHARE_STATE,
     Build,
     alter_share_offsets,
     commit,
@@ -243,7 +242,6 @@ ON_CLUSTER: dict[str, tuple[Callable[[], Any], int]] = {
         DESCRIBE_CONFIGS,
     ),
     "DescribeQuorum": (lambda: DescribeQuorumRequest(), DESCRIBE),
-    **{f"state of share partitions {n}": (build, CLUSTER_ACTION) for n, build in enumerate(SHARE_STATE)},
     "ElectLeaders": (lambda: ElectLeadersRequest(topic_partitions=[]), ALTER),
     "ListPartitionReassignments": (lambda: ListPartitionReassignmentsRequest(topics=[]), DESCRIBE),
     "IncrementalAlterConfigs of a broker": (
