@@ -44,7 +44,7 @@ class BrokerComponents:
     share_groups: ShareGroupCoordinator
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
-    #: fetch.max.bytes, looked at by every fetch.
+    #: fetch.max.bytes, which every fetch reads.
     fetch_max_bytes: int
     held_answers: HeldAnswers
     long_work: LongWork

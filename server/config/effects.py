@@ -111,6 +111,11 @@ READ_OF_FAMILIES = frozenset(
     "group.share.max.share.sessions",
     "group.share.partition.max.record.locks",
     "group.share.record.lock.duration.ms",
+    "group.share.assignment.interval.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.initialize.retry.interval.ms",
+    "group.share.max.size",
+    "group.share.session.timeout.ms",
 }
 
 # fmt: off

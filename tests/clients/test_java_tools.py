@@ -149,7 +149,7 @@ def test_share_groups_are_listed_described_reset_and_deleted(tool: Tool, bootstr
         eventually(lambda: member.joins(topic), "the group coordinator")
         eventually(lambda: member.has([0, 1]), "the share partitions to be initialized")
         members = tool("kafka-share-groups", "--describe", "--group", group, "--members")
-        assert [member.member_id, f"{topic}:0,1"] == [members.split()[-3], members.split()[-1]], members
+        assert members.split()[-5:] == [member.member_id, "/127.0.0.1", "wire", "2", f"{topic}:0,1"], members
         member.beat(epoch=-1)
     assert group in tool("kafka-share-groups", "--list").split()
     assert "Empty" in tool("kafka-share-groups", "--describe", "--group", group, "--state")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -24,9 +25,15 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.primitives import uuid_to_str
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.groups.share.wire_member import WireMember
@@ -34,6 +41,7 @@ from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 
 SHARE = 2
+GROUP_RESOURCE, SET, SAFE_DOWNGRADE = 32, 0, 2
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +173,24 @@ def test_a_share_group_lives_through_a_restart_and_is_deleted_with_its_states(
 def alter(wire: Wire, offsets: dict[int, int]) -> Any:
     rows = [AlterShareGroupOffsetsRequestPartition(partition, offset) for partition, offset in offsets.items()]
     return wire.request(AlterShareGroupOffsetsRequest("shop", [AlterShareGroupOffsetsRequestTopic("orders", rows)]))
+
+
+def test_a_group_has_settings_of_its_own_from_the_next_heartbeat_on(wire: Wire) -> None:
+    member = WireMember(wire, "settings")
+    eventually(lambda: member.joins("orders"), "the group coordinator")
+    assert member.beat().heartbeat_interval_ms == 5_000
+    config = AlterableConfig("share.heartbeat.interval.ms", SET, "7000")
+    resource = AlterConfigsResource(GROUP_RESOURCE, "settings", [config])
+    assert not wire.request(IncrementalAlterConfigsRequest(resources=[resource])).responses[0].error_code
+    eventually(lambda: member.beat().heartbeat_interval_ms == 7_000, "the setting to arrive")
+
+
+def test_without_the_feature_there_are_no_share_groups(wire: Wire) -> None:
+    """The last test: the node has no share groups any more."""
+    member = WireMember(wire, "feature")
+    state = coordinated(wire, "feature")
+    update = FeatureUpdateKey(SHARE_VERSION, 0, upgrade_type=SAFE_DOWNGRADE)
+    assert not wire.request(UpdateFeaturesRequest(feature_updates=[update])).error_code
+    eventually(lambda: member.beat("orders", epoch=0).error_code == ErrorCode.UNSUPPORTED_VERSION, "the feature to go")
+    assert state.read().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert find(wire, f"feature:{uuid_to_str(topic_id(wire))}:0") == ErrorCode.INVALID_REQUEST
