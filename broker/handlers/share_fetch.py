@@ -112,6 +112,7 @@ def _fetching(
 ) -> ShareFetching:
     led: dict[TopicPartition, LedSharePartition] = {}
     errors: Results = {}
+    takes_none = request.max_records <= 0 or request.max_bytes <= 0
     for at in session.rotated():
         try:
             name = broker.metadata.topic_name(at.topic_id)
@@ -119,7 +120,10 @@ def _fetching(
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             if not may_read(name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            led[at] = broker.share_leaders.load(session.key.group_id, name, at, context)
+            if broker.metadata.partition(name, at.partition) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if not takes_none:
+                led[at] = broker.share_leaders.load(session.key.group_id, name, at, context)
         except KafkaError as error:
             errors[at] = failed(at.partition, error)
     limits = Limits(

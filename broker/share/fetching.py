@@ -60,7 +60,7 @@ class ShareFetching:
 
     def start(self) -> Answer[Results]:
         limits = self._limits
-        if not self._led or limits.max_records <= 0 or limits.max_bytes <= 0:
+        if not self._led:
             return self._errors
         results = self._attempt(is_last=limits.max_wait_ms <= 0)
         if results is not None:
