@@ -25,7 +25,7 @@ class Deliveries:
     values: dict[Place, bytes | None] = field(default_factory=dict)
     counts: defaultdict[Place, list[int]] = field(default_factory=lambda: defaultdict(list))
     accepted: set[Place] = field(default_factory=set)
-    #: Delivered although its acceptance had been confirmed, and delivered with a lower count than before.
+    #: Invariant 58: delivered although its acceptance had been confirmed, or with a lower count than before.
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

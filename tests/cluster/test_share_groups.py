@@ -117,7 +117,7 @@ def test_every_record_is_delivered_while_leaders_and_the_share_coordinator_are_k
         for consumer in consumers:
             consumer.stop()
         assert not deliveries.wrong, deliveries.wrong[:5]
-        assert load.acknowledged <= set(deliveries.values.values()), "a record was never delivered"
+        assert load.acknowledged <= set(deliveries.values.values()), "invariant 56: a record was never delivered"
         released = [place for place, value in deliveries.values.items() if (value or b"").endswith(b"again")]
         assert released
         assert all(max(deliveries.counts[place]) >= 2 for place in released), "a released record is delivered again"

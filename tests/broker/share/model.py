@@ -121,7 +121,7 @@ class Checked:
     ) -> list[Acquired]:
         offset = self.real.next_fetch_offset
         expected = next((o for o, record in sorted(self.records.items()) if record.state == AVAILABLE), self.end)
-        assert offset == expected, "a record that could be delivered was skipped"
+        assert offset == expected, "invariant 56: a record that could be delivered was skipped"
         batches = self.log.read(offset, batch_count)
         if not batches:
             return []
@@ -162,17 +162,17 @@ class Checked:
         }
         for o, record in self.records.items():
             if o in granted:
-                assert record.state == AVAILABLE, "a record has two holders"
+                assert record.state == AVAILABLE, "invariant 55: a record has two holders"
                 assert o not in aborted
                 record.state, record.member, record.count = ACQUIRED, member, record.count + 1
                 record.deadline_ms = self.now_ms + self.settings.lock_duration_ms
                 assert granted[o] == record.count <= self.settings.delivery_count_limit
                 if o not in self.given_back_unwritten:
-                    assert record.count >= self.delivered.get(o, 0), "the delivery count has fallen"
+                    assert record.count >= self.delivered.get(o, 0), "invariant 58: the delivery count has fallen"
                 self.delivered[o] = record.count
             elif record.state == AVAILABLE and (o in now_archived or o < self.real.start_offset):
                 assert o in aborted or o in holes or o < offset or self.is_hole(o), (
-                    f"{o} is archived, and was not delivered"
+                    f"invariant 57: {o} is archived, and was not delivered"
                 )
                 record.state, record.count = ARCHIVED, record.count + (o in aborted)
         self.drop_done()

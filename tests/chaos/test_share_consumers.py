@@ -16,8 +16,9 @@ from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.share.member import set_group
 from tests.broker.wire import Wire
+from tests.effort import seeds
 from tests.needs import needs_apache_kafka
-from tools.apache_kafka import TOOLS, java_command
+from tools.apache_kafka.programs import TOOLS, java_command
 
 pytestmark = [needs_apache_kafka, pytest.mark.timeout(400)]
 
@@ -59,7 +60,8 @@ def coordinator_of(cluster: Cluster, topic_id: bytes) -> int:
         return -1 if found.error_code else int(found.node_id)
 
 
-def test_every_record_reaches_a_share_consumer_while_nodes_are_killed() -> None:
+@pytest.mark.parametrize("seed", range(seeds(0, long=1)))
+def test_every_record_reaches_a_share_consumer_while_nodes_are_killed(seed: int) -> None:
     with Cluster(3, share_coordinator_state_topic_num_partitions="3") as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 3, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
