@@ -179,6 +179,7 @@ class ControllerNode:
         """`endpoints`: the advertised endpoints of this controller's listeners. `static_configs`: the texts of the properties file."""
         self.world = world
         self.metadata = metadata
+        tokens = settings.delegation_tokens
         self.controller = Controller(
             settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
         )
@@ -192,7 +193,7 @@ class ControllerNode:
             quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
             static_configs=static_configs or {},
-            tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
+            tokens=TokensByHmac(tokens.secret_key, *tokens.other_keys) if tokens.secret_key else None,
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(

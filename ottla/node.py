@@ -47,7 +47,8 @@ from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint, Listener
-from ottla.server.network.network_metrics import listener_metrics, request_metrics
+from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
+from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusExporter
 from ottla.server.quotas.connections import ConnectionQuotas
@@ -94,10 +95,11 @@ class Node(NodeState):
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
+        self.metrics.add(lambda: memory_metrics(self._inbox.requests))
         self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
         self._prometheus: PrometheusExporter | None = None
         self._request_metrics: list[Route] = []
-        self._inbox = ReceiveBuffer()
+        self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
         self._users = NodeUsers(self)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None

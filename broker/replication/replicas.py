@@ -29,6 +29,7 @@ from ottla.controller.metadata.topics import TopicDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.work import Turn, Work
+from ottla.server.quotas.bounds import PRODUCER_IDS, Bound
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
 from ottla.storage.errors import DamagedPartition, StorageFailure
@@ -98,6 +99,7 @@ class Replicas:
         self.fetchers = fetchers
         self.isr_changes = isr_changes
         self.assignments = assignments
+        self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
@@ -203,6 +205,7 @@ class Replicas:
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
             self._unfollow(partition)
+            local_log.producers.bound = self.producer_ids
             partition.become_leader(
                 local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
                 registration.isr, self._clock.mono_ms(),

@@ -278,6 +278,7 @@ def check_roles(config: NodeConfig) -> None:
             "process.roles=controller",
         )
     _check_early(config, own | controllers)
+    _check_request_bytes(config)
     if config.is_broker:
         _check_inter_broker(config)
         _check_cordoned(config)
@@ -291,6 +292,15 @@ def _check_early(config: NodeConfig, known: set[str]) -> None:
             f"early.start.listeners contains listener {unknown[0]}, but this is not contained in listeners or "
             "controller.listener.names",
             f"the listeners are {', '.join(sorted(known))}",
+        )
+
+
+def _check_request_bytes(config: NodeConfig) -> None:
+    if 0 < config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
+        raise _requirement(
+            "queued.max.request.bytes",
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+            f"socket.request.max.bytes is {config['socket.request.max.bytes']}",
         )
 
 

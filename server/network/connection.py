@@ -55,6 +55,7 @@ class Pause:
     THROTTLED = 8  # a quota was exceeded
     TURN = 16  # others are to have a turn
     WORK = 32  # a request of it is at work in later turns of the loop, or on a thread
+    MEMORY = 64  # queued.max.request.bytes are taken, and a large request has begun
 
 
 class Held:
@@ -288,6 +289,14 @@ class Connection(FrameProtocol):
     def _wait_for_turn(self) -> None:
         self.pause(Pause.TURN)
         self._dispatcher.turn.wait(self)
+
+    def wait_for_memory(self) -> None:
+        self.pause(Pause.MEMORY)
+
+    def has_memory(self) -> None:
+        if not self._paused & Pause.TURN:
+            self._wait_for_turn()
+        self.resume(Pause.MEMORY)
 
     def next_turn(self) -> None:
         self.resume(Pause.TURN)

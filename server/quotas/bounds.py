@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 GROUPS = "ottla.groups.per.partition.max"
 TRANSACTIONAL_IDS = "ottla.transactional.ids.per.partition.max"
+PRODUCER_IDS = "ottla.producer.ids.per.partition.max"
 
 
 class Bound:

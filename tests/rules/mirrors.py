@@ -350,6 +350,7 @@ COVERED_BY: dict[str, str] = {
     "server/security/sasl/key_sets.py": "tests/server/security/test_oauthbearer.py",
     "server/security/sasl/listener.py": "tests/server/security/test_sasl_configuration.py",
     "server/security/sasl/login_tokens.py": "tests/server/security/test_oauthbearer.py",
+    "server/security/sasl/jwt_bearer.py": "tests/server/security/test_oauthbearer.py",
     "server/security/sasl/oauth_listener.py": "tests/server/security/test_sasl_configuration.py",
     "server/security/sasl/oauthbearer.py": "tests/server/security/test_oauthbearer.py",
     "server/security/sasl/plain.py": "tests/server/security/test_sasl_mechanisms.py",

@@ -22,6 +22,10 @@ SIGNED_VALIDATORS = (
     f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
 )
 UNSECURED_VALIDATOR = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+#: Where the tokens of a node or client come from; the default is client credentials.
+RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
+JWT_BEARER = f"{_PACKAGE}.JwtBearerJwtRetriever"
+RETRIEVERS = (f"{_PACKAGE}.DefaultJwtRetriever", f"{_PACKAGE}.ClientCredentialsJwtRetriever", JWT_BEARER)
 VALIDATORS = (*SIGNED_VALIDATORS, UNSECURED_VALIDATOR)
 
 
@@ -80,8 +84,15 @@ class OAuthTokens:
         Raises:
             ConfigError: their source is not configured.
         """
+        retriever = values[RETRIEVER]
+        if retriever not in RETRIEVERS:
+            raise ConfigError(RETRIEVER, retriever, "Java classes are not run", f"one of {', '.join(RETRIEVERS)}")
+        if values[ENDPOINT] is not None and retriever == JWT_BEARER:
+            # Not at the top, like the other one: PyJWT and cryptography take 60 ms to import, urllib 20 ms.
+            from ottla.server.security.sasl.jwt_bearer import JwtBearer
+
+            return JwtBearer(self._world, values, options).token
         if values[ENDPOINT] is not None:
-            # Not at the top: urllib takes 20 ms to import.
             from ottla.server.security.sasl.client_credentials import ClientCredentials
 
             return ClientCredentials(self._world, values, options).token
