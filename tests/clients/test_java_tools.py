@@ -143,7 +143,9 @@ def test_a_java_consumer_of_the_consumer_protocol_reads_commits_and_leaves(
 def test_share_groups_are_listed_described_reset_and_deleted(tool: Tool, bootstrap: str, topic: str) -> None:
     group = f"{topic}-s"
     tool("kafka-topics", "--create", "--topic", topic, "--partitions", "2")
-    tool("kafka-console-producer", "--topic", topic, stdin="".join(f"line {i}\n" for i in range(10)))
+    tool(
+        "kafka-producer-perf-test", "--topic", topic, "--num-records", "10", "--record-size", "10", "--throughput", "-1"
+    )
     with Wire(int(bootstrap.rpartition(":")[2])) as wire:
         member = WireMember(wire, group)
         eventually(lambda: member.joins(topic), "the group coordinator")

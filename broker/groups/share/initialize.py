@@ -51,13 +51,17 @@ def begun(group: ShareGroup, topics: TopicsImage, partitions: Assignment) -> Coo
             state,
             initializing=_union(state.initializing, partitions),
             initialized=_without(state.initialized, partitions),
+            deleting=state.deleting - partitions.keys(),
             names=names,
         ),
     )
 
 
 def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment, failed: Assignment) -> Unasked:
-    """What the persister has done, and what it could not. The group may be gone since."""
+    """What the persister has done, and what it could not. The group may be gone since, and the topic too.
+
+    A partition may be initialized twice at a time, by a heartbeat and by AlterShareGroupOffsets: one may fail, and the other not.
+    """
     group = shard.share_groups.get(group_id)
     if group is None:
         return Outcome()
@@ -68,11 +72,11 @@ def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment
         return Outcome()
 
     state = group.state_partitions
-    done = {t: p & state.initializing.get(t, frozenset()) for t, p in initialized.items() if shard.topic_exists(t)}
+    done = {t: p for t, p in initialized.items() if shard.topic_exists(t) and t not in state.deleting}
     following = replace(
         state,
         initializing=_without(_without(state.initializing, initialized), failed),
-        initialized=_union(state.initialized, without_empty(done)),
+        initialized=_union(state.initialized, done),
     )
     return Outcome([state_partitions_record(group_id, following)], then=replayed)
 

@@ -12,6 +12,7 @@ from ottla.protocol.messages import (
     delete_share_group_offsets,
     describe_share_group_offsets,
 )
+from tests.broker.groups.cluster import id_of
 from tests.broker.groups.share.harness import END_OFFSET, ShareGroupHarness
 
 
@@ -149,3 +150,22 @@ def test_a_description_names_the_members_and_what_they_have(groups: ShareGroupHa
     assert described.subscribed_topic_names == ["orders"]
     assert described.assignment.topic_partitions[0].partitions == [0, 1, 2]
     assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_altered_offset_stays_though_an_earlier_initialization_of_the_partition_failed(
+    groups: ShareGroupHarness,
+) -> None:
+    groups.is_persisting = False
+    member = groups.join("m")
+    member.leave()
+    groups.advance(20_000)
+    m = alter_share_group_offsets
+    topic = m.AlterShareGroupOffsetsRequestTopic("orders", [m.AlterShareGroupOffsetsRequestPartition(0, 7)])
+    answer = groups.share.alter_offsets(m.AlterShareGroupOffsetsRequest("g", [topic]))
+    while groups.group.state_partitions.initializing.get(id_of("orders"), frozenset()) > {0}:
+        groups.advance()
+    groups.is_persisting = True
+    assert groups.answered(answer).responses[0].partitions[0].error_code == ErrorCode.NONE
+    member = groups.join("m")
+    groups.advance()
+    assert describe(groups)["orders"][0] == (7, END_OFFSET - 7)
