@@ -126,10 +126,14 @@ def _fetching(
                 led[at] = broker.share_leaders.load(session.key.group_id, name, at, context)
         except KafkaError as error:
             errors[at] = failed(at.partition, error)
+    max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+    if broker.quotas.active:
+        quota_bytes = broker.quotas.fetch_bytes_max(context.connection.principal.name, context.client_id)
+        max_bytes = max_bytes if quota_bytes is None else min(max_bytes, quota_bytes)
     limits = Limits(
         max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.fetch_max_bytes),
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
         max_records=request.max_records,
         batch_size=request.batch_size,
         strict=request.share_acquire_mode == STRICT,

@@ -16,9 +16,10 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
-from tests.broker.conftest import Node, start_node, stop_node
+from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.share.member import ACCEPT, REJECT, RELEASE, RENEW, At, ShareMember, initialize, set_group
+from tests.broker.test_client_quotas import alter, described
 from tests.broker.wire import Wire
 
 LOCK_MS = 1_000
@@ -199,6 +200,19 @@ def test_a_session_too_many_is_refused_after_the_wait_of_its_fetch() -> None:
             assert time.monotonic() - started >= 0.1
     finally:
         stop_node(node)
+
+
+def test_a_member_above_its_quota_acquires_nothing_until_its_throttle_time_is_over(node: Node, share: Share) -> None:
+    assert alter(node, {"consumer_byte_rate": 1_000.0}, client_id="slow")[0] == NONE
+    eventually(lambda: described(node, client_id="slow"), "the quota to be published")
+    with node.wire("slow") as wire:
+        member = ShareMember(wire, share.group, [share.at])
+        share.produce(b"x" * 3_000)
+        assert set(until(lambda: records_of(member, share.at))) == {0}
+        share.produce(b"y")
+        answer = member.fetch_response()
+        assert answer.throttle_time_ms > 0 and not answer.responses
+        assert set(until(lambda: records_of(share.member(), share.at))) == {1}, "another client gets the record"
 
 
 def test_a_forgotten_partition_is_fetched_no_more(share: Share) -> None:
