@@ -78,7 +78,7 @@ class Node(NodeState):
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """`where` each property is set, for what is said of it."""
+        """`where`: the origin of each property, for messages."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
         log_ignored(self.config)
@@ -165,6 +165,7 @@ class Node(NodeState):
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
                 quotas=self.quotas,
+                static_configs=config.static,
             )
             await self.metadata.raft.open()
             listeners = await self._bind(config.controller_endpoints, self.controller.routes())
@@ -262,7 +263,7 @@ class Node(NodeState):
         return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
 
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
-        """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
+        """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
         api_versions = ApiVersionsHandler(self.metadata.features)
         table = RouteTable(
             [

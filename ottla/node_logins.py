@@ -71,12 +71,12 @@ def token_keys(config: NodeConfig) -> tuple[str, ...]:
 
 
 def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> PeerLogin | None:
-    """Returns how this node logs in at a listener of other nodes, None if that has no SASL.
+    """Returns the login of this node at a listener of other nodes; None if the listener has no SASL.
 
     `name` is the property that says the mechanism.
 
     Raises:
-        ConfigError: the mechanism is not there, or its credentials are not.
+        ConfigError: the mechanism or its credentials are not configured.
     """
     if not config.security_protocol(listener).startswith("SASL"):
         return None

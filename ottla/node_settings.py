@@ -122,7 +122,7 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 
 def detoured(world: World, config: NodeConfig) -> World:
-    """The world with the ways to other nodes that a test has laid; as it is where there are none."""
+    """Returns the world with a test's detours to other nodes, or unchanged if there are none."""
     text = config.own[PEER_DETOURS]
     if not text:
         return world

@@ -116,7 +116,7 @@ class Config:
     pipeline: Pipeline = field(default_factory=Pipeline)
 
     def path(self, *parts: str) -> str:
-        """A folder under the output."""
+        """Returns a folder under the output."""
         return str(Path(self.pipeline.output).absolute().joinpath(*parts))
 
     def checkpoint(self, query: str) -> str:
@@ -292,7 +292,7 @@ def json_of(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def documented(config: Config | None = None) -> Iterator[str]:
-    """The lines of a TOML file with every setting, its meaning and its value."""
+    """Returns the lines of a TOML file with every setting, its meaning and its value."""
     config = config or Config()
     for section in SECTIONS:
         part = getattr(config, section)

@@ -353,7 +353,7 @@ def _check_sequence(state: ProducerState, epoch: int, first_sequence: int) -> No
                 state.producer_id, first_sequence, f"epoch {epoch} is new (last was {state.epoch}) and starts at 0"
             )
         return
-    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 after -1, that is if there was only a marker
+    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 follows -1, the sequence after a marker alone
     if first_sequence != expected:
         raise _out_of_order(state.producer_id, first_sequence, f"expected {expected}")
 

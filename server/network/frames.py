@@ -69,7 +69,7 @@ class ReceiveBuffer:
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """`serve` is called with whatever has arrived; it says how far it got, and the rest is kept."""
+    """Call `serve` with the received bytes; it returns how many it has used, and the rest is kept."""
 
     __slots__ = ("_inbox", "_large", "_large_have", "_large_need", "_large_pooled", "_start")
 
@@ -122,7 +122,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.served()
 
     def serve_kept(self) -> None:
-        """Go on with what `serve` left, after whatever made it stop."""
+        """Call `serve` again with the bytes that it has left."""
         kept = self._start
         if kept and self._large is None:
             self._start = b""
@@ -147,7 +147,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         have = end - pos
         need = read_size(buf, pos)[0] + 4 if have >= 4 else 0
         if need <= LARGE_FRAME_BYTES or need <= have:
-            # `need <= have`: whole frames, left because the connection may not go on at the moment.
+            # `need <= have`: complete frames were left because the connection is paused.
             self._start = bytes(memoryview(buf)[pos:end])
             return
         large = self._inbox.borrow(need)

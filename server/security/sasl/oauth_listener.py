@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-#: Kafka's own classes, whose work is done here; others are not run.
+#: Kafka's own classes, which are implemented here; other classes are not run.
 SIGNED_VALIDATORS = (
     f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
@@ -40,10 +40,10 @@ class OAuthTokens:
         """`options` of the JAAS entry; `handler`: sasl.server.callback.handler.class.
 
         Raises:
-            ConfigError: it is not said whose tokens are valid.
+            ConfigError: no issuer of valid tokens is configured.
         """
         if values[JWKS_URL] is None:
-            # Kafka takes unsigned tokens where no class is set. Here the configuration has to say that they are to be taken.
+            # Kafka accepts unsigned tokens if no class is set. Here the configuration must permit them explicitly.
             if handler == UNSECURED_VALIDATOR or any(name.startswith("unsecured") for name in options):
                 return UnsecuredTokens(options, self._world.clock.wall_ms)
             raise ConfigError(
@@ -79,10 +79,10 @@ class OAuthTokens:
         return SignedTokens(lambda: key_set.keys, key_set.missing, expected, self._world.clock.wall_ms)
 
     def source(self, listener: str, values: Values, options: Mapping[str, str]) -> Callable[[], Awaitable[str]]:
-        """Returns what gets the tokens with which this node logs in.
+        """Returns the source of the tokens with which this node logs in.
 
         Raises:
-            ConfigError: it is not said where they come from.
+            ConfigError: their source is not configured.
         """
         retriever = values[RETRIEVER]
         if retriever not in RETRIEVERS:
@@ -119,7 +119,7 @@ EXPECTED = (
 
 
 def _check_expected(listener: str, values: Values) -> None:
-    """A token that the provider has signed for another service must not be taken by mistake."""
+    """Checks that an audience or issuer is configured, because the provider also signs tokens for other services."""
     for name, allow in EXPECTED:
         if not values[name] and not values[allow]:
             raise ConfigError(

@@ -36,7 +36,7 @@ TOKEN_AUTH = "tokenauth"
 
 
 class Credential(Protocol):
-    """`controller.metadata.scram.ScramCredential`."""
+    """A SCRAM credential, as `controller.metadata.scram.ScramCredential` has it."""
 
     @property
     def salt(self) -> bytes: ...
@@ -57,7 +57,7 @@ class TokenCredential(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """The credential of a password that the node knows itself."""
+    """A credential that the node derives from a password."""
 
     salt: bytes
     stored_key: bytes
