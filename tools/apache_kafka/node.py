@@ -10,11 +10,16 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.testing.connection import Connection
 from tools.apache_kafka.jars import OracleUnavailable
 from tools.apache_kafka.programs import TOOLS, java_command, run_tool
 
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 30
+POLL_SECONDS = 0.05
+METADATA_VERSION = 12
 SINGLE_NODE = {  # one broker cannot hold the three replicas that these ask for by default
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -113,12 +118,20 @@ class ApacheKafka:
                 if process.poll() is not None:
                     tail = (self.data / f"node{i + 1}.log").read_text(errors="replace")[-800:]
                     raise OracleUnavailable(f"node {i + 1} ended: {tail}")
-            done = run_tool("kafka-broker-api-versions", "--bootstrap-server", self.bootstrap, timeout_s=30)
-            if done.stdout.count(" -> (") == self.nodes and "ERROR" not in done.stdout:
+            if all(self._brokers_known(index) == self.nodes for index in range(self.nodes)):
                 self.start_seconds = time.monotonic() - begin
                 return
             if time.monotonic() - begin > START_SECONDS_MAX:
                 raise OracleUnavailable(f"no answer within {START_SECONDS_MAX} s")
+            time.sleep(POLL_SECONDS)
+
+    def _brokers_known(self, index: int) -> int:
+        """How many unfenced brokers the node has in its metadata; 0 while it does not listen."""
+        try:
+            with Connection("127.0.0.1", self.base_port + index, None) as connection:
+                return len(connection.request(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION).brokers)
+        except OSError:
+            return 0
 
     def _write_properties(self, index: int) -> Path:
         ids = range(self.first_id, self.first_id + self.nodes)
