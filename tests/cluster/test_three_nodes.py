@@ -24,23 +24,21 @@ from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.failover import WITHOUT_THE_HINT_SECONDS
+from tests.cluster.shared import clear
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    with Cluster(3) as cluster:
+    with Cluster(3, auto_create_topics_enable="false") as cluster:
         yield cluster
 
 
 @pytest.fixture
 def cluster(running: Cluster) -> Iterator[Cluster]:
-    """Afterwards every node runs and knows all three, so that a topic of the next test gets three replicas."""
     yield running
-    running.start(*running.nodes)
-    for node_id in running.nodes:
-        eventually(lambda n=node_id: len(running.metadata([], n).brokers) == 3, f"three brokers on {node_id}", 60)
+    clear(running)
 
 
 def create(cluster: Cluster, topic: str, partitions: int = 1, **configs: str) -> None:

@@ -44,8 +44,9 @@ class ApacheKafka:
         heap: str = "-Xmx1G -Xms256m",
         cluster_id: str | None = None,
         first_id: int = 1,
+        quick: bool = False,
     ) -> None:
-        self.base_port, self.nodes, self.heap, self.first_id = base_port, nodes, heap, first_id
+        self.base_port, self.nodes, self.heap, self.first_id, self.quick = base_port, nodes, heap, first_id, quick
         self.properties = properties or {}
         self.cluster_id = cluster_id
         self._temporary = data is None
@@ -90,7 +91,7 @@ class ApacheKafka:
         begin = time.monotonic()
         for i, file in enumerate(files):
             log = (self.data / f"node{i + 1}.log").open("wb")
-            command = java_command(TOOLS["kafka-server-start"], str(file), heap=self.heap, quick=False)
+            command = java_command(TOOLS["kafka-server-start"], str(file), heap=self.heap, quick=self.quick)
             self.processes.append(
                 subprocess.Popen(command, cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )

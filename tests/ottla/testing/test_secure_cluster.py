@@ -97,7 +97,7 @@ def test_a_wrong_password_ends_the_command_with_the_reason_and_without_the_passw
 def test_a_plaintext_client_gets_no_answer_and_one_line_in_the_log(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "socket.timeout.ms": 2000})
     with pytest.raises(KafkaException):
-        admin.list_topics(timeout=3)
+        admin.list_topics(timeout=1)
     eventually(lambda: any("wants SSL" in cluster.log(node_id) for node_id in cluster.nodes), "the line")
 
 
