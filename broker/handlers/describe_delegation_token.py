@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.delegation_tokens import DelegationToken
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_delegation_token import (
@@ -14,9 +14,12 @@ from ottla.protocol.messages.describe_delegation_token import (
 from ottla.server.network.context import RequestContext
 from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, principal_of
 
+#: Before, the response has no fields for the requester (KIP-373).
+REQUESTER_SINCE = 3
+
 
 def handle(
-    broker: BrokerParts, request: DescribeDelegationTokenRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
     key = broker.configs["delegation.token.secret.key"]
     if not may_handle_tokens(context.connection.principal):
@@ -28,9 +31,11 @@ def handle(
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     tokens = broker.metadata.image.delegation_tokens.tokens.values()
     seen = [token for token in tokens if _is_asked_for(token, owners)]
-    return DescribeDelegationTokenResponse(
-        tokens=[_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
-    )
+    described = [_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
+    if context.api_version < REQUESTER_SINCE:
+        for each in described:
+            each.token_requester_principal_type = each.token_requester_principal_name = ""
+    return DescribeDelegationTokenResponse(tokens=described)
 
 
 def _is_asked_for(token: DelegationToken, owners: set[str] | None) -> bool:
