@@ -87,7 +87,7 @@ async def test_who_does_not_have_the_secret_is_refused(sasl_node: SaslNode) -> N
 async def test_clients_of_the_first_versions_make_and_see_tokens_without_a_requester(sasl_node: SaslNode) -> None:
     """The fuzzer found that these responses could not be encoded, so that the connection was closed."""
     async with channels(sasl_node.sasl) as to:
-        alice, anonymous = to.plain("alice"), to.anonymous()
+        alice, anonymous = to.plain("alice"), to.anonymous(sasl_node.plaintext)
         for version in (1, 2):
             made = await alice.request(CreateDelegationTokenRequest(), version)
             assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "alice", "")

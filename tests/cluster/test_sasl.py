@@ -206,7 +206,9 @@ def test_a_client_and_the_nodes_outlive_their_sessions(secured: Secured) -> None
         auto_offset_reset="earliest",
         consumer_timeout_ms=WAIT_S * 1000,
     )
-    assert len({next(consumer).value for _ in range(count)}) == count
+    values: set[bytes] = set()
+    while len(values) < count:  # a record may be there twice: the producer is not idempotent
+        values.add(next(consumer).value)
     consumer.close()
     assert secured.cluster.log(1).count("Shrinking ISR") == shrunk
 
