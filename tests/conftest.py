@@ -22,7 +22,7 @@ settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
 
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
-LONG_FOLDERS = ("pipeline", "chaos", "cluster", "sim", "clients", "ottla", "docker", "deploy")
+LONG_FOLDERS = ("pipeline", "chaos", "fuzz", "cluster", "sim", "clients", "ottla", "docker", "deploy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
