@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -51,7 +52,7 @@ def nothing(*_: object) -> None:
 
 
 class ServerSide(tls.SSLObject):
-    """The server's end, which keeps the name by which the client asked for the server (SNI)."""
+    """The server's end of TLS, which keeps the server name that the client requested (SNI)."""
 
     asked_name: str | None = None
 
@@ -60,6 +61,19 @@ def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> N
     """The `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
     if isinstance(end, ServerSide):
         end.asked_name = name
+
+
+def quiet_handshake(end: tls.SSLObject) -> None:
+    """Take a step of the handshake.
+
+    If the name that a client asks for (SNI) is not ASCII, CPython fails the handshake and also writes a traceback to stderr, because
+    the exception is within a callback of OpenSSL: any client could fill the log with them.
+    """
+    hook, sys.unraisablehook = sys.unraisablehook, nothing
+    try:
+        end.do_handshake()
+    finally:
+        sys.unraisablehook = hook
 
 
 class Handshakes:
@@ -109,7 +123,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         handshakes: Handshakes | None = None,
         server_name: str | None = None,
     ) -> None:
-        """A client has the server's name, a server what its connections share."""
+        """Make a client's stream with the name of the server, or a server's with the shared handshakes."""
         super().__init__()
         self._app = app
         self._context = context
@@ -202,7 +216,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 self.fail("SSL handshake failed: the peer closed the connection")
             self._app.eof_received()
             self.close()
-        return True  # the transport stays open for what is still to be written; `close` closes it
+        return True  # the transport stays open for bytes that are not written yet; `close` closes it
 
     def pause_writing(self) -> None:
         self._raw_full = True
@@ -231,7 +245,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             if self._handshakes is not None:
                 self._handshakes.begin(self)
         try:
-            self._sslobj.do_handshake()
+            quiet_handshake(self._sslobj)
         except tls.SSLWantReadError:
             self._send()
             self._raw.resume_reading()
@@ -276,7 +290,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                             break
                         have += got
                 except tls.SSLWantReadError:
-                    room = have + 1  # a part of a record is left
+                    room = have + 1  # a partial record is left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
@@ -297,7 +311,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._closing and self._paused:
             self._paused = False
-            # Not at once: the protocol is in the middle of its own work.
+            # The call is deferred, because the protocol has not finished its own work.
             self._clock.call_later(0, self._resume)
 
     def _resume(self) -> None:
@@ -425,6 +439,8 @@ def reason_of(error: Exception) -> str:
     """OpenSSL's reason, without the places in its sources."""
     if isinstance(error, tls.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, tls.SSLError) and error.reason == "CALLBACK_FAILED":
+        return "the host name that the client asks for is not ASCII"
     if isinstance(error, tls.SSLError) and error.reason:
         words = error.reason.lower().replace("_", " ")
         for prefix in ("tlsv1 alert ", "tlsv13 alert ", "sslv3 alert "):

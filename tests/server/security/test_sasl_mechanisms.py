@@ -83,7 +83,11 @@ def stored(mechanism: str, password: bytes, iterations: int = 4096) -> Stored:
 
 def exchange(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, nonce: str = "server") -> ScramExchange:
     def token(token_id: str) -> TokenCredential | None:
-        return TokenCredential(Principal("User", "owner"), 1234, SECRET) if token_id == "token-1" else None
+        return (
+            TokenCredential(Principal("User", "owner"), 1234, (b"of another key", SECRET))
+            if token_id == "token-1"
+            else None
+        )
 
     users = ScramUsers(
         lambda _, name: stored(mechanism, b"secret", iterations) if name in ("alice", "a=b,c") else None,
@@ -231,8 +235,23 @@ def test_a_jaas_property_is_read_as_kafka_writes_it() -> None:
 def test_a_malformed_jaas_property_is_refused_without_its_passwords(text: str) -> None:
     with pytest.raises(JaasError):
         read_module(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Module required password="planted" oops;',
+        'Module required password="planted"',
+        "Module planted required;",
+        'Module password="planted";',
+        'Module required password="planted;',
+        'Module required "planted";',
+        'Module required user_planted="x" "planted" = ;',
+    ],
+)
+def test_what_is_wrong_with_a_jaas_property_is_said_without_its_passwords(text: str) -> None:
     with pytest.raises(JaasError) as refused:
-        read_module('Module required password="planted" oops')
+        read_module(text)
     assert "planted" not in str(refused.value)
 
 
