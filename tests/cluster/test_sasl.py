@@ -133,8 +133,9 @@ class Sending:
         while not self._stop.is_set():
             try:
                 producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
-            except KafkaException as refused:  # the client has already read it in the metadata
-                self.refused[number % 3] = refused.args[0].code()
+            except KafkaException as error:
+                # librdkafka refuses by itself once its metadata says that the topic is not authorized.
+                self.refused[number % 3] = error.args[0].code()
             producer.poll(0.01)
             number += 1
         producer.purge()
