@@ -20,8 +20,9 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ottla.certificates import Authority, Issued
+from ottla.testing import Cluster
 from tests.compat.identity import AUDIENCE, ISSUER, Identity
-from tests.compat.node import DEFAULTS, running_node
+from tests.compat.node import CLUSTER_DEFAULTS, DEFAULTS, running_node
 from tools.apache_kafka import ApacheKafka
 
 HOST = "localhost"
@@ -132,6 +133,17 @@ class SecuredNode:
 
     def address(self, protocol: str) -> str:
         return f"{HOST}:{self.listener_port(OF_PROTOCOL[protocol])}"
+
+
+@contextmanager
+def secured_cluster(port: int, logs: Path, name: str, nodes: int) -> Iterator[SecuredNode]:
+    """The same on several nodes: gives the first one. Ports of a listener are consecutive."""
+    files = make_files(logs / f"{name}-files")
+    per_node = {}
+    for step in range(nodes):
+        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | node_properties(port + step, files)
+    with Cluster(nodes, directory=str(logs / name), base_port=port, per_node=per_node):
+        yield _with_user(SecuredNode(port, files, logs / name))
 
 
 @contextmanager
