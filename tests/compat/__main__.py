@@ -82,12 +82,12 @@ def run_librdkafka_secured(logs: Path, names: list[str], node: SecuredNode) -> l
     numbers = {name for name in names if name[:4].isdigit()}
     found = []
     for variant in sorted(librdkafka_secured.VARIANTS.keys() & set(names)) or librdkafka_secured.VARIANTS:
-        with librdkafka_secured.server(node, variant) as server:
-            (logs / variant).mkdir(exist_ok=True)
-            for case in cases:
-                if (not case.variants or variant in case.variants) and (not numbers or case.number in numbers):
-                    done = librdkafka.run(case, server, logs / variant)
-                    found.append(report(replace(done, name=f"{variant}/{done.name}")))
+        server = librdkafka_secured.server(node, variant)
+        (logs / variant).mkdir(exist_ok=True)
+        for case in cases:
+            if (not case.variants or variant in case.variants) and (not numbers or case.number in numbers):
+                done = librdkafka.run(case, server, logs / variant)
+                found.append(report(replace(done, name=f"{variant}/{done.name}")))
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -18,32 +16,17 @@ VARIANTS = {
     "unsigned": ("SASL_PLAINTEXT", "OAUTHBEARER"),
     "ssl": ("SSL", ""),
     "scram-ssl": ("SASL_SSL", "SCRAM-SHA-512"),
-    "oidc": ("SASL_SSL", "OAUTHBEARER"),
 }
 
 
-@contextmanager
-def server(node: SecuredNode, variant: str) -> Iterator[Server]:
-    """Gives what the tests of a variant need; an endpoint for tokens runs meanwhile."""
+def server(node: SecuredNode, variant: str) -> Server:
+    """What the tests of a variant need."""
     protocol, mechanism = VARIANTS[variant]
     settings = librdkafka(node, protocol, mechanism)
     environment = tls_environment(node.files) if variant == "ssl" else {}
-    with node.files.identity.endpoint() as address:
-        if variant == "unsigned":
-            settings |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={USER}"}
-        elif variant == "oidc":
-            settings |= {
-                "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.client.id": USER,
-                "sasl.oauthbearer.client.secret": "planted-client-secret",
-                "sasl.oauthbearer.token.endpoint.url": f"{address}/token",
-            }
-            environment |= {
-                "VALID_OIDC_URL": f"{address}/token",
-                "INVALID_OIDC_URL": f"{address}/malformed",
-                "EXPIRED_TOKEN_OIDC_URL": f"{address}/expired",
-            }
-        yield Server(settings.pop("bootstrap.servers"), settings, environment, node.address("PLAINTEXT"))
+    if variant == "unsigned":
+        settings |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={USER}"}
+    return Server(settings.pop("bootstrap.servers"), settings, environment, node.address("PLAINTEXT"))
 
 
 def tls_environment(files: Files) -> dict[str, str]:
