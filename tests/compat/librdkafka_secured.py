@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from cryptography.hazmat.primitives import serialization
-
 from tests.compat.librdkafka import Server
-from tests.compat.secured import STORE_PASSWORD, USER, Files, SecuredNode, librdkafka
+from tests.compat.secured import USER, SecuredNode, librdkafka
 
 #: The words of librdkafka_secured_allow.txt: a security protocol and a mechanism each.
 VARIANTS = {
@@ -23,31 +19,6 @@ def server(node: SecuredNode, variant: str) -> Server:
     """What the tests of a variant need."""
     protocol, mechanism = VARIANTS[variant]
     settings = librdkafka(node, protocol, mechanism)
-    environment = tls_environment(node.files) if variant == "ssl" else {}
     if variant == "unsigned":
         settings |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={USER}"}
-    return Server(settings.pop("bootstrap.servers"), settings, environment, node.address("PLAINTEXT"))
-
-
-def tls_environment(files: Files) -> dict[str, str]:
-    """The client's key and certificate in each encoding, as 0097 looks for them."""
-    client, der = files.client, serialization.Encoding.DER
-    key = client.key.private_bytes(der, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
-    for name, content in {
-        "client.p12": client.pkcs12(STORE_PASSWORD),
-        "client.crt.der": client.certificate.public_bytes(der),
-        "client.key.der": key,
-        "ca.der": files.authority.certificate.public_bytes(der),
-    }.items():
-        Path(files.path(name)).write_bytes(content)
-    return {
-        "SSL_password": STORE_PASSWORD,
-        "SSL_client_auth": "required",
-        "SSL_pkcs": files.path("client.p12"),
-        "SSL_pub_der": files.path("client.crt.der"),
-        "SSL_pub_pem": files.path("client.crt"),
-        "SSL_priv_der": files.path("client.key.der"),
-        "SSL_priv_pem": files.path("client.key"),
-        "SSL_ca_der": files.path("ca.der"),
-        "SSL_all_cas_pem": files.ca,
-    }
+    return Server(settings.pop("bootstrap.servers"), settings, node.address("PLAINTEXT"))

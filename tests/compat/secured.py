@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ottla.certificates import Authority, Issued
+from ottla.certificates import Authority
 from ottla.testing import Cluster
 from tests.compat.identity import AUDIENCE, ISSUER, Identity
 from tests.compat.node import CLUSTER_DEFAULTS, DEFAULTS, running_node
@@ -58,8 +57,6 @@ class Files:
 
     directory: Path
     identity: Identity
-    client: Issued
-    authority: Authority
 
     def path(self, name: str) -> str:
         return str(self.directory / name)
@@ -70,12 +67,11 @@ class Files:
 
 
 def make_files(directory: Path) -> Files:
-    """Keys of RSA for the client, because librdkafka's tests read them in each encoding."""
     directory.mkdir(parents=True, exist_ok=True)
     authority = Authority.create("compat CA")
     node = authority.issue("node", [HOST, "127.0.0.1"])
-    client = authority.issue("client", key=rsa.generate_private_key(65537, 2048))
-    files = Files(directory, Identity(USER, directory / "jwks.json"), client, authority)
+    client = authority.issue("client")
+    files = Files(directory, Identity(USER, directory / "jwks.json"))
     for name, text in {
         "ca.pem": authority.pem,
         "node.pem": node.key_pem + node.chain_pem,
