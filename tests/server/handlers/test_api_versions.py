@@ -10,20 +10,13 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersions
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Route
+from tests.server.handlers import kafka_4_3_1
 
 FEATURES = Features(
     supported={"metadata.version": (7, 33), "group.version": (0, 1), "kraft.version": (0, 1)},
     finalized={"metadata.version": 30, "group.version": 1, "kraft.version": 0},
     epoch=12,
 )
-#: What a broker of Apache Kafka 4.3.1 says of itself (without a plugin for client telemetry): key, lowest, highest.
-KAFKA_4_3_1 = """
-0 0 13, 1 4 18, 2 1 11, 3 0 13, 8 2 10, 9 1 10, 10 0 6, 11 0 9, 12 0 4, 13 0 5, 14 0 5, 15 0 6, 16 0 5, 17 0 1, 18 0 4,
-19 2 7, 20 1 6, 21 0 2, 22 0 5, 23 2 4, 24 0 5, 25 0 4, 26 0 5, 27 1 2, 28 0 5, 29 1 3, 30 1 3, 31 1 3, 32 1 4, 33 0 2,
-34 1 2, 35 1 5, 36 0 2, 37 0 3, 38 1 3, 39 1 2, 40 1 2, 41 1 3, 42 0 2, 43 0 2, 44 0 1, 45 0 1, 46 0 0, 47 0 0, 48 0 1,
-49 0 1, 50 0 0, 51 0 0, 55 0 2, 57 0 2, 60 0 2, 61 0 0, 64 0 0, 65 0 0, 66 0 2, 68 0 1, 69 0 1, 74 0 1, 75 0 0, 76 1 1,
-77 1 1, 78 1 2, 79 1 2, 80 0 1, 81 0 0, 83 0 0, 84 0 0, 85 0 1, 86 0 0, 87 0 1, 88 0 0, 89 0 0, 90 0 1, 91 0 0, 92 0 0
-"""
 #: Where 4.4, which we follow, has one version more.
 NEWER_IN_4_4 = {18: 5, 28: 6, 42: 3, 88: 1, 89: 1}
 
@@ -37,8 +30,7 @@ def ask(version: int, name: str = "librdkafka", software_version: str = "2.15.0"
 
 def test_the_versions_are_those_of_apache_kafka() -> None:
     said = {key.api_key: (key.min_version, key.max_version) for key in ask(0).api_keys}
-    for row in KAFKA_4_3_1.replace("\n", " ").split(","):
-        key, low, high = map(int, row.split())
+    for key, (low, high) in kafka_4_3_1.versions(kafka_4_3_1.BROKER).items():
         assert said[key] == (low, NEWER_IN_4_4.get(key, high)), APIS[ApiKey(key)].name
 
 

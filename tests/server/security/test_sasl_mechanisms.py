@@ -255,6 +255,11 @@ def test_what_is_wrong_with_a_jaas_property_is_said_without_its_passwords(text: 
     assert "planted" not in str(refused.value)
 
 
+def test_a_section_of_a_jaas_file_with_nothing_before_its_semicolon_is_refused() -> None:
+    with pytest.raises(JaasError):
+        read_sections("KafkaServer { ; };")
+
+
 def test_a_jaas_file_has_sections() -> None:
     sections = read_sections('KafkaServer { A required x="1"; B optional; };\nclient.KafkaServer { };')
     assert [len(modules) for modules in sections.values()] == [2, 0]
