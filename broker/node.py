@@ -124,14 +124,9 @@ class BrokerNode:
         )
         self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
-        self.publisher.listeners += [
-            group_metadata.on_metadata_update,
-            share_state.on_metadata_update,
-            held_answers.on_metadata_update,
-            topic_creation.on_metadata_update,
-            self.channels.on_metadata_update,
-            self.components.telemetry.on_metadata_update,
-        ]
+        self.publisher.listeners += [group_metadata.on_metadata_update, share_state.on_metadata_update]
+        self.publisher.listeners += [held_answers.on_metadata_update, topic_creation.on_metadata_update]
+        self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)
         self._offline: set[str] = set()
