@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+
 from ottla.broker.telemetry.instances import ClientInstance, ClientInstances
 from ottla.broker.telemetry.otlp import decode
 from ottla.broker.telemetry.series import SERIES_OF_CLIENT_MAX, ClientSeries
-from ottla.broker.telemetry.subscriptions import parse_subscription
+from ottla.broker.telemetry.subscriptions import Subscription, parse_subscription
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -14,7 +17,10 @@ from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.compression import TooLarge, expanding
 from ottla.protocol.work import Turn, Work
 from ottla.server.clock import Clock
+from ottla.server.config.errors import ConfigError
 from ottla.server.network.context import RequestContext
+
+log = logging.getLogger(__name__)
 
 
 class Telemetry:
@@ -29,8 +35,7 @@ class Telemetry:
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         for kind, name in {} if delta.configs is None else delta.configs.changed_resources:
             if kind == ResourceType.CLIENT_METRICS:
-                configs = image.configs.for_client_metrics(name)
-                self.instances.set_subscription(name, parse_subscription(configs) if configs else None)
+                self.instances.set_subscription(name, _subscription(name, image.configs.for_client_metrics(name)))
 
     def instance(self, instance_id: bytes, context: RequestContext) -> ClientInstance:
         """Returns the client's instance, which is forgotten when the connection that it used last closes."""
@@ -67,3 +72,12 @@ class Telemetry:
         now_ms = self._clock.mono_ms()
         self.series.dropped += dropped
         self.series.add(instance_id, labels, points, now_ms, now_ms + instance.expiration_ms)
+
+
+def _subscription(name: str, configs: Mapping[str, str]) -> Subscription | None:
+    """Returns None if the resource is gone, or if its values are not valid here: Kafka's controller takes patterns that RE2 has not."""
+    try:
+        return parse_subscription(configs) if configs else None
+    except ConfigError as error:
+        log.error("The client metrics subscription %s has no effect: %s", name, error)
+        return None

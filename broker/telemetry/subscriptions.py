@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, match_patterns
+from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, Pattern, match_patterns
 
 ALL_METRICS = "*"
 #: A client that no subscription matches asks again after this time, and no subscription makes it longer, as in Kafka.
 INTERVAL_MS = 300_000
-#: A client id may have 32 KiB; a pattern is only compared with values that a person would write.
-MATCHED_LENGTH_MAX = 256
 
 
 class Subscription(NamedTuple):
@@ -23,12 +20,11 @@ class Subscription(NamedTuple):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: Mapping[str, re.Pattern[str]]
+    match: Mapping[str, Pattern]
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
         return all(
-            len(value := attributes.get(selector, "")) <= MATCHED_LENGTH_MAX and pattern.fullmatch(value) is not None
-            for selector, pattern in self.match.items()
+            pattern.fullmatch(attributes.get(selector, "")) is not None for selector, pattern in self.match.items()
         )
 
 
@@ -41,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 def parse_subscription(configs: Mapping[str, str]) -> Subscription:
-    """The controller has checked these configurations before it wrote them."""
+    """Raises ConfigError if a value is not valid."""
     value = {
         name: key.parse(configs.get(name, key.to_text(key.default))) for name, key in CLIENT_METRICS_CONFIGS.items()
     }

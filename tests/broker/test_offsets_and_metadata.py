@@ -26,6 +26,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest
 from tests.broker.conftest import Node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
@@ -294,3 +295,17 @@ def test_producer_ids_are_never_given_twice(wire: Wire) -> None:
     ids = [wire.request(InitProducerIdRequest(transactional_id=None), 4).producer_id for _ in range(2_500)]
     assert len(set(ids)) == len(ids)
     assert min(ids) >= 0
+
+
+def test_internal_settings_that_a_topic_was_created_with_are_described(node: Node, wire: Wire) -> None:
+    node.create("small", internal_segment_bytes="5000")
+    rows = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in ("small", TOPIC)]
+    small, other = wire.request(DescribeConfigsRequest(resources=rows)).results
+    assert [row.value for row in small.configs if row.name == "internal.segment.bytes"] == ["5000"]
+    assert "internal.segment.bytes" not in {row.name for row in other.configs}
+
+
+def test_unregister_controller_reaches_the_controller(wire: Wire) -> None:
+    answer = wire.request(UnregisterControllerRequest(controller_id=9))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION, "it needs a metadata.version of Kafka 4.4"
+    assert "MetadataVersion" in answer.error_message

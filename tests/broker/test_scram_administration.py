@@ -11,6 +11,11 @@ from confluent_kafka.admin import (
 )
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.broker.conftest import Node
 
@@ -40,3 +45,20 @@ def test_a_user_asked_for_twice_gets_an_error_and_the_others_their_answer(node: 
         ("bob", ErrorCode.DUPLICATE_RESOURCE),
         ("eve", ErrorCode.RESOURCE_NOT_FOUND),
     ]
+
+
+def test_deleting_an_unknown_user_is_an_error_of_that_user_only(node: Node) -> None:
+    sha_256 = 1
+    with node.wire() as wire:
+        answer = wire.request(
+            AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name="nobody", mechanism=sha_256)],
+                upsertions=[
+                    ScramCredentialUpsertion(
+                        name="zoe", mechanism=sha_256, iterations=4_096, salt=b"salt", salted_password=b"p" * 32
+                    )
+                ],
+            ),
+            0,
+        )
+    assert {r.user: r.error_code for r in answer.results} == {"nobody": ErrorCode.RESOURCE_NOT_FOUND, "zoe": 0}

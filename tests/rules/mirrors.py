@@ -137,7 +137,6 @@ COVERED_BY: dict[str, str] = {
     "broker/metadata_cache.py": "tests/broker/test_all_topics.py",
     "broker/metrics/": "tests/deploy/test_alerts.py",
     "broker/node.py": "tests/broker/test_publisher.py",
-    "broker/telemetry/service.py": "tests/broker/telemetry/test_over_the_wire.py",
     "broker/components.py": "tests/broker/test_publisher.py",
     "broker/replication/fetch_response.py": "tests/broker/handlers/test_fetch.py",
     "broker/replication/fetch_session_cache.py": "tests/broker/replication/test_fetch_session.py",

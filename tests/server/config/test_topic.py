@@ -114,7 +114,7 @@ CLIENT_METRICS_ATTEMPTS = [
     ({"match": "client_id=["}, "Illegal client matching pattern: client_id=["),
     ({"match": "client_id=a=b"}, "Illegal client matching pattern: client_id=a=b"),
     ({"match": "client_id="}, "Illegal client matching pattern: client_id="),
-    ({"match": "client_id=a{4294967296}"}, "Illegal client matching pattern: client_id=a{4294967296}"),
+    ({"match": "client_id=a{1001}"}, "Illegal client matching pattern: client_id=a{1001}"),
     ({"nosuch": "1"}, "Unknown client metrics configuration: nosuch"),
     ({"metrics": "", "interval.ms": "60000", "match": "client_id=a.*"}, None),
 ]
