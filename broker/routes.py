@@ -22,6 +22,7 @@ from ottla.broker.authorization import (
     offset_delete_guard,
     offset_fetch_guard,
     produce_guard,
+    streams_group_guard,
 )
 from ottla.broker.authorization.actions import (
     describe_config_resource,
@@ -87,6 +88,8 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -165,6 +168,12 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         consumer_group_describe.handle,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(consumer_group_guard.without_hidden_topics)),
+    ),
+    Answered(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat.handle, streams_group_guard.guard_heartbeat),
+    Answered(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        streams_group_describe.handle,
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(streams_group_guard.without_hidden_topics)),
     ),
     Forwarded(ApiKey.CREATE_TOPICS),
     Forwarded(ApiKey.DELETE_TOPICS),

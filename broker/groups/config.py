@@ -23,6 +23,7 @@ class GroupCoordinatorConfig:
     offsets_commit_timeout_ms: int = 5_000
     consumer_group_max_size: int = 2**31 - 1
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
+    streams_group_max_size: int = 2**31 - 1
     # How many groups one partition may have: no setting of Kafka.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
@@ -41,6 +42,7 @@ PROPERTIES = {
     "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
     "consumer_group_max_size": ("group.consumer.max.size", 1),
     "consumer_group_assignors": ("group.consumer.assignors", 1),
+    "streams_group_max_size": ("group.streams.max.size", 1),
 }
 
 
@@ -50,6 +52,16 @@ class ConsumerGroupSettings(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
+
+
+class StreamsGroupSettings(NamedTuple):
+    """What may differ from group to group, of streams groups."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    initial_rebalance_delay_ms: int = 3_000
+    standby_replicas: int = 0
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:

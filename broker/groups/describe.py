@@ -13,6 +13,8 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.streams import records as streams_records
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+STREAMS = "streams"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
@@ -34,7 +37,9 @@ def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> 
     ]
 
 
-def _describe_one(group: ClassicGroup | ConsumerGroup | None, group_id: str, error_since: bool) -> DescribedGroup:
+def _describe_one(
+    group: ClassicGroup | ConsumerGroup | StreamsGroup | None, group_id: str, error_since: bool
+) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
         described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
         if error_since:
@@ -77,13 +82,19 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
             ListedGroup(group.group_id, CONSUMER, group.state.value, CONSUMER)
             for group in shard.consumer_groups.values()
         ]
+    if not wanted_types or STREAMS in wanted_types:
+        listed += [
+            ListedGroup(group.group_id, STREAMS, group.state.value, STREAMS) for group in shard.streams_groups.values()
+        ]
     return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
 
 
-def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> Iterable[CoordinatorRecord]:
+def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | StreamsGroup | None) -> Iterable[CoordinatorRecord]:
     """The group's own: its offsets' come first."""
     if isinstance(group, ConsumerGroup):
         return group_tombstones(group)
+    if isinstance(group, StreamsGroup):
+        return streams_records.group_tombstones(group)
     return [group_metadata_record(group_id, None)]
 
 

@@ -34,6 +34,14 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.protocol.internal_topics.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+)
 
 ClassicKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
 ConsumerKey: TypeAlias = (
@@ -43,8 +51,16 @@ ConsumerKey: TypeAlias = (
     | ConsumerGroupTargetAssignmentMemberKey
     | ConsumerGroupCurrentMemberAssignmentKey
 )
+StreamsKey: TypeAlias = (
+    StreamsGroupMetadataKey
+    | StreamsGroupMemberMetadataKey
+    | StreamsGroupTargetAssignmentMetadataKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupTopologyKey
+)
 #: The key types that the shard replays.
-GroupKey: TypeAlias = ClassicKey | ConsumerKey
+GroupKey: TypeAlias = ClassicKey | ConsumerKey | StreamsKey
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
@@ -52,7 +68,7 @@ OFFSET_COMMIT_EXPIRING_VERSION = 1
 CONSUMER_GROUP_VERSION = 0
 
 # The types that the shard replays. The types of the other group protocols will be added here.
-RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8)}
+RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 17, 19, 20, 21, 22, 23)}
 
 
 def group_of(key: GroupKey) -> str:

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig
+from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
+from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
+from ottla.broker.groups.streams import replay as streams_replay
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -41,6 +43,7 @@ class ClusterView(NamedTuple):
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
+    streams_settings: Callable[[str], StreamsGroupSettings] = lambda group_id: StreamsGroupSettings()
 
 
 class GroupShard:
@@ -59,9 +62,10 @@ class GroupShard:
         self.wall_ms = wall_ms
         self.new_uuid = new_uuid
         self.cluster = cluster
-        # An id is that of a group of one kind: these two have no key in common.
+        # An id is that of a group of one kind: these have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.streams_groups: dict[str, StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
@@ -79,10 +83,12 @@ class GroupShard:
             self._replay_group(key.group, value)
         elif isinstance(key, ConsumerKey):
             self._replay_consumer_group(key, value)
+        elif isinstance(key, StreamsKey):
+            self._replay_streams_group(key, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
-            if key.group not in self.groups and key.group not in self.consumer_groups:
+            if self.any_group(key.group) is None:
                 self.groups[key.group] = ClassicGroup(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
@@ -119,8 +125,19 @@ class GroupShard:
             case ConsumerGroupCurrentMemberAssignmentKey():
                 group.replay_current_assignment(key.member_id, value)
 
-    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+    def _replay_streams_group(self, key: StreamsKey, value: Any) -> None:
+        streams_replay.replay(self.streams_groups, key, value)
+        if key.group_id in self.streams_groups:
+            self.groups.pop(key.group_id, None)
+        elif self.offsets.of_group(key.group_id) and self.any_group(key.group_id) is None:
+            self.groups[key.group_id] = ClassicGroup(key.group_id)
+
+    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
+
+    @property
+    def group_count(self) -> int:
+        return len(self.groups) + len(self.consumer_groups) + len(self.streams_groups)
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
+from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
 from ottla.broker.metadata_cache import MetadataCache
@@ -23,6 +23,14 @@ CONSUMER_SETTINGS = (
     "group.consumer.session.timeout.ms",
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.assignment.interval.ms",
+)
+#: The same, in the order of StreamsGroupSettings.
+STREAMS_SETTINGS = (
+    "group.streams.session.timeout.ms",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.assignment.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.num.standby.replicas",
 )
 
 
@@ -42,13 +50,20 @@ def group_coordinator(
         values = group_values(overrides, configs.values)
         return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
 
+    def streams_settings(group_id: str) -> StreamsGroupSettings:
+        overrides = metadata.image.configs.for_group(group_id)
+        if not overrides:
+            return StreamsGroupSettings(*(configs[name] for name in STREAMS_SETTINGS))
+        values = group_values(overrides, configs.values)
+        return StreamsGroupSettings(*(values[name.removeprefix("group.")] for name in STREAMS_SETTINGS))
+
     return GroupCoordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
-        ClusterView(lambda: metadata.image.topics, consumer_settings),
+        ClusterView(lambda: metadata.image.topics, consumer_settings, streams_settings),
     )
 
 
