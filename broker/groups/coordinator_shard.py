@@ -15,7 +15,7 @@ from ottla.broker.groups.classic.state import CAN_REBALANCE, DEAD
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.sessions import keep_alive
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.streams.loaded import begin_sessions as begin_streams_sessions
+from ottla.broker.groups.streams import loaded as streams_loaded
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -36,7 +36,7 @@ class GroupCoordinatorShard(GroupShard):
         self._schedule_expiry()
         sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)
         sweep(self.timers, CONSUMER_SESSIONS_KEY, self._consumers(), self._begin_consumer_session)
-        begin_streams_sessions(self)
+        streams_loaded.begin_sessions(self)
         return offsets.delete_of_unknown_topics(self)
 
     def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:
